@@ -1,9 +1,7 @@
 //! The suite `alloc` measures what accounting adds to `malloc` and `free`, beside other accounting allocators over the same
 //! one.
 //!
-//! The allocators are called as the compiler calls a global one: by a function that is not inlined. Where the linker lays these
-//! functions and their loops makes up to half a nanosecond a pair. So there are some copies of all of them, which passes take by
-//! turns. (Not several in one pass: a processor learns the order of the sizes in each by itself.)
+//! The allocators are called as the compiler calls a global one: by a function that is not inlined.
 
 use super::allocators::{Header, Tracking};
 use super::loops::{UNROLLED, four_times};
@@ -16,7 +14,7 @@ use peak_alloc::PeakAlloc;
 use stats_alloc::StatsAlloc;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 pub(super) static ALLOC: Suite =
     Suite { name: "alloc", help: HELP, cases: &names(&CASES), measure, remark };
@@ -135,7 +133,7 @@ fn tasks(_: Sizes) -> Made<Work<'static>> {
         let allocator: &'static Alloc = &const { Alloc::system() };
         for turn in 0..(n / BLOCKS) as usize {
             let task = tasks[(turn + thread * TASKS / 2) % TASKS];
-            task.scope(|| same_in::<_, 0>(allocator, black_box(layout(64)), BLOCKS));
+            task.scope(|| same(allocator, black_box(layout(64)), BLOCKS));
         }
     };
     Ok((BLOCKS, Box::new(body)))
@@ -169,13 +167,11 @@ fn work<A: GlobalAlloc + Sync, E>(
     allocator: &'static A,
     enter: impl Fn() -> E + Sync + 'static,
 ) -> Work<'static> {
-    let turns = AtomicUsize::new(0);
-    let turn = move || turns.fetch_add(1, Ordering::Relaxed);
     match sizes {
         Sizes::Same => {
             let body = move |_: usize, n: u64| {
                 let _entered = enter();
-                same(turn(), allocator, black_box(layout(64)), n);
+                same(allocator, black_box(layout(64)), n);
             };
             (UNROLLED, Box::new(body))
         }
@@ -183,7 +179,7 @@ fn work<A: GlobalAlloc + Sync, E>(
             let layouts = layouts();
             let body = move |_: usize, n: u64| {
                 let _entered = enter();
-                mixed(turn(), allocator, &layouts, n);
+                mixed(allocator, &layouts, n);
             };
             (LIVE as u64, Box::new(body))
         }
@@ -211,17 +207,9 @@ fn layouts() -> Vec<Layout> {
         .collect()
 }
 
-/// Has the compiler take a copy for another function than the others.
-#[inline(always)]
-fn copy<const COPY: u8>() {
-    // SAFETY: it is a comment.
-    unsafe { std::arch::asm!("/* {} */", const COPY, options(nomem, nostack, preserves_flags)) }
-}
-
 /// As `__rust_alloc` calls a global allocator.
 #[inline(never)]
-fn get<A: GlobalAlloc, const COPY: u8>(allocator: &A, layout: Layout) -> *mut u8 {
-    copy::<COPY>();
+fn get<A: GlobalAlloc>(allocator: &A, layout: Layout) -> *mut u8 {
     // SAFETY: no layout of this suite is empty.
     unsafe { allocator.alloc(layout) }
 }
@@ -231,21 +219,19 @@ fn get<A: GlobalAlloc, const COPY: u8>(allocator: &A, layout: Layout) -> *mut u8
 /// # Safety
 /// The block came from [`get`] in that layout.
 #[inline(never)]
-unsafe fn give<A: GlobalAlloc, const COPY: u8>(allocator: &A, block: *mut u8, layout: Layout) {
-    copy::<COPY>();
+unsafe fn give<A: GlobalAlloc>(allocator: &A, block: *mut u8, layout: Layout) {
     // SAFETY: as the caller says.
     unsafe { allocator.dealloc(block, layout) }
 }
 
 #[inline(never)]
-fn same_in<A: GlobalAlloc, const COPY: u8>(allocator: &A, layout: Layout, n: u64) {
-    copy::<COPY>();
+fn same<A: GlobalAlloc>(allocator: &A, layout: Layout, n: u64) {
     for _ in 0..n / UNROLLED {
         four_times!({
-            let block = black_box(get::<A, COPY>(allocator, layout));
+            let block = black_box(get(allocator, layout));
             assert!(!block.is_null());
             // SAFETY: it was made above.
-            unsafe { give::<A, COPY>(allocator, block, layout) }
+            unsafe { give(allocator, block, layout) }
         });
     }
 }
@@ -254,35 +240,22 @@ fn same_in<A: GlobalAlloc, const COPY: u8>(allocator: &A, layout: Layout, n: u64
 const LIVE: usize = 32;
 
 #[inline(never)]
-fn mixed_in<A: GlobalAlloc, const COPY: u8>(allocator: &A, layouts: &[Layout], n: u64) {
-    copy::<COPY>();
+fn mixed<A: GlobalAlloc>(allocator: &A, layouts: &[Layout], n: u64) {
     let mut live = [(std::ptr::null_mut::<u8>(), layouts[0]); LIVE];
     let sizes = layouts.iter().cycle();
     for (turn, &layout) in sizes.take(n as usize).enumerate() {
         let (block, old) = &mut live[turn % LIVE];
         if !block.is_null() {
             // SAFETY: it was made below, in that layout.
-            unsafe { give::<A, COPY>(allocator, *block, *old) }
+            unsafe { give(allocator, *block, *old) }
         }
-        (*block, *old) = (black_box(get::<A, COPY>(allocator, layout)), layout);
+        (*block, *old) = (black_box(get(allocator, layout)), layout);
         assert!(!block.is_null());
     }
     for (block, layout) in live {
         // SAFETY: as many turns as blocks were made at least; each was made above.
-        unsafe { give::<A, COPY>(allocator, block, layout) }
+        unsafe { give(allocator, block, layout) }
     }
-}
-
-/// Makes and frees `n` blocks, in another copy of the loop at each turn.
-fn same<A: GlobalAlloc>(turn: usize, allocator: &A, layout: Layout, n: u64) {
-    let copies = [same_in::<A, 0>, same_in::<A, 1>, same_in::<A, 2>, same_in::<A, 3>];
-    copies[turn % copies.len()](allocator, layout, n);
-}
-
-/// As above.
-fn mixed<A: GlobalAlloc>(turn: usize, allocator: &A, layouts: &[Layout], n: u64) {
-    let copies = [mixed_in::<A, 0>, mixed_in::<A, 1>, mixed_in::<A, 2>, mixed_in::<A, 3>];
-    copies[turn % copies.len()](allocator, layouts, n);
 }
 
 /// The case that a case is to be judged by.
@@ -321,7 +294,7 @@ mod tests {
                     scope.spawn(move || body(thread, 64 * granule));
                 }
             });
-            assert_eq!(64 * granule % UNROLLED, 0, "{name}");
+            assert_eq!(64 * granule % LIVE as u64, 0, "{name}");
         }
     }
 
@@ -330,12 +303,12 @@ mod tests {
         let group = group().unwrap();
         let _entered = group.enter();
         let allocator = Alloc::system();
-        let block = get::<_, 0>(&allocator, layout(64));
+        let block = get(&allocator, layout(64));
         assert_eq!(group.precise(), 64);
         // SAFETY: it was made above.
-        unsafe { give::<_, 0>(&allocator, block, layout(64)) };
-        same(0, &allocator, layout(64), 400);
-        mixed(1, &allocator, &layouts(), 4 * LIVE as u64);
+        unsafe { give(&allocator, block, layout(64)) };
+        same(&allocator, layout(64), 400);
+        mixed(&allocator, &layouts(), 4 * LIVE as u64);
         assert_eq!(group.precise(), 0);
         assert!(group.peak().value > 32 * 16);
     }

@@ -29,20 +29,32 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 
-thread_local! {
-    /// Allocations that the thread's purse did not serve, being another group's or closed, since it was opened.
-    static MISSES: Cell<u32> = const { Cell::new(0) };
-}
-
 /// The smallest purse worth having, in units.
 const LEAST: u64 = 1 << 12;
 /// How many allocations that its purse does not serve a thread makes before it opens the purse for the group of one: that takes as
-/// long as a hundred of them. (So tasks of a few blocks, each of another group, leave it as it is.)
+/// long as a hundred of them, and a lock. (So tasks of a few blocks, each of another group, leave it as it is.)
 const EVERY: u32 = 128;
+/// Where the purse has served fewer than `PAID` times as many since, it waits twice as long for the next group, up to `AT_MOST`.
+const AT_MOST: u32 = 2048;
+/// See [`AT_MOST`].
+const PAID: u32 = 4;
 /// How many more it makes where the lock was another's.
 const AGAIN: u32 = 16;
 /// Closes a thread's purse when the thread ends.
 static AT_END: AtEnd = AtEnd::new();
+
+/// When a thread opens its purse.
+#[derive(Clone, Copy)]
+struct Due {
+    /// After so many allocations that it does not serve, being another group's or closed.
+    left: u32,
+    /// How many that are from one time to the next.
+    every: u32,
+}
+
+thread_local! {
+    static DUE: Cell<Due> = const { Cell::new(Due { left: EVERY, every: EVERY }) };
+}
 
 /// Whether threads may have purses of a table's groups: where sections are fast, and in no ledger that processes share (a
 /// killed process's purse would be lost) or that keeps flows or is audited; and where drains may fence.
@@ -50,12 +62,13 @@ pub(crate) fn are_for(table: &Table) -> bool {
     table.columns.is_fast() && table.detour == 0 && !table.is_shared() && !are_calls_forbidden()
 }
 
-/// The thread's purse is another group's, or closed, and does not serve an allocation. Says whether it is to be opened for that group by now.
+/// The thread's purse is another group's, or closed, and does not serve an allocation. Says whether it is to be opened for that
+/// group by now.
 #[inline]
 pub(crate) fn misses() -> bool {
-    let misses = MISSES.get() + 1;
-    MISSES.set(misses.min(EVERY));
-    misses >= EVERY
+    let due = DUE.get();
+    DUE.set(Due { left: due.left.saturating_sub(1), ..due });
+    due.left <= 1
 }
 
 /// Opens the calling thread's purse for a group that it charges, if that can be done at once. `number` is the allocator's of
@@ -65,10 +78,15 @@ pub(crate) fn misses() -> bool {
 pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
     let id = group.unpack().id();
     let _inside = lock::pass();
-    MISSES.set(EVERY - AGAIN);
+    let every = DUE.get().every;
+    DUE.set(Due { left: AGAIN, every });
     let Some(_held) = lock::try_lock() else { return };
-    MISSES.set(0);
     let Some((purse, had)) = places::claim(lock::thread(), hear_its_end) else { return };
+    // (Of those that it served the purse counts the last.)
+    let served = purse::counts(purse.word()).0;
+    let paid = !had || !places::is_open(purse) || served >= u64::from(PAID * every);
+    let every = if paid { EVERY } else { (2 * every).min(AT_MOST) };
+    DUE.set(Due { left: every, every });
     if places::is_open(purse) {
         if had && purse.group() == group.raw() {
             return;

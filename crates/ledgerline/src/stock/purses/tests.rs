@@ -54,13 +54,14 @@ fn tasks_of_a_few_blocks_leave_the_purse_as_it_is() {
         return;
     }
     let (mut opened, mut had) = (0, places::mine().group());
-    for turn in 0..1000 {
+    for turn in 0..2000 {
         pairs(if turn % 2 == 0 { other } else { group }, 3);
         let has = places::mine().group();
         opened += u32::from(has != had);
         had = has;
     }
-    assert!(opened <= 3000 / EVERY + 1, "{opened} times");
+    // After 128, 256, 512, 1024 and 2048 of the 3000 blocks that it did not serve.
+    assert!(opened <= 5, "{opened} times");
     assert_eq!([group.precise(), other.precise()], [0, 0]);
 }
 
