@@ -59,8 +59,8 @@ pub enum Said {
     Right { query: String, peak: u64 },
     /// A query was refused memory.
     Refused { why: String },
-    /// A query did nothing for a minute, and was cancelled: DataFusion's partitions may wait for each other for good where one is
-    /// refused memory.
+    /// A query did nothing for a minute, and was cancelled: DataFusion's partitions may wait for each other for good where they spill
+    /// (apache/datafusion issue 24883).
     Waited { query: String },
     /// It ended.
     Ended,
