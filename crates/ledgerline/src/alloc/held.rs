@@ -1,7 +1,7 @@
 //! A block whose section had written the label and was then stopped from taking the units.
 
 use super::{Alloc, OWNERS, set_accounting};
-use crate::percpu::inject::{ledgerline_inject_point, ledgerline_inject_reached};
+use crate::percpu::inject::{ledgerline_inject_point, ledgerline_inject_reached, ran_alone};
 use crate::{Ledger, Mistakes};
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
@@ -58,17 +58,7 @@ fn a_block_that_a_section_labelled_and_did_not_charge_is_nobodys() {
         eprintln!("skipped: no restartable sequences here");
         return;
     }
-    const ALONE: &str = "LEDGERLINE_TEST_ALONE";
-    let name = "alloc::held::a_block_that_a_section_labelled_and_did_not_charge_is_nobodys";
-    if std::env::var_os(ALONE).is_none() {
-        let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture", "--test-threads=1"])
-            .env(ALONE, "1")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
-        assert!(ran, "the test did not run in its own process");
+    if ran_alone("alloc::held::a_block_that_a_section_labelled_and_did_not_charge_is_nobodys") {
         return;
     }
     assert!((0..30).any(|_| hold()), "the section was never held there");

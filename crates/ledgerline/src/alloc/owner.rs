@@ -155,13 +155,18 @@ fn note(group: Group<'static>, slot: &'static Slot) {
     let (table, packed) = (group.table(), group.pack());
     let noted = table.columns.is_fast() && current::note_slot(packed, slot);
     let is_due = || !places::mine().is_open_for(packed.raw()) && purses::misses();
-    if noted && is_due() && purses::are_for(table) {
-        purses::open(table, packed, slot.number());
-        purse::serve(true);
-        // (SeqCst, here and in `set_on`: whoever switches it off comes before this look, or has purses serve no more.)
-        if !ON.load(Ordering::SeqCst) {
-            purse::serve(false);
-        }
+    if !noted || !is_due() {
+        return;
+    }
+    if !purses::are_for(table) {
+        // (Else the cell would serve this thread no more: `take`.)
+        return purses::put_off();
+    }
+    purses::open(table, packed, slot.number());
+    purse::serve(true);
+    // (SeqCst, here and in `set_on`: whoever switches it off comes before this look, or has purses serve no more.)
+    if !ON.load(Ordering::SeqCst) {
+        purse::serve(false);
     }
 }
 

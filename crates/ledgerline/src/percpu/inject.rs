@@ -22,6 +22,23 @@ pub(crate) static ledgerline_inject_reached: AtomicU32 = AtomicU32::new(0);
 #[unsafe(no_mangle)]
 pub(crate) static ledgerline_inject_aborts: AtomicU32 = AtomicU32::new(0);
 
+/// Runs a test in a process of its own, unless this is that one. Says whether it did.
+pub(crate) fn ran_alone(test: &str) -> bool {
+    const ALONE: &str = "LEDGERLINE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return false;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(ran, "the test did not run in its own process");
+    true
+}
+
 mod tests {
     use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, lend, prepared, sum, words};
     use super::*;
@@ -243,18 +260,9 @@ mod tests {
     /// (In a process of its own, as the next one: the variables are the process's.)
     #[test]
     fn a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them() {
-        const ALONE: &str = "LEDGERLINE_TEST_ALONE";
         let name = "percpu::inject::tests::\
                     a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them";
-        if std::env::var_os(ALONE).is_none() {
-            let output = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", name, "--nocapture", "--test-threads=1"])
-                .env(ALONE, "1")
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
-            assert!(ran, "the test did not run in its own process");
+        if ran_alone(name) {
             return;
         }
         let Ok(Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()
@@ -271,18 +279,7 @@ mod tests {
 
     #[test]
     fn every_point_of_every_section_restarts() {
-        const ALONE: &str = "LEDGERLINE_TEST_ALONE";
-        if std::env::var_os(ALONE).is_none() {
-            let output = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "percpu::inject::tests::every_point_of_every_section_restarts"])
-                .args(["--nocapture", "--test-threads=1"])
-                .env(ALONE, "1")
-                .output()
-                .unwrap();
-            let text = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{text}");
-            let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
-            assert!(ran, "the test did not run in its own process");
+        if ran_alone("percpu::inject::tests::every_point_of_every_section_restarts") {
             return;
         }
         let Ok(Registration::Compact { area } | Registration::Cpu { area }) = registration::adopt()

@@ -71,6 +71,11 @@ pub(crate) fn misses() -> bool {
     due.left <= 1
 }
 
+/// There is no purse to be had: the thread asks again a long while later.
+pub(crate) fn put_off() {
+    DUE.set(Due { left: AT_MOST, every: DUE.get().every });
+}
+
 /// Opens the calling thread's purse for a group that it charges, if that can be done at once. `number` is the allocator's of
 /// the group.
 #[cold]
@@ -81,6 +86,7 @@ pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
     let every = DUE.get().every;
     DUE.set(Due { left: AGAIN, every });
     let Some(_held) = lock::try_lock() else { return };
+    put_off();
     let Some((purse, had)) = places::claim(lock::thread(), hear_its_end) else { return };
     // (Of those that it served the purse counts the last.)
     let served = purse::counts(purse.word()).0;

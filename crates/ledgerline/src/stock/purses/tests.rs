@@ -152,6 +152,21 @@ fn a_ledger_that_keeps_flows_has_no_purses() {
     assert!(!are_for(group.table()) && open_in(group).is_empty());
 }
 
+/// Where no purse can be had, it is asked for once in a while: in between the cell serves in one step.
+#[test]
+fn a_ledger_in_a_file_is_not_asked_for_a_purse_at_each_block() {
+    let file = tempfile::tempfile().unwrap();
+    let ledger = Ledger::builder().capacity(8).create_in(&file).unwrap().into_static();
+    let group = ledger.root().create("query").unwrap();
+    assert!(!are_for(group.table()));
+    let mut due = 0;
+    for _ in 0..20 {
+        pairs(group, 100);
+        due += u32::from(DUE.get().left <= 1);
+    }
+    assert_eq!(due, 0);
+}
+
 /// A thread that lost its CPU in the middle of a fetch: units have left the cell, and are not in the purse.
 #[test]
 fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
