@@ -390,7 +390,7 @@ fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
     if !is_optimised() {
         return;
     }
-    let cases = "system,ledgerline,stats_alloc,tracking_allocator";
+    let cases = "system,ledgerline,tasks,stats_alloc,tracking_allocator";
     let output = Command::new(support::binary())
         .args(["bench", "alloc", "--threads", "1,2", "--runs", "9", "--json", "--cases", cases])
         .env_remove("LEDGERLINE_PERCPU")
@@ -415,5 +415,11 @@ fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
         (fastest("ledgerline", 2), fastest("stats_alloc", 2))
     {
         assert!(ours < shared, "on two threads ours {ours} ns, shared counters {shared}");
+    }
+    // Tasks of a few blocks each, of groups by turns, neither open a purse at each turn nor meet at a line.
+    let tasks = fastest("tasks", 1).unwrap().0;
+    assert!(tasks < 5.0 * system, "in groups by turns {tasks} ns, the system's {system}");
+    if let Some((both, false)) = fastest("tasks", 2) {
+        assert!(both < 2.0 * tasks, "in groups by turns {tasks} ns, on two threads {both}");
     }
 }
