@@ -1,27 +1,20 @@
-//! The tree: creates and destroys groups, and finds them by path, by parent and below a group.
+//! The tree: creates groups, and finds them by path, by parent and below a group.
 //!
 //! A row knows its parent and not its children, so creating and destroying a group touches no list that
 //! others write. A look downwards is a pass over the rows in use, about a nanosecond a row.
 
-use crate::control::wait_queue;
-use crate::error::{CreateError, DestroyError};
+mod destroy;
+
+use crate::error::CreateError;
 use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::report::estimate::Estimate;
-use crate::report::settled::Settled;
-use crate::stock::drain;
 use crate::sync::Ordering;
 use crate::table::id::GroupId;
-use crate::table::path::{DEPTH_MAX, RowPath};
+use crate::table::path::DEPTH_MAX;
 use crate::table::row::Row;
-use crate::table::row::state;
-use crate::table::{allocate, collect, counts, follow, name};
-use crate::whose;
+use crate::table::{allocate, follow, name};
 use std::collections::HashSet;
-
-/// How often [`Group::destroy_tree`] looks again for groups that other threads created meanwhile.
-const ROUNDS: usize = 16;
 
 impl Ledger {
     /// Finds the group at a path like `/acme/q42`. `/` is the root, and empty parts are skipped. `None` if
@@ -114,81 +107,6 @@ impl<'l> Group<'l> {
         let owner = self.read(|row| row.owner.load(Ordering::Relaxed)).ok_or(CreateError::Gone)?;
         create(self, name, owner)
     }
-
-    /// Destroys the group. Idle stock goes back to its ancestors. What is still charged is reported, and
-    /// stays counted in the ancestors until it is returned; the row is kept until then, so that a late
-    /// uncharge finds its owner. Costs O(depth), and one remote fence if the group was charged on another
-    /// CPU.
-    ///
-    /// # Errors
-    /// See [`DestroyError`]; the group then goes on as before.
-    pub fn destroy(self) -> Result<Settled<'l>, DestroyError> {
-        // (What it takes is nobody's: the group that is current is full, perhaps.)
-        whose::nobody(|| self.destroy_now())
-    }
-
-    fn destroy_now(self) -> Result<Settled<'l>, DestroyError> {
-        if self.id().index() == 0 {
-            return Err(DestroyError::Root);
-        }
-        let pass = lock::pass();
-        let table = self.table();
-        let mut path = RowPath::blank(table);
-        if !path.find(table, self.id()) {
-            return Err(DestroyError::Gone);
-        }
-        let row = self.row();
-        if row.state.load(Ordering::Acquire) != state::LIVE {
-            return Err(DestroyError::Gone);
-        }
-        if !row.refuse_children(self.id().generation()) {
-            return match row.children() {
-                0 => Err(DestroyError::Gone),
-                // The children are another group's.
-                _ if !self.exists() => Err(DestroyError::Gone),
-                children => Err(DestroyError::HasChildren { children }),
-            };
-        }
-        // From now on no other thread destroys the row. It may have been destroyed before, and even reused.
-        if !self.exists() {
-            row.accept_children();
-            return Err(DestroyError::Gone);
-        }
-        // From here on no cell of the row is opened, and no walk starts in it. SeqCst, partner of the fence
-        // in `Open::announce`: a request that begins to wait sees this, or is seen below.
-        row.state.store(state::RETIRED, Ordering::SeqCst);
-        let counter = &row.counter;
-        counter.close();
-        let Some(idle) = drain::close_cells(table, &path) else {
-            counter.open();
-            row.state.store(state::LIVE, Ordering::Release);
-            row.accept_children();
-            return Err(DestroyError::Busy);
-        };
-        collect::close(table, &path);
-        let (charges, uncharges) = counts::of_row(table, self.id().index());
-        let settled = Settled {
-            group: self,
-            leftover: counter.usage(),
-            idle,
-            peak: Estimate::between(counter.peak()),
-            charges,
-            uncharges,
-        };
-        let waited_for = table.heads.open.any_after_store();
-        if counter.let_go() {
-            allocate::recycle(table, self.id().index());
-        }
-        // This comes last: until here the parent, which inherits the counts, cannot be destroyed.
-        table.row(path.row(1)).remove_child();
-        // Requests that wait to charge it wait in vain. (The idle units told their waiters when they went
-        // back.) This is outside of the gate: wakers are foreign code.
-        drop(pass);
-        if waited_for {
-            wait_queue::tell_of_end(self.ledger(), self.id());
-        }
-        Ok(settled)
-    }
 }
 
 /// Creates a group below another, for a process.
@@ -275,55 +193,6 @@ impl<'l> Group<'l> {
     /// Levels below the root: 0 for the root (and for a group that is gone), 1 for its children.
     pub fn depth(self) -> u32 {
         self.read(|row| row.depth()).unwrap_or(0)
-    }
-
-    /// Destroys this group and all below it, the deepest first. Returns what was found in each, this
-    /// group's last. Groups that other threads create below it meanwhile are destroyed, too.
-    ///
-    /// Costs 0.1 to 0.2 µs a group, and a pass over the rows in use where there are groups below.
-    ///
-    /// ```
-    /// let ledger = ledgerline::Ledger::new()?;
-    /// let tenant = ledger.root().create("acme")?;
-    /// tenant.create("q1")?.create("sort")?;
-    /// let settled = tenant.destroy_tree()?;
-    /// assert_eq!(settled.len(), 3);
-    /// assert!(settled.iter().all(|group| group.leftover == 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// See [`DestroyError`]. The groups that were destroyed by then stay destroyed. If other threads create
-    /// groups faster than this destroys them, it gives up with [`HasChildren`](DestroyError::HasChildren).
-    pub fn destroy_tree(self) -> Result<Vec<Settled<'l>>, DestroyError> {
-        whose::nobody(|| self.destroy_all())
-    }
-
-    fn destroy_all(self) -> Result<Vec<Settled<'l>>, DestroyError> {
-        if self.id() == GroupId::ROOT {
-            return Err(DestroyError::Root);
-        }
-        let mut settled = Vec::new();
-        let mut round = 0;
-        loop {
-            // The first try looks at no other row: most groups have none below.
-            match self.destroy() {
-                Ok(one) => {
-                    settled.push(one);
-                    return Ok(settled);
-                }
-                Err(DestroyError::HasChildren { .. }) if round < ROUNDS => round += 1,
-                Err(error) => return Err(error),
-            }
-            for (_, group) in self.below().into_iter().rev() {
-                match group.destroy() {
-                    Ok(one) => settled.push(one),
-                    // Another thread destroyed it, or created a group below it: the next look finds that.
-                    Err(DestroyError::Gone | DestroyError::HasChildren { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
     }
 }
 

@@ -24,6 +24,55 @@ fn a_group_with_children_is_not_destroyed_and_goes_on() {
     assert_eq!(ledger.root().precise(), 0);
 }
 
+/// More of them than one fence serves, while threads charge and return on all CPUs, create more, and destroy single ones.
+#[test]
+fn a_tree_that_is_destroyed_while_others_use_it_returns_every_unit() {
+    in_both_modes("a_tree_that_is_destroyed_while_others_use_it_returns_every_unit", || {
+        let ledger = Ledger::new().unwrap();
+        let cpus = common::allowed_cpus();
+        for round in 0..times(30, 3000) {
+            let tenant = ledger.root().create("tenant").unwrap();
+            let groups: Vec<Group<'_>> =
+                (0..100).map(|n| tenant.create(&n.to_string()).unwrap()).collect();
+            let (stop, created) = (AtomicBool::new(false), AtomicU64::new(0));
+            let (groups, stop, created, cpus) = (&groups, &stop, &created, &cpus);
+            std::thread::scope(|scope| {
+                for thread in 0..3 {
+                    scope.spawn(move || {
+                        common::pin(&[cpus[thread % cpus.len()]]);
+                        let mut random = Random(round * 3 + thread as u64);
+                        while !stop.load(Relaxed) {
+                            let group = groups[random.below(100) as usize];
+                            match random.below(50) {
+                                0 => {
+                                    let _settled = group.destroy();
+                                }
+                                1 => {
+                                    let late = group.create("late").is_ok();
+                                    created.fetch_add(u64::from(late), Relaxed);
+                                }
+                                _ => {
+                                    let n = 1 + random.below(5000);
+                                    if group.try_charge_units(n).is_ok() {
+                                        group.uncharge_units(n);
+                                    }
+                                }
+                            }
+                        }
+                    });
+                }
+                std::thread::yield_now();
+                while tenant.destroy_tree().is_err_and(|error| error != DestroyError::Gone) {}
+                stop.store(true, Relaxed);
+            });
+            assert!(!tenant.exists() && groups.iter().all(|group| !group.exists()));
+            assert_eq!(ledger.root().descendants().count(), 0);
+            assert_eq!((ledger.root().precise(), ledger.mistakes()), (0, Mistakes::default()));
+            assert_eq!(ledger.root().approximate().value, 0, "no idle unit is left behind");
+        }
+    });
+}
+
 #[test]
 fn what_is_left_stays_in_the_ancestors_until_it_is_returned() {
     let ledger = Ledger::builder().capacity(4).anonymous().unwrap();

@@ -9,7 +9,15 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
+#[cfg(test)]
+std::thread_local! {
+    /// The fences of this thread.
+    pub(crate) static FENCES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 fn membarrier(command: libc::c_int) -> bool {
+    #[cfg(test)]
+    FENCES.set(FENCES.get() + 1);
     // SAFETY: the system call takes three integers and touches no memory of ours.
     #[cfg(target_os = "linux")]
     return unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 };

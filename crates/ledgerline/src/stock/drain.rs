@@ -123,21 +123,39 @@ fn is_below(table: &Table, row: u32, top: u32) -> bool {
     top == 0 || successors(Some(row), parent).take(DEPTH_MAX).any(|row| row == top)
 }
 
-/// Closes all cells and purses of one row for good, so that it can be destroyed, and returns the units that lay idle
-/// in them. Says how many they were. (It holds the lock, as a drain does: a thread that waits for the lock
-/// before it refuses a charge finds the units returned.) `None` when this thread holds the stock lock
-/// already.
-pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
-    let _held = lock::lock()?;
-    let row = path.leaf();
-    let stocked = || {
-        table
-            .row(row)
-            .noted_columns(table.columns.count())
-            .filter(move |&column| is_open(table, column, row))
+/// Closes all cells and purses of rows for good, so that they can be destroyed, and returns the units that lay idle
+/// in them. It tells of each row, by its place among them, how many they were. (It holds the lock, as a drain does: a
+/// thread that waits for the lock before it refuses a charge finds the units returned.) It tells `None` when this
+/// thread holds the stock lock already. However many rows there are, one fence serves all.
+pub(crate) fn close_cells(table: &Table, rows: &[u32], closed: &mut dyn FnMut(usize, Option<u64>)) {
+    let held = lock::lock();
+    if held.is_none() || !take_cells(table, rows) {
+        return (0..rows.len()).for_each(|at| closed(at, None));
+    }
+    let mut path = RowPath::blank(table);
+    for (at, &row) in rows.iter().enumerate() {
+        // (Where another process wrote over the row, its cells stay frozen.)
+        closed(at, if path.follow(table, row) { empty_row(table, &path) } else { None });
+    }
+}
+
+/// The columns in which a row has cells that are open or hold something.
+fn stocked(table: &Table, row: u32) -> impl Iterator<Item = u32> {
+    let noted = table.row(row).noted_columns(table.columns.count());
+    noted.filter(move |&column| is_open(table, column, row))
+}
+
+/// Makes all cells and purses of rows the caller's, who has the stock lock. Says `false` when fencing is forbidden.
+fn take_cells(table: &Table, rows: &[u32]) -> bool {
+    let cells =
+        || rows.iter().flat_map(|&row| stocked(table, row).map(move |column| (column, row)));
+    let purses = |see: &mut dyn FnMut(u32, &'static Purse)| {
+        for &row in rows {
+            table::purses::each_of_row(table, row, |purse| see(row, purse));
+        }
     };
     let mut remote = 0;
-    for column in stocked() {
+    for (column, row) in cells() {
         // The running CPU's own cell needs no fence: one section takes it.
         let cell = table.columns.cell(column, row);
         let word = cell.word.load(Ordering::Acquire);
@@ -146,25 +164,27 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
             remote += 1;
         }
     }
-    let purses = |see: &mut dyn FnMut(u32, &'static Purse)| {
-        table::purses::each_of_row(table, row, |purse| see(row, purse));
-    };
     purses(&mut |_, purse| {
         // Nor does this thread's own purse, which no other takes from.
         purse.freeze();
         remote += usize::from(!purse.is_of(lock::thread()));
     });
-    let stocked_cells = || stocked().map(|column| (column, row));
-    if remote > 0 && !fence_until_frozen(table, stocked_cells, purses) {
-        return None;
-    }
+    remote == 0 || fence_until_frozen(table, cells, purses)
+}
+
+/// Returns what lay idle in cells and purses of one row, which are the caller's.
+fn empty_row(table: &Table, path: &RowPath<'_>) -> Option<u64> {
+    let row = path.leaf();
+    let purses = |see: &mut dyn FnMut(&'static Purse)| {
+        table::purses::each_of_row(table, row, see);
+    };
     let (mut idle, mut caps, mut all) = (0, 0, true);
-    purses(&mut |_, purse| {
+    purses(&mut |purse| {
         let (units, cap) = empty_purse(table, path, purse);
         idle += units;
         caps += cap;
     });
-    for column in stocked() {
+    for column in stocked(table, row) {
         match empty_cell(table, column, path) {
             Some((stock, cap)) => {
                 idle += stock;
@@ -174,7 +194,7 @@ pub(crate) fn close_cells(table: &Table, path: &RowPath<'_>) -> Option<u64> {
         }
     }
     return_idle(table, path, idle, caps);
-    purses(&mut |_, purse| places::note(purse, false));
+    purses(&mut |purse| places::note(purse, false));
     all.then_some(idle)
 }
 

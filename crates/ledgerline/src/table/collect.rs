@@ -87,23 +87,35 @@ pub(crate) fn read_changes(table: &Table, top: u32) -> u64 {
     changes
 }
 
-/// Collects one row for good: it is being destroyed, and no thread opens its cells any more.
-pub(crate) fn close(table: &Table, path: &RowPath<'_>) {
-    if let Some(&parent) = path.rows().get(1) {
-        hand_changes_up(table, path.leaf(), parent);
+/// Collects rows for good: they are being destroyed, and no thread opens their cells any more. One fence serves all.
+pub(crate) fn close(table: &Table, rows: impl Iterator<Item = u32> + Clone) {
+    let mut path = RowPath::blank(table);
+    for row in rows.clone() {
+        if path.follow(table, row)
+            && let Some(&parent) = path.rows().get(1)
+        {
+            hand_changes_up(table, row, parent);
+        }
     }
-    if !counts_anything(table, path.leaf()) {
+    let counting = rows.filter(|&row| counts_anything(table, row));
+    if counting.clone().next().is_none() {
         return;
     }
     let Some(held) = lock::lock() else { return };
     let mut open = false;
-    for column in 0..table.columns.count() {
-        open |= close_sums(table, &held, column, path.leaf());
+    for row in counting.clone() {
+        for column in 0..table.columns.count() {
+            open |= close_sums(table, &held, column, row);
+        }
     }
     if open && !table.columns.fence() {
         return;
     }
-    collect_row(table, path);
+    for row in counting {
+        if path.follow(table, row) {
+            collect_row(table, &path);
+        }
+    }
 }
 
 /// Collects a row that no thread writes.

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 pub const LONG_ABOUT: &str = "\
 Measure what this machine's cache lines, atomics and locks take, and write a machine file
 
-Two CPUs hand lines to each other for some seconds, in blocks short enough to be told apart from whoever else
-runs; disturbed blocks are dropped. The file has each figure with its bounds and its source, and leaves out, or
-marks as inferred, what could not be measured. Where the machine changes in between, as virtual machines do when
+Two CPUs hand lines to each other for some seconds, in blocks short enough to be told apart from whoever else \
+runs; disturbed blocks are dropped. The file has each figure with its bounds and its source, and leaves out, or \
+marks as inferred, what could not be measured. Where the machine changes in between, as virtual machines do when \
 their CPUs move on the host, each mode is kept apart and gets a file of its own.
 
 Whoever takes `--machine` reads the file. `--validate` holds simulations against real runs.
