@@ -64,6 +64,14 @@ fn on_cpu() -> f64 {
     ran.filter_map(|ran| ran.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e6
 }
 
+/// Whose turn it is.
+#[derive(Clone, Copy)]
+enum Pool<'a> {
+    /// DataFusion's, with a limit.
+    Greedy(u64),
+    Ours(&'a LedgerPool),
+}
+
 /// One run: how long it took, for how long it was on a CPU, in milliseconds, and how often it spilled.
 #[derive(Clone, Copy)]
 struct Run {
@@ -72,9 +80,16 @@ struct Run {
     spills: usize,
 }
 
-async fn time(context: &SessionContext, task: Arc<TaskContext>, sql: &str) -> Result<Run> {
+/// Times a query from the making of its pool to the end of that.
+async fn time(context: &SessionContext, pool: Pool<'_>, sql: &str) -> Result<Run> {
     let (start, cpu) = (Instant::now(), on_cpu());
-    let outcome = tpch::run(context, task, sql).await?;
+    let outcome = match pool {
+        Pool::Greedy(max) => tpch::run(context, greedy(context, max)?, sql).await?,
+        Pool::Ours(pool) => {
+            let query = pool.for_query("q").expect("the ledger has rows");
+            tpch::run(context, query.task_context(&context.task_ctx())?, sql).await?
+        }
+    };
     let took = start.elapsed().as_secs_f64() * 1e3;
     Ok(Run { took, on_cpu: on_cpu() - cpu, spills: outcome.spills })
 }
@@ -125,13 +140,14 @@ fn sorted(mut values: Vec<f64>) -> Vec<f64> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (mut scale, mut runs) = (0.1, 15);
+    let (mut scale, mut runs, mut only) = (0.1, 15, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         match (&*flag, arguments.next()) {
             ("--scale", Some(value)) => scale = value.parse::<f64>()?,
             ("--runs", Some(value)) => runs = value.parse::<usize>()?.max(1),
-            _ => return Err("usage: overhead [--scale 0.1] [--runs 15]".into()),
+            ("--only", Some(value)) => only = Some(value),
+            _ => return Err("usage: overhead [--scale 0.1] [--runs 15] [--only join]".into()),
         }
     }
     let context = tpch::session(scale)?;
@@ -145,7 +161,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     println!("  ],\n  \"queries\": [");
-    for (at, (name, sql, max)) in CASES.into_iter().enumerate() {
+    let cases =
+        CASES.into_iter().filter(|(name, ..)| only.as_deref().is_none_or(|only| only == *name));
+    let cases = cases.collect::<Vec<_>>();
+    for (at, &(name, sql, max)) in cases.iter().enumerate() {
         let max = ((max as f64 * scale * 10.0) as u64).max(4 * MIB);
         let tenant = ledger.owned_root().create("acme")?;
         tenant.group().set_max(Limit::units(max))?;
@@ -155,12 +174,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         for round in 0..=runs {
             for turn in 0..2 {
                 let is_greedy = (round + turn) % 2 == 0;
-                let run = if is_greedy {
-                    time(&context, greedy(&context, max)?, sql).await?
-                } else {
-                    let query = pool.for_query("q")?;
-                    time(&context, query.task_context(&context.task_ctx())?, sql).await?
-                };
+                let turn = if is_greedy { Pool::Greedy(max) } else { Pool::Ours(&pool) };
+                let run = time(&context, turn, sql).await?;
                 if round > 0 {
                     if is_greedy { &mut theirs } else { &mut ours }.push(run);
                 }
@@ -179,7 +194,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             median(&ours, |run| run.took),
             median(&theirs, |run| run.spills as f64),
             median(&ours, |run| run.spills as f64),
-            if at + 1 < CASES.len() { "," } else { "" }
+            if at + 1 < cases.len() { "," } else { "" }
         );
         tenant.group().destroy_tree()?;
     }

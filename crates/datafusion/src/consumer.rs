@@ -7,6 +7,7 @@
 //!
 //! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
 
+use crate::ended::Ended;
 use datafusion_execution::memory_pool::MemoryConsumer;
 use ledgerline::{Group, NAME_MAX, OwnedGroup, Refusal, name};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,8 +32,9 @@ pub(crate) struct Consumer {
 
 impl Consumer {
     /// Gives a consumer its group below the query's.
-    pub(crate) fn new(consumer: &MemoryConsumer, query: &OwnedGroup) -> Consumer {
-        let own = query.create(&group_name(consumer.name())).ok();
+    pub(crate) fn new(consumer: &MemoryConsumer, query: &OwnedGroup, ended: &Ended) -> Consumer {
+        let name = group_name(consumer.name());
+        let own = ended.make_room(|| query.create(&name)).ok();
         Consumer {
             id: consumer.id(),
             name: consumer.name().to_owned(),
@@ -121,11 +123,9 @@ impl Consumer {
         self.held() > 0 || (asked_at > 0 && now.saturating_sub(asked_at - 1) <= recent)
     }
 
-    /// Ends its group. The query's end has destroyed it already, maybe.
-    pub(crate) fn end(&self) {
-        if self.has_own_group {
-            let _gone_already = self.group().destroy();
-        }
+    /// Its own group, which ends with it; `None` where it has none.
+    pub(crate) fn own_group(&self) -> Option<&OwnedGroup> {
+        self.has_own_group.then_some(&self.group)
     }
 }
 
@@ -167,19 +167,19 @@ mod tests {
     fn a_consumer_without_a_row_of_its_own_is_charged_to_its_query() {
         let ledger = Arc::new(Ledger::builder().capacity(2).anonymous().unwrap());
         let query = ledger.owned_root().create("q").unwrap();
-        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &query);
+        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &query, &Ended::default());
         consumer.try_charge(100).unwrap();
         assert_eq!(query.group().precise(), 100);
         consumer.uncharge(100);
-        consumer.end();
-        assert_eq!((query.group().precise(), query.group().exists()), (0, true));
+        assert!(consumer.own_group().is_none(), "with it the query would end");
+        assert_eq!(query.group().precise(), 0);
     }
 
     #[test]
     fn bytes_that_could_not_be_charged_are_never_uncharged() {
         let ledger = Arc::new(Ledger::builder().capacity(8).anonymous().unwrap());
         let query = ledger.owned_root().create("q").unwrap();
-        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &query);
+        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &query, &Ended::default());
         consumer.try_charge(100).unwrap();
         query.group().destroy_tree().unwrap();
         assert!(!consumer.charge(50), "the group is gone");
@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn a_consumer_spills_until_it_has_given_back_half() {
         let ledger = Arc::new(Ledger::builder().capacity(8).anonymous().unwrap());
-        let consumer = Consumer::new(&MemoryConsumer::new("sort"), &ledger.owned_root());
+        let consumer =
+            Consumer::new(&MemoryConsumer::new("sort"), &ledger.owned_root(), &Ended::default());
         consumer.try_charge(100).unwrap();
         consumer.ask_to_spill(7);
         consumer.try_charge(20).unwrap();

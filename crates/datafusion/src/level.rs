@@ -36,6 +36,7 @@
 use crate::consumer::Consumer;
 use crate::rss::Rooms;
 use crate::settings::Settings;
+use crossbeam_utils::CachePadded;
 use ledgerline::OwnedGroup;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -51,12 +52,19 @@ pub(crate) struct Level {
     /// Whether this is the level at which RSS is watched: the pool's top.
     is_top: bool,
     start: Instant,
-    /// Bytes of consumers that can spill, taken before the ledger is charged and given back after it.
-    spillable: AtomicU64,
-    /// Bytes of consumers that cannot, in the same way.
-    fixed: AtomicU64,
+    /// On lines of their own: each `try_grow` below changes them, and reads what stands above.
+    counts: CachePadded<Counts>,
     /// Consumers below that can spill, by their numbers.
     spillers: Mutex<BTreeMap<usize, Arc<Consumer>>>,
+}
+
+/// Bytes of consumers below, taken before the ledger is charged and given back after it.
+#[derive(Default)]
+struct Counts {
+    /// Of consumers that can spill.
+    spillable: AtomicU64,
+    /// Of consumers that cannot.
+    fixed: AtomicU64,
 }
 
 /// How far consumers that can spill may fill a level, together.
@@ -164,8 +172,7 @@ impl Level {
             settings,
             is_top,
             start,
-            spillable: AtomicU64::new(0),
-            fixed: AtomicU64::new(0),
+            counts: CachePadded::default(),
             spillers: Mutex::default(),
         }
     }
@@ -181,7 +188,7 @@ impl Level {
 
     /// Bytes that all consumers below reserved.
     pub(crate) fn reserved(&self) -> u64 {
-        self.spillable.load(Relaxed).saturating_add(self.fixed.load(Relaxed))
+        self.counts.spillable.load(Relaxed).saturating_add(self.counts.fixed.load(Relaxed))
     }
 
     pub(crate) fn add_spiller(&self, consumer: &Arc<Consumer>) {
@@ -206,9 +213,10 @@ impl Level {
         if !consumer.can_spill {
             return self.admit_fixed(bytes, &room);
         }
-        let lines = Lines::of(room.spill, self.fixed_and_foreign(), &self.settings);
+        let fixed = self.fixed_and_foreign();
+        let lines = Lines::of(room.spill, fixed, &self.settings);
         if consumer.held() == 0 {
-            let first = Lines::of(room.refuse, self.fixed_and_foreign(), &self.settings).first;
+            let first = Lines::of(room.refuse, fixed, &self.settings).first;
             let survey = Survey { active: 1, largest_other: 0 };
             return self.take(bytes, first).map_err(|_| self.short(&room, lines, survey));
         }
@@ -227,7 +235,7 @@ impl Level {
         if !consumer.can_spill {
             return Some(bytes);
         }
-        let after = self.spillable.load(Relaxed).saturating_add(bytes);
+        let after = self.counts.spillable.load(Relaxed).saturating_add(bytes);
         let (fixed, begins) = (self.fixed_and_foreign(), consumer.held() == 0);
         let room = Lines::least_room(fixed, &self.settings, |lines| {
             after <= if begins { lines.first } else { lines.growth }
@@ -256,13 +264,13 @@ impl Level {
     }
 
     fn count(&self, can_spill: bool) -> &AtomicU64 {
-        if can_spill { &self.spillable } else { &self.fixed }
+        if can_spill { &self.counts.spillable } else { &self.counts.fixed }
     }
 
     /// Adds bytes that can be spilled, if all such bytes stay within the line.
     fn take(&self, bytes: u64, line: u64) -> Result<(), u64> {
         let take = |spillable: u64| spillable.checked_add(bytes).filter(|&after| after <= line);
-        self.spillable.fetch_update(Relaxed, Relaxed, take).map(drop)
+        self.counts.spillable.fetch_update(Relaxed, Relaxed, take).map(drop)
     }
 
     /// The room; `None` where nothing limits it.
@@ -294,7 +302,7 @@ impl Level {
         let usage = self.group.group().approximate();
         let ours = before.max(self.reserved());
         let foreign = usage.value.saturating_sub(usage.bound).saturating_sub(ours);
-        self.fixed.load(Relaxed).saturating_add(foreign)
+        self.counts.fixed.load(Relaxed).saturating_add(foreign)
     }
 
     /// Looks at all consumers below that can spill.
@@ -311,14 +319,15 @@ impl Level {
     fn short(&self, room: &Room, lines: Lines, survey: Survey) -> Short {
         let watch = self.settings.rss.as_ref().filter(|_| room.by_rss);
         let uncounted = watch.map(|watch| watch.uncounted());
-        let spillable = self.spillable.load(Relaxed);
+        let spillable = self.counts.spillable.load(Relaxed);
         Short { room: room.spill, lines, spillable, survey, uncounted }
     }
 }
 
 impl std::fmt::Debug for Level {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (spillable, fixed) = (self.spillable.load(Relaxed), self.fixed.load(Relaxed));
+        let (spillable, fixed) =
+            (self.counts.spillable.load(Relaxed), self.counts.fixed.load(Relaxed));
         write!(f, "Level({} can spill {spillable}, cannot {fixed})", self.group.group().path())
     }
 }

@@ -58,6 +58,7 @@
 //! maps.
 
 mod consumer;
+mod ended;
 #[cfg(feature = "fleet")]
 mod lease;
 #[cfg(not(feature = "fleet"))]

@@ -1,5 +1,6 @@
 //! What a pool and its queries share: the levels from the top, and the life of a tenant's group.
 
+use crate::ended::Ended;
 use crate::lease::Lease;
 use crate::level::Level;
 use crate::settings::Settings;
@@ -16,6 +17,8 @@ pub(crate) struct Node {
     pub(crate) start: Instant,
     /// The pool above, whose group outlives this one's. `None` at the top, whose group is the caller's.
     pub(crate) above: Option<Arc<Node>>,
+    /// Of the pool at the top, as the next.
+    pub(crate) ended: Arc<Ended>,
     /// Of the pool at the top, if that is a budget.
     pub(crate) lease: Option<Arc<Lease>>,
 }

@@ -43,13 +43,13 @@ impl LedgerPool {
     /// # Errors
     /// As [`OwnedGroup::create`].
     pub fn tenant(&self, name: &str) -> Result<LedgerPool, CreateError> {
-        let Node { levels, settings, start, lease, .. } = &*self.node;
-        let group = levels.last().expect("each pool has a level").group().create(name)?;
+        let Node { levels, settings, start, ended, lease, .. } = &*self.node;
+        let group = ended.make_room(|| self.owned_group().create(name))?;
         let level = Level::new(group, settings.clone(), false, *start);
         let levels = levels.iter().cloned().chain([Arc::new(level)]).collect();
         let above = Some(self.node.clone());
-        let (settings, lease) = (settings.clone(), lease.clone());
-        let node = Node { levels, settings, start: *start, above, lease };
+        let (settings, ended, lease) = (settings.clone(), ended.clone(), lease.clone());
+        let node = Node { levels, settings, start: *start, above, ended, lease };
         Ok(LedgerPool { node: Arc::new(node) })
     }
 
@@ -59,7 +59,8 @@ impl LedgerPool {
     /// # Errors
     /// As [`OwnedGroup::create`].
     pub fn for_query(&self, name: &str) -> Result<Query, CreateError> {
-        Ok(Query::new(self.node.clone(), self.owned_group().create(name)?))
+        let group = self.node.ended.make_room(|| self.owned_group().create(name))?;
+        Ok(Query::new(self.node.clone(), group))
     }
 
     /// The pool's group: its limits may be set at any time, its usage and peak read.
@@ -129,6 +130,7 @@ impl LedgerPoolBuilder {
         let level = Level::new(self.top.group, settings.clone(), true, start);
         let levels = Arc::from([Arc::new(level)]);
         let lease = self.top.lease.map(Arc::new);
-        LedgerPool { node: Arc::new(Node { levels, settings, start, above: None, lease }) }
+        let ended = Arc::default();
+        LedgerPool { node: Arc::new(Node { levels, settings, start, above: None, ended, lease }) }
     }
 }

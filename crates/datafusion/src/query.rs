@@ -6,6 +6,7 @@ use crate::level::Level;
 use crate::node::Node;
 use crate::refusal::{Refused, Why};
 use crate::report::{QueryReport, size};
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard};
 use datafusion_common::{HashMap, Result};
 use datafusion_execution::TaskContext;
 use datafusion_execution::memory_pool::{
@@ -16,7 +17,7 @@ use ledgerline::{Group, OwnedGroup};
 use std::cmp::Reverse;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError};
 
 /// A query of a [`LedgerPool`](crate::LedgerPool): a group, whose consumers are groups below it.
 ///
@@ -37,7 +38,7 @@ impl Query {
             path,
             levels: levels.into(),
             node,
-            consumers: RwLock::default(),
+            consumers: ShardedLock::default(),
             ended: AtomicBool::new(false),
             asked_to_spill: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -104,7 +105,8 @@ pub(crate) struct QueryPool {
     levels: Arc<[Arc<Level>]>,
     /// Keeps the tenant's group while the query lives.
     node: Arc<Node>,
-    consumers: RwLock<HashMap<usize, Arc<Consumer>>>,
+    /// Each try_grow looks into it. Of this lock each thread has a part that other readers do not write.
+    consumers: ShardedLock<HashMap<usize, Arc<Consumer>>>,
     /// Relaxed, as the counts: whoever ends the query is chosen by the swap, and the ledger refuses late charges.
     ended: AtomicBool,
     asked_to_spill: AtomicU64,
@@ -117,7 +119,8 @@ impl QueryPool {
         self.levels.last().expect("the query's own level is there")
     }
 
-    fn consumers(&self) -> RwLockReadGuard<'_, HashMap<usize, Arc<Consumer>>> {
+    /// Whoever has the guard charges nothing: reclaimers and wakers are foreign code, which may register a consumer.
+    fn consumers(&self) -> ShardedLockReadGuard<'_, HashMap<usize, Arc<Consumer>>> {
         // Nothing panics halfway through a change of the map.
         self.consumers.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,7 +234,7 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        let consumer = Arc::new(Consumer::new(consumer, self.level().group()));
+        let consumer = Arc::new(Consumer::new(consumer, self.level().group(), &self.node.ended));
         if consumer.can_spill {
             self.levels.iter().for_each(|level| level.add_spiller(&consumer));
         }
@@ -242,12 +245,18 @@ impl MemoryPool for QueryPool {
     fn unregister(&self, consumer: &MemoryConsumer) {
         let mut consumers = self.consumers.write().unwrap_or_else(PoisonError::into_inner);
         let removed = consumers.remove(&consumer.id());
+        let was_last = consumers.is_empty();
         drop(consumers);
         let Some(consumer) = removed else { return };
         if consumer.can_spill {
             self.levels.iter().for_each(|level| level.remove_spiller(consumer.id));
         }
-        consumer.end();
+        if let Some(group) = consumer.own_group() {
+            self.node.ended.add(group.clone());
+        }
+        if was_last {
+            self.node.ended.destroy();
+        }
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {

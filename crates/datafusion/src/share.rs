@@ -1,19 +1,20 @@
 //! A part of a limit.
 
-/// A part of a limit, in millionths.
+/// A part of a limit, in parts of [`WHOLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share(u32);
+pub(crate) struct Share(u64);
 
-const WHOLE: u32 = 1_000_000;
+/// A power of two: each `try_grow` takes some parts, and a shift is quicker than a division of 128 bits.
+const WHOLE: u64 = 1 << 32;
 
 impl Share {
     /// A fraction from 0 to 1. What lies outside counts as the nearer end, and what is no number as 0.
     pub(crate) fn of(fraction: f64) -> Share {
-        // The cast saturates, and takes what is no number as zero.
-        Share((fraction.clamp(0.0, 1.0) * f64::from(WHOLE)) as u32)
+        // Rounded up: 0.85 of 1000 is 850. (The cast saturates, and takes what is no number as zero.)
+        Share((fraction.clamp(0.0, 1.0) * WHOLE as f64).ceil() as u64)
     }
 
-    /// That part of so many bytes, rounded down.
+    /// That part of so many bytes, rounded down (or one byte in four thousand million too much).
     pub(crate) fn part(self, bytes: u64) -> u64 {
         // At most `bytes`, so it fits.
         (u128::from(bytes) * u128::from(self.0) / u128::from(WHOLE)) as u64
@@ -27,6 +28,13 @@ mod tests {
     #[test]
     fn a_share_is_at_most_the_whole_and_at_least_nothing() {
         assert_eq!(Share::of(0.125).part(800), 100);
+        for hundredths in 0..=100_u32 {
+            let share = Share::of(f64::from(hundredths) / 100.0);
+            let hundredths = u64::from(hundredths);
+            assert_eq!(share.part(1_000_000), hundredths * 10_000, "what people write is exact");
+            let exact = u64::MAX / 100 * hundredths;
+            assert!(share.part(u64::MAX) - exact <= u64::MAX / WHOLE + 100);
+        }
         assert_eq!(Share::of(7.0).part(u64::MAX), u64::MAX);
         assert_eq!(Share::of(-1.0).part(800), 0);
         assert_eq!(Share::of(f64::NAN).part(800), 0);

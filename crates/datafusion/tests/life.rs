@@ -177,6 +177,26 @@ fn caches_of_the_tenant_give_way_before_a_query_spills() {
     assert!(cache.lock().unwrap().is_empty());
 }
 
+/// An operator that gives way as a cache does: it is of the very query that asks.
+#[test]
+fn a_reclaimer_may_begin_and_end_consumers_of_the_query_that_asks() {
+    let pool = pool(MAX);
+    let query = query(&pool, "q");
+    let cached = fixed(&query.pool(), "Cache[0]");
+    cached.try_grow(50 * MIB).unwrap();
+    let cached = Mutex::new(Some(cached));
+    let of_the_query = query.pool();
+    let _reclaimer = pool.owned_group().add_reclaimer(0, move |_| {
+        let given_back = cached.lock().unwrap().take().map_or(0, |cached| cached.free());
+        let brief = fixed(&of_the_query, "Reclaim[0]");
+        brief.try_grow(1).unwrap();
+        given_back as u64
+    });
+    let join = fixed(&query.pool(), "Join[0]");
+    join.try_grow(90 * MIB).unwrap();
+    assert_eq!(query.holders(), [("Join[0]".to_owned(), 90 << 20)]);
+}
+
 #[test]
 fn what_others_charge_to_the_tenant_is_no_room_for_spillers() {
     let pool = pool(MAX);

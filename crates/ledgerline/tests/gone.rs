@@ -9,7 +9,7 @@ mod stage;
 
 use common::in_both_modes;
 use ledgerline::{
-    CancelToken, Charge, ControlMode, CreateError, DestroyError, Estimate, Events, Limit,
+    CancelToken, Charge, ControlMode, CreateError, DestroyError, Estimate, Events, Group, Limit,
     MemoryStat, OwnedCharge, OwnedGroup, Prepaid, Protection, Reason, Refused, Unclaimed, Watch,
 };
 use stage::{Gone, Protected, Stage, WAYS, on_stage};
@@ -221,6 +221,10 @@ const OF_HANDLES: &[Check] = &[
     ("Group::descendants", |s| assert_eq!(s.stale.descendants().count(), 0)),
     ("Group::destroy_tree", |s| {
         assert_eq!(s.stale.destroy_tree().unwrap_err(), DestroyError::Gone);
+    }),
+    ("Group::destroy_each", |s| {
+        let found = Group::destroy_each(&[s.stale, s.ledger.root()]);
+        assert_eq!(found, [Err(DestroyError::Gone), Err(DestroyError::Root)]);
     }),
     ("Group::destroy_on_drop", |s| drop(s.stale.destroy_on_drop())),
     ("DestroyOnDrop::keep", |s| assert_eq!(s.stale.destroy_on_drop().keep(), s.stale)),

@@ -69,6 +69,30 @@ impl<'l> Group<'l> {
         whose::nobody(|| self.destroy_all())
     }
 
+    /// Destroys groups, and returns what was found in each, in their order. Where many end at about the same time this takes a
+    /// remote fence for each 32 of them; [`destroy`](Self::destroy) takes one for each that was charged on another CPU (some
+    /// microseconds, and an interrupt there).
+    ///
+    /// ```
+    /// # use ledgerline::Group;
+    /// let ledger = ledgerline::Ledger::new()?;
+    /// let query = ledger.root().create("q42")?;
+    /// let [scan, sort] = [query.create("scan")?, query.create("sort")?];
+    /// let _held = sort.try_charge(100)?;
+    /// let found = Group::destroy_each(&[scan, sort]);
+    /// assert_eq!(found[1].as_ref().map(|sort| sort.leftover), Ok(100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`DestroyError`], for each of them; a group of which this says so goes on as before. A group whose children are
+    /// among the others may find [`HasChildren`](DestroyError::HasChildren): [`destroy_tree`](Self::destroy_tree) ends those.
+    pub fn destroy_each(groups: &[Group<'l>]) -> Vec<Result<Settled<'l>, DestroyError>> {
+        let of_one_ledger = groups.chunk_by(|one, next| std::ptr::eq(one.ledger(), next.ledger()));
+        let parts = of_one_ledger.flat_map(|groups| groups.chunks(TOGETHER));
+        whose::nobody(|| parts.flat_map(together::<TOGETHER>).collect())
+    }
+
     fn destroy_all(self) -> Result<Vec<Settled<'l>>, DestroyError> {
         if self.id() == GroupId::ROOT {
             return Err(DestroyError::Root);
@@ -88,29 +112,18 @@ impl<'l> Group<'l> {
             let mut below = self.below();
             below.sort_by_key(|&(depth, _)| Reverse(depth));
             for of_one_depth in below.chunk_by(|(one, _), (other, _)| one == other) {
-                destroy_each(of_one_depth, &mut settled)?;
+                let groups: Vec<_> = of_one_depth.iter().map(|&(_, group)| group).collect();
+                for found in Group::destroy_each(&groups) {
+                    match found {
+                        Ok(one) => settled.push(one),
+                        // Another thread destroyed it, or created a group below it: the next look finds that.
+                        Err(DestroyError::Gone | DestroyError::HasChildren { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
             }
         }
     }
-}
-
-/// Destroys groups of one depth.
-fn destroy_each<'l>(
-    groups: &[(u32, Group<'l>)],
-    settled: &mut Vec<Settled<'l>>,
-) -> Result<(), DestroyError> {
-    for groups in groups.chunks(TOGETHER) {
-        let groups: Vec<_> = groups.iter().map(|&(_, group)| group).collect();
-        for found in together::<TOGETHER>(&groups) {
-            match found {
-                Ok(one) => settled.push(one),
-                // Another thread destroyed it, or created a group below it: the next look finds that.
-                Err(DestroyError::Gone | DestroyError::HasChildren { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Destroys at most `N` groups of one ledger, of which none lies below another. Tells of each, in their order. Takes no heap.

@@ -1,0 +1,73 @@
+//! Groups of consumers that have ended. They are destroyed together: that interrupts each other CPU once, and not once for each.
+
+use ledgerline::{CreateError, Group, OwnedGroup};
+use std::sync::{Mutex, PoisonError};
+
+/// So many groups of a pool wait for their end at the most. Each keeps a row of the ledger.
+const MOST: usize = 32;
+
+/// The groups of one pool and all below it that wait for their end.
+#[derive(Debug, Default)]
+pub(crate) struct Ended(Mutex<Vec<OwnedGroup>>);
+
+impl Ended {
+    /// Lets a group end soon.
+    pub(crate) fn add(&self, group: OwnedGroup) {
+        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.push(group);
+        let is_full = groups.len() >= MOST;
+        drop(groups);
+        if is_full {
+            self.destroy();
+        }
+    }
+
+    /// Destroys all that wait.
+    pub(crate) fn destroy(&self) {
+        let groups = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let groups: Vec<_> = groups.iter().map(OwnedGroup::group).collect();
+        // The end of its query has destroyed one already, maybe.
+        let _gone_already = Group::destroy_each(&groups);
+    }
+
+    /// Creates a group; destroys those that wait, and tries again, where no row is left.
+    pub(crate) fn make_room<T>(
+        &self,
+        create: impl Fn() -> Result<T, CreateError>,
+    ) -> Result<T, CreateError> {
+        create().or_else(|error| match error {
+            CreateError::Full { .. } => {
+                self.destroy();
+                create()
+            }
+            error => Err(error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledgerline::Ledger;
+    use std::sync::Arc;
+
+    #[test]
+    fn ended_groups_go_together_and_keep_no_row_from_those_that_begin() {
+        let ledger = Arc::new(Ledger::builder().capacity(64).anonymous().unwrap());
+        let (root, ended) = (ledger.owned_root(), Ended::default());
+        let live = || ledger.root().children().count();
+        for at in 1..MOST {
+            ended.add(root.create("sort").unwrap());
+            assert_eq!(live(), at);
+        }
+        ended.add(root.create("sort").unwrap());
+        assert_eq!(live(), 0);
+
+        let kept = (0..62).map(|_| root.create("join").unwrap()).collect::<Vec<_>>();
+        ended.add(root.create("sort").unwrap());
+        assert!(matches!(root.create("sort"), Err(CreateError::Full { .. })));
+        ended.make_room(|| root.create("sort")).unwrap();
+        assert_eq!(live(), kept.len() + 1);
+        assert!(ended.make_room(|| root.create("sort")).is_err());
+    }
+}
