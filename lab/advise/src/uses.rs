@@ -68,6 +68,8 @@ pub struct Settled {
     pub window: Option<u64>,
     /// By role, how many times what is simulated others make it wait. Empty where nobody knows.
     pub waits: Vec<f64>,
+    /// The share of the work that lies between the accesses of an operation, and not in front of them. No time says it.
+    pub between: f64,
 }
 
 impl Settled {

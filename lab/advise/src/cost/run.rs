@@ -36,22 +36,29 @@ pub(super) fn points(
         let with_works = settled.map(|settled| uses.with_works(&settled.works));
         let uses = with_works.as_ref().unwrap_or(uses);
         let settings = settled.map_or_else(|| settings.clone(), |settled| settled.on(settings));
+        let between = settled.map_or(0.0, |settled| settled.between);
         let waits = settled.map_or(&[][..], |settled| &settled.waits);
-        simulate(settings, &dealt, uses, place, place.begins(point), waits)
+        let stage = Stage { settings, uses, place, begins: place.begins(point), between };
+        simulate(&stage, &dealt, waits)
     })
 }
 
-/// What an operation of each role takes at a design point, in nanoseconds.
-pub(super) fn times(
-    settings: Settings,
-    dealt: &[usize],
-    uses: &Uses,
-    place: &Place,
-    point: usize,
-) -> Result<Vec<f64>, Error> {
-    let simulated = Simulated::run(settings, dealt, uses, place, place.begins(point), QUICK)?;
+/// What is simulated, on whatever CPUs.
+pub(super) struct Stage<'a> {
+    pub settings: Settings,
+    pub uses: &'a Uses,
+    pub place: &'a Place,
+    /// Where in a pair of lines objects begin.
+    pub begins: u64,
+    /// See [`Settled::between`](crate::uses::Settled::between).
+    pub between: f64,
+}
+
+/// What an operation of each role takes, in nanoseconds.
+pub(super) fn times(stage: &Stage<'_>, dealt: &[usize]) -> Result<Vec<f64>, Error> {
+    let simulated = Simulated::run(stage, dealt, QUICK)?;
     let last: f64 = simulated.fetching.iter().map(|(_, last)| last).sum();
-    Ok(simulated.times(uses).into_iter().map(|time| time + last).collect())
+    Ok(simulated.times(stage.uses).into_iter().map(|time| time + last).collect())
 }
 
 /// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
@@ -84,22 +91,15 @@ pub(crate) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
     dealt
 }
 
-fn simulate(
-    settings: Settings,
-    dealt: &[usize],
-    uses: &Uses,
-    place: &Place,
-    begins: u64,
-    waits: &[f64],
-) -> Result<Point, Error> {
+fn simulate(stage: &Stage<'_>, dealt: &[usize], waits: &[f64]) -> Result<Point, Error> {
+    let uses = stage.uses;
     // What an operation takes without others, of which `waits` says nothing.
     let alone = |role: usize| {
-        let one = [role];
-        let alone = Simulated::run(settings.clone(), &one, uses, place, begins, QUICK)?;
+        let alone = Simulated::run(stage, &[role], QUICK)?;
         Ok::<f64, Error>(alone.times(uses)[role])
     };
     let alone = (0..waits.len()).map(alone).collect::<Result<Vec<f64>, Error>>()?;
-    let simulated = Simulated::run(settings, dealt, uses, place, begins, MOST_ACCESSES)?;
+    let simulated = Simulated::run(stage, dealt, MOST_ACCESSES)?;
     let mut point = simulated.point(uses, &alone, waits);
     point.nanoseconds += simulated.fetching.iter().map(|(_, last)| last).sum::<f64>();
     point.fetching = simulated.fetching.into_iter().map(|(second, last)| second + last).collect();
@@ -117,27 +117,23 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn run(
-        settings: Settings,
-        dealt: &[usize],
-        uses: &Uses,
-        place: &Place,
-        begins: u64,
-        most: f64,
-    ) -> Result<Simulated, Error> {
+    fn run(stage: &Stage<'_>, dealt: &[usize], most: f64) -> Result<Simulated, Error> {
+        let &Stage { ref settings, uses, place, begins, between } = stage;
         let (layout, fields) = steps::layout(uses, place, begins, dealt.len());
-        let fetch = Fetch::new(&settings, uses, dealt.len());
+        let fetch = Fetch::new(settings, uses, dealt.len());
         let fetching = steps::fetching(&fetch, uses, place, begins);
         let hit_cycles = settings.in_cycles(settings.first_cache as f64);
         let running: Vec<Running> = (uses.roles.iter())
-            .map(|role| steps::running(role, uses, &fields, settings.clock_ghz, hit_cycles))
+            .map(|role| {
+                steps::running(role, uses, &fields, settings.clock_ghz, hit_cycles, between)
+            })
             .collect();
         let spots = fields.iter().enumerate();
         let spot_of =
             spots.flat_map(|(spot, fields)| fields.iter().map(move |&field| (field, spot)));
         let spot_of = spot_of.collect();
         let setup = Setup {
-            settings,
+            settings: settings.clone(),
             layout,
             programs: running.iter().map(|running| running.program.clone()).collect(),
             cpus: dealt.to_vec(),

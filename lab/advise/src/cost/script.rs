@@ -42,7 +42,7 @@ pub fn script(uses: &Uses, place: &Place, begins: u64, cpus: usize) -> Script {
         offsets.extend(fields.iter().copied().zip(parts));
     }
     let part = |role| {
-        let running = steps::running(role, uses, &fields, 1.0, 1.0);
+        let running = steps::running(role, uses, &fields, 1.0, 1.0, 0.0);
         Part { program: running.program, passes: running.passes }
     };
     Script {

@@ -86,13 +86,15 @@ pub(super) fn layout(
     (layout, fields)
 }
 
-/// What a role's CPUs do: its work in front of its phases, a phase so often as it comes.
+/// What a role's CPUs do: its work in front of its phases, a phase so often as it comes. A share of the work, `between`, is
+/// spread over the fields of a phase (in its first pass through them, where that is sure to come).
 pub(super) fn running(
     role: &Role<Touch>,
     uses: &Uses,
     fields: &[Vec<FieldId>],
     clock_ghz: f64,
     hit_cycles: f64,
+    between: f64,
 ) -> Running {
     let passes = passes(role);
     let work = role.work_ns.max(0.0) * clock_ghz / passes / role.phases.len().max(1) as f64;
@@ -103,26 +105,42 @@ pub(super) fn running(
         steps.push(Step::work(work.max(1.0)));
     }
     for phase in &role.phases {
-        if work >= 1.0 {
-            steps.push(Step::work(work));
-        }
         let times = phase.times / passes;
-        let mut touches = Vec::new();
-        for touch in &phase.accesses {
-            let spot = &uses.spots[touch.spot];
-            let here = &fields[touch.spot];
-            let share = share(spot, here.len());
-            for &field in here {
-                repeat(touch, spot, field, touch.times * share, hit_cycles, &mut touches);
+        // What is done to one field is done at once, as in a sum or a list's length.
+        let by_field = phase.accesses.chunk_by(|one, next| one.spot == next.spot);
+        let mut touches: Vec<Vec<Step>> = Vec::new();
+        for of_field in by_field {
+            let mut here = Vec::new();
+            for touch in of_field {
+                let spot = &uses.spots[touch.spot];
+                let parts = &fields[touch.spot];
+                let share = share(spot, parts.len());
+                for &field in parts {
+                    repeat(touch, spot, field, touch.times * share, hit_cycles, &mut here);
+                }
+                running.accesses += times * touch.times;
             }
-            running.accesses += times * touch.times;
+            touches.push(here);
         }
-        for _ in 0..times as u64 {
-            steps.extend(touches.iter().cloned());
+        // In an even program each field has as much work in front of it as the others.
+        let gap = work * between / touches.len().max(1) as f64;
+        let gaps = if times >= 1.0 && gap >= 1.0 { touches.len().saturating_sub(1) } else { 0 };
+        let front = work - gap * gaps as f64;
+        if front >= 1.0 {
+            steps.push(Step::work(front));
+        }
+        for pass in 0..times as u64 {
+            for (at, touch) in touches.iter().enumerate() {
+                if pass == 0 && (1..=gaps).contains(&at) {
+                    // It needs what the access before it brought: other work goes on while a CPU waits, and lies nowhere.
+                    steps.push(Step::compute(gap));
+                }
+                steps.extend(touch.iter().cloned());
+            }
         }
         let chance = times.fract();
         if chance > 0.0 {
-            steps.push(Step::chance(chance, touches));
+            steps.push(Step::chance(chance, touches.concat()));
         }
         running.rarest = running.rarest.min(times);
     }
@@ -235,4 +253,63 @@ pub(super) fn fetching(fetch: &Fetch, uses: &Uses, place: &Place, begins: u64) -
         }
     }
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Phase, WorkBasis};
+    use ledgerline_coherence::program::Spread;
+
+    /// A total that is added to, and then a list's length that is read and written.
+    fn program(between: f64) -> Vec<Step> {
+        let spot = |path: &str, offset| Spot {
+            path: path.to_owned(),
+            offset,
+            size: 8,
+            divided: false,
+            awaited: true,
+        };
+        let touch = |spot, kind| Touch { spot, kind, times: 1.0 };
+        let accesses = vec![touch(0, Kind::Atomic), touch(1, Kind::Load), touch(1, Kind::Store)];
+        let phases = vec![Phase { name: "add".to_owned(), times: 1.0, accesses }];
+        let uses = Uses {
+            name: "list".to_owned(),
+            instances: Instances::Shared,
+            spots: vec![spot("total", 0), spot("length", 8)],
+            roles: vec![Role {
+                name: "all".to_owned(),
+                share: 1.0,
+                work_ns: 100.0,
+                basis: WorkBasis::Stated,
+                phases,
+            }],
+            unknown: Vec::new(),
+            settled: Vec::new(),
+        };
+        let (_, fields) = layout(&uses, &Place::of(&uses), 0, 2);
+        running(&uses.roles[0], &uses, &fields, 1.0, 1.0, between).program.steps
+    }
+
+    #[test]
+    fn work_lies_between_fields_as_far_as_is_said_and_is_as_much_as_before() {
+        for (between, wanted) in
+            [(0.0, vec![100.0]), (0.5, vec![75.0, 25.0]), (1.0, vec![50.0, 50.0])]
+        {
+            let steps = program(between);
+            let works = steps.iter().filter_map(|step| match step {
+                Step::Compute { cycles, .. } => Some(*cycles),
+                _ => None,
+            });
+            assert_eq!(works.collect::<Vec<_>>(), wanted);
+            assert_eq!(steps.len(), 3 + wanted.len());
+            // Not between the load and the store of one field.
+            assert!(matches!(steps[steps.len() - 2..], [Step::Load { .. }, Step::Store(_)]));
+            // What lies in front goes on while the CPU waits; what lies between needs what the CPU waits for.
+            assert!(matches!(steps[0], Step::Compute { spread: Spread::Beside(_), .. }));
+            let uniform =
+                |step: &Step| matches!(step, Step::Compute { spread: Spread::Uniform(_), .. });
+            assert_eq!(steps.iter().filter(|step| uniform(step)).count(), wanted.len() - 1);
+        }
+    }
 }

@@ -40,6 +40,7 @@ const ROUNDS: usize = 4;
 const GOLDEN: f64 = 1.618_033_988_749_895;
 const SQRT_3: f64 = 1.732_050_807_568_877;
 const SQRT_5: f64 = 2.236_067_977_499_79;
+const SQRT_7: f64 = 2.645_751_311_064_59;
 /// By what share the cost of recording may be off.
 const RECORDING: f64 = 0.1;
 
@@ -152,7 +153,9 @@ impl At<'_> {
     ) -> Result<Vec<f64>, Error> {
         let At { settings, uses, place, point, .. } = self;
         let settings = Settled { window, ..Settled::default() }.on(settings);
-        run::times(settings, dealt, &uses.with_works(works), place, *point)
+        let uses = &uses.with_works(works);
+        let (begins, between) = (place.begins(*point), between(*point));
+        run::times(&run::Stage { settings, uses, place, begins, between }, dealt)
     }
 }
 
@@ -223,7 +226,8 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
         }
     }
     let waits = if lone.is_empty() { Vec::new() } else { alone::waits(at, &lone, &works, window)? };
-    Ok(Found { settled: Settled { works, window, waits }, misses })
+    let settled = Settled { works, window, waits, between: between(at.point) };
+    Ok(Found { settled, misses })
 }
 
 /// One of the works up to `most` with which the time is `takes`: which, says `which`, from 0 to 1. Where there is
@@ -265,6 +269,12 @@ fn fitting(
     }
     let least = tried.iter().map(|&(_, took)| took).fold(f64::INFINITY, f64::min);
     Ok((most, Some(least)))
+}
+
+/// How much of the work lies between accesses at a design point. Programs have all there is, from accesses side by side to
+/// such that lie far apart, and neither counts nor times tell them.
+fn between(point: usize) -> f64 {
+    evenly(point, SQRT_7)
 }
 
 /// Multiples of an irrational number, without their whole part: evenly between 0 and 1 after a few points as after many.
