@@ -52,8 +52,8 @@
 //! # What it costs
 //!
 //! A `try_grow` that is granted costs a look into the query's map of consumers, a compare-and-swap for each level
-//! (engine, tenant, query) and a charge: half a microsecond with its `shrink` where the consumer holds much beside
-//! those bytes, one to some microseconds where it holds little. Operators ask once a batch of some thousand rows. One
+//! (engine, tenant, query) and a charge: a tenth of a microsecond with its `shrink` where the consumer holds much beside
+//! those bytes, half of one where it holds little. Operators ask once a batch of some thousand rows. One
 //! in a short room also looks at each registered spiller of that level. None of it waits but for the locks of those
 //! maps.
 
