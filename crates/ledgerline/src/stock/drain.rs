@@ -134,9 +134,22 @@ pub(crate) fn close_cells(table: &Table, rows: &[u32], closed: &mut dyn FnMut(us
     }
     let mut path = RowPath::blank(table);
     for (at, &row) in rows.iter().enumerate() {
-        // (Where another process wrote over the row, its cells stay frozen.)
-        closed(at, if path.follow(table, row) { empty_row(table, &path) } else { None });
+        if path.follow(table, row) {
+            closed(at, empty_row(table, &path));
+        } else {
+            // (Another process wrote over the row.)
+            thaw_row(table, row);
+            closed(at, None);
+        }
     }
+}
+
+/// Gives the cells and purses of a row back to their owners as they are.
+fn thaw_row(table: &Table, row: u32) {
+    for column in stocked(table, row) {
+        table.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
+    }
+    table::purses::each_of_row(table, row, Purse::thaw);
 }
 
 /// The columns in which a row has cells that are open or hold something.

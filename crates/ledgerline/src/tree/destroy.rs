@@ -145,6 +145,9 @@ fn together<'l, const N: usize>(
             Err(error) => found[at] = Some(Err(error)),
         }
     }
+    if count == 0 {
+        return found.into_iter().flatten();
+    }
     let mut idle = [0; N];
     drain::close_cells(table, &rows[..count], &mut |at, units| match units {
         Some(units) => idle[at] = units,
@@ -260,6 +263,10 @@ mod tests {
 
     #[test]
     fn one_fence_serves_all_groups_of_a_tree() {
+        if crate::percpu::grounds().mode != crate::percpu::Mode::Rseq {
+            eprintln!("skipped: without restartable sequences cells are taken in another way");
+            return;
+        }
         let ledger = Ledger::builder().capacity(64).anonymous().unwrap();
         let tenant = ledger.root().create("tenant").unwrap();
         let groups: Vec<_> = (0..30).map(|n| tenant.create(&n.to_string()).unwrap()).collect();
