@@ -1,11 +1,11 @@
 //! Queries under our pool beside the same under `GreedyMemoryPool`: the same data, one after the other by turns.
 //!
 //! ```console
-//! $ cargo run --example overhead -- --scale 0.1 --runs 15
+//! $ cargo run --release --example overhead -- --scale 0.1 --runs 15
 //! ```
 //!
 //! It prints JSON: what a `try_grow` and its `shrink` take in nanoseconds; and for each query the median of each pool
-//! in milliseconds, and the median of the ratios of neighbouring runs with its quartiles, by the clock and by the time on a CPU.
+//! in milliseconds, from the making of its pool to the end of that, and the median of the ratios of neighbouring runs with its quartiles, by the clock and by the time on a CPU.
 
 mod tpch;
 

@@ -245,7 +245,6 @@ impl MemoryPool for QueryPool {
     fn unregister(&self, consumer: &MemoryConsumer) {
         let mut consumers = self.consumers.write().unwrap_or_else(PoisonError::into_inner);
         let removed = consumers.remove(&consumer.id());
-        let was_last = consumers.is_empty();
         drop(consumers);
         let Some(consumer) = removed else { return };
         if consumer.can_spill {
@@ -254,7 +253,8 @@ impl MemoryPool for QueryPool {
         if let Some(group) = consumer.own_group() {
             self.node.ended.add(group.clone());
         }
-        if was_last {
+        // Looked at behind the addition: of several that end at once, the last to come here sees that all are gone.
+        if self.consumers().is_empty() {
             self.node.ended.destroy();
         }
     }

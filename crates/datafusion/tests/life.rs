@@ -7,7 +7,7 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use ledgerline::{Ledger, Limit};
 use ledgerline_datafusion::{LedgerPool, RssWatch};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 use support::{MIB, builder, fill, fixed, pool, query, spill, spiller};
 
@@ -23,6 +23,27 @@ fn a_query_ends_with_its_last_handle_or_reservation() {
     assert_eq!(pool.group().children().count(), 1, "a stream may outlive the handle");
     drop(sort);
     assert_eq!(pool.group().children().count(), 0);
+}
+
+#[test]
+fn no_group_of_a_consumer_is_left_when_all_have_ended_at_once() {
+    let pool = pool(MAX);
+    let query = query(&pool, "q");
+    for _ in 0..2000 {
+        let sorts = [0, 1, 2].map(|at| spiller(&query.pool(), &format!("Sort[{at}]")));
+        let all = Barrier::new(sorts.len());
+        std::thread::scope(|scope| {
+            for sort in sorts {
+                let all = &all;
+                scope.spawn(move || {
+                    sort.try_grow(MIB).unwrap();
+                    all.wait();
+                    drop(sort);
+                });
+            }
+        });
+        assert_eq!((query.group().children().count(), query.group().precise()), (0, 0));
+    }
 }
 
 #[test]

@@ -39,6 +39,28 @@ pub(crate) fn ran_alone(test: &str) -> bool {
     true
 }
 
+/// Moves a thread (0 is the calling one); `false` if it has ended meanwhile.
+pub(crate) fn pin(thread: i32, cpus: &[usize]) -> bool {
+    // SAFETY: the set is a plain bit mask on the stack; the call reads it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in cpus {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set) == 0
+    }
+}
+
+/// The CPUs that this process may run on.
+pub(crate) fn allowed() -> Vec<usize> {
+    // SAFETY: the call fills the mask on the stack.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
 mod tests {
     use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, lend, prepared, sum, words};
     use super::*;
@@ -66,27 +88,6 @@ mod tests {
 
     const EVENTS: [Event; 6] =
         [Event::None, Event::Signal, Event::Sleep, Event::Yield, Event::Migrate, Event::Fence];
-
-    /// Moves a thread; `false` if it has ended meanwhile.
-    fn pin(thread: i32, cpus: &[usize]) -> bool {
-        // SAFETY: the set is a plain bit mask on the stack; the call reads it.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            for &cpu in cpus {
-                libc::CPU_SET(cpu, &mut set);
-            }
-            libc::sched_setaffinity(thread, size_of_val(&set), &raw const set) == 0
-        }
-    }
-
-    fn allowed() -> Vec<usize> {
-        // SAFETY: the call fills the mask on the stack.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
-            (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
-        }
-    }
 
     fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();

@@ -89,11 +89,10 @@ pub(crate) fn read_changes(table: &Table, top: u32) -> u64 {
 
 /// Collects rows for good: they are being destroyed, and no thread opens their cells any more. One fence serves all.
 pub(crate) fn close(table: &Table, rows: impl Iterator<Item = u32> + Clone) {
-    let mut path = RowPath::blank(table);
     for row in rows.clone() {
-        if path.follow(table, row)
-            && let Some(&parent) = path.rows().get(1)
-        {
+        let parent = table.row(row).parent.load(Ordering::Relaxed);
+        // (Another process may have written over it.)
+        if parent < table.capacity() {
             hand_changes_up(table, row, parent);
         }
     }
@@ -111,10 +110,8 @@ pub(crate) fn close(table: &Table, rows: impl Iterator<Item = u32> + Clone) {
     if open && !table.columns.fence() {
         return;
     }
-    for row in counting {
-        if path.follow(table, row) {
-            collect_row(table, &path);
-        }
+    for path in counting.filter_map(|row| RowPath::new(table, row)) {
+        collect_row(table, &path);
     }
 }
 
