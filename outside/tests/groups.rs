@@ -136,6 +136,36 @@ fn a_group_that_others_need_is_not_destroyed_and_says_why() -> Tried {
     Ok(())
 }
 
+/// Of two ledgers by turns, more than a fence serves, with one that was destroyed, one that has children, and a root among them.
+#[test]
+fn groups_that_end_together_are_each_told_of_in_their_order() -> Tried {
+    let ledgers = [Ledger::new()?, Ledger::new()?];
+    let mut groups = Vec::new();
+    for number in 0..100 {
+        let group = ledgers[number / 7 % 2].root().create(&number.to_string())?;
+        group.try_charge_units(number as u64)?;
+        groups.push(group);
+    }
+    groups[40].destroy()?;
+    let child = groups[41].create("child")?;
+    groups[42] = ledgers[0].root();
+    for (number, found) in Group::destroy_each(&groups).into_iter().enumerate() {
+        match number {
+            40 => assert_eq!(found, Err(DestroyError::Gone)),
+            41 => assert_eq!(found, Err(DestroyError::HasChildren { children: 1 })),
+            42 => assert_eq!(found, Err(DestroyError::Root)),
+            _ => {
+                let found = found?;
+                assert_eq!((found.group, found.leftover), (groups[number], number as u64));
+                assert!(!found.group.exists());
+            }
+        }
+    }
+    assert!(child.exists() && groups[41].exists(), "what was refused goes on");
+    assert!(Group::destroy_each(&[]).is_empty());
+    Ok(())
+}
+
 #[test]
 fn what_a_destroyed_tree_still_holds_is_reported_and_counted_above_until_it_is_returned() -> Tried {
     let ledger = Ledger::new()?;
