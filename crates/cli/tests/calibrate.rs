@@ -44,12 +44,11 @@ fn a_quick_run_writes_files_that_are_read_back_and_holds_predictions_against_run
     assert_eq!(modes[0]["machine_file"], text.as_str());
     let machine = Machine::open(out_text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(machine.topology.cpus(), 2);
-    for figure in [&machine.latency.first_cache, &machine.latency.near_modified] {
-        assert!(
-            figure.source.starts_with("measured by ledgerline calibrate, "),
-            "{}",
-            figure.source
-        );
+    for (figure, how) in [
+        (&machine.latency.first_cache, "measured by ledgerline calibrate, "),
+        (&machine.latency.near_modified, "fitted by ledgerline calibrate, "),
+    ] {
+        assert!(figure.source.starts_with(how), "{}", figure.source);
         assert!(figure.low <= Some(figure.value) && Some(figure.value) <= figure.high);
     }
     assert!(machine.latency.near_modified.value > machine.latency.first_cache.value);

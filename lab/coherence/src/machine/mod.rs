@@ -119,6 +119,14 @@ pub struct Nuisance {
     /// file does not state it.
     #[serde(default = "Range::zero")]
     pub window_ns: Range,
+    /// Nanoseconds after its line has come from another CPU until which an atomic is not final: a load of the line behind
+    /// it is done again if another CPU's request comes to the line in that time. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
+    pub behind_ns: Range,
+    /// Share of an atomic that its CPU does not wait for: its value is there and what comes behind goes on, but for another
+    /// atomic, 0 to 1. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
+    pub atomic_ahead: Range,
 }
 
 impl Latencies {
@@ -147,7 +155,7 @@ impl Latencies {
 impl Nuisance {
     /// Each range with its name in a machine file, and the least and the most that it may hold.
     #[must_use]
-    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 14] {
+    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 16] {
         const SHARE: (f64, f64) = (0.0, 1.0);
         [
             ("handover", &self.handover, (0.01, 1.0)),
@@ -164,6 +172,8 @@ impl Nuisance {
             ("early_request", &self.early_request, SHARE),
             ("closing_ns", &self.closing_ns, (0.0, 10_000.0)),
             ("window_ns", &self.window_ns, (0.0, 10_000.0)),
+            ("behind_ns", &self.behind_ns, (0.0, 10_000.0)),
+            ("atomic_ahead", &self.atomic_ahead, SHARE),
         ]
     }
 }
@@ -246,12 +256,12 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 14] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43];
+        const BASES: [u64; 16] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53];
         (1..=points as u64)
             .map(|point| {
                 let mut bases = BASES.iter();
                 Settings::of(self, |range| {
-                    let base = *bases.next().expect("fourteen ranges");
+                    let base = *bases.next().expect("sixteen ranges");
                     range.at(radical_inverse(point, base))
                 })
             })

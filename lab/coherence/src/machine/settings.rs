@@ -49,6 +49,10 @@ pub struct Settings {
     pub early_request: bool,
     /// See [`super::Nuisance::closing_ns`].
     pub closing: u64,
+    /// See [`super::Nuisance::behind_ns`].
+    pub behind: u64,
+    /// What of an atomic its CPU does not wait for; see [`super::Nuisance::atomic_ahead`].
+    pub ahead: u64,
     /// See [`super::Nuisance::window_ns`].
     pub window: u64,
 }
@@ -71,6 +75,8 @@ impl Settings {
         let early_request = choose(&nuisance.early_request) >= 0.5;
         let closing = picoseconds(choose(&nuisance.closing_ns));
         let window = picoseconds(choose(&nuisance.window_ns));
+        let behind = picoseconds(choose(&nuisance.behind_ns));
+        let ahead = picoseconds(choose(&nuisance.atomic_ahead) * latency.atomic.value);
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -103,6 +109,8 @@ impl Settings {
             upgrade_keep,
             early_request,
             closing,
+            behind,
+            ahead,
             window,
         }
     }
@@ -115,6 +123,12 @@ impl Settings {
         } else {
             self.transfer[distance as usize][usize::from(modified)]
         }
+    }
+
+    /// How long a CPU waits for an atomic beyond the load.
+    #[must_use]
+    pub fn waits_for_atomic(&self) -> u64 {
+        self.atomic.saturating_sub(self.ahead)
     }
 
     /// The part of a transfer's latency during which its line serves no other CPU.

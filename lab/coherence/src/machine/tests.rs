@@ -96,9 +96,20 @@ fn what_is_written_is_read_back_the_same() {
             early_request,
             closing_ns,
             window_ns,
+            behind_ns,
+            atomic_ahead,
             ..
         } = &mut machine.nuisance;
-        for share in [request, keep_spread, upgrade_keep, early_request, closing_ns, window_ns] {
+        for share in [
+            request,
+            keep_spread,
+            upgrade_keep,
+            early_request,
+            closing_ns,
+            window_ns,
+            behind_ns,
+            atomic_ahead,
+        ] {
             share.clone_from(&stated);
         }
         let again = Machine::parse(name, &machine.to_toml()).unwrap();
@@ -112,9 +123,20 @@ fn what_is_written_is_read_back_the_same() {
             early_request,
             closing_ns,
             window_ns,
+            behind_ns,
+            atomic_ahead,
             ..
         } = &again.nuisance;
-        for share in [request, keep_spread, upgrade_keep, early_request, closing_ns, window_ns] {
+        for share in [
+            request,
+            keep_spread,
+            upgrade_keep,
+            early_request,
+            closing_ns,
+            window_ns,
+            behind_ns,
+            atomic_ahead,
+        ] {
             assert_eq!(share, &stated);
         }
     }
@@ -125,6 +147,7 @@ fn a_file_that_says_nothing_of_requests_migration_and_stays_has_plain_ones() {
     for point in Machine::built_in("broadwell-2x22").unwrap().design(9) {
         assert!(point.request == 0.0 && !point.migratory && !point.early_request);
         assert!(point.keep_spread == 0.0 && point.upgrade_keep == 1.0);
-        assert!(point.moved == 0 && point.closing == 0 && point.window == 0);
+        assert!(point.moved == 0 && point.closing == 0);
+        assert!(point.window == 0 && point.behind == 0 && point.ahead == 0);
     }
 }

@@ -121,6 +121,8 @@ pub(super) fn set(machine: &mut Machine, name: &str, change: impl FnOnce(&mut Ra
         "early_request" => &mut nuisance.early_request,
         "closing_ns" => &mut nuisance.closing_ns,
         "window_ns" => &mut nuisance.window_ns,
+        "behind_ns" => &mut nuisance.behind_ns,
+        "atomic_ahead" => &mut nuisance.atomic_ahead,
         _ => return false,
     };
     change(range);

@@ -145,6 +145,12 @@ impl Cpu {
         true
     }
 
+    /// Notes that an atomic, which the CPU went on behind at a time, is done so much later: until then there is no other.
+    #[inline]
+    pub(super) fn done_ahead(&mut self, at: u64, ahead: u64) {
+        self.drained_at = self.drained_at.max(at + ahead);
+    }
+
     /// Notes that a store to a slot has got its line.
     pub(super) fn stored_no_more(&mut self, slot: u32) {
         let position = self.stored.iter().position(|&stored| stored == slot);
@@ -277,7 +283,7 @@ pub(super) fn hit_time(access: &Access, settings: &Settings) -> u64 {
     match access.kind {
         Kind::Load { overlapping: true } | Kind::Store => settings.cycle,
         Kind::Load { overlapping: false } => load,
-        Kind::Rmw => load + settings.atomic,
+        Kind::Rmw => load + settings.waits_for_atomic(),
     }
 }
 

@@ -137,7 +137,11 @@ impl<'a> Engine<'a> {
                 }
                 Op::Read { access, hit } => {
                     let line = self.prepared.placement.line(access.field, index as u32);
-                    if reads == reach || clock >= end || !self.lines.has(line, index as u32) {
+                    if reads == reach
+                        || clock >= end
+                        || !self.lines.has(line, index as u32)
+                        || self.lines.is_provisional(line, index as u32, clock)
+                    {
                         break;
                     }
                     if reads == 0 {
@@ -244,6 +248,9 @@ impl<'a> Engine<'a> {
                 return self.schedule.set(index, leaves + 1);
             }
         }
+        if !to_write && let Some(leaves) = self.lines.loses(line, cpu, time) {
+            return self.schedule.set(index, leaves + 1);
+        }
         let hit = self.lines.suffices(line, cpu, to_write);
         if !hit && self.forwards(index, &access, whose) {
             self.done(index, time + hit_time(&access, self.settings));
@@ -267,7 +274,8 @@ impl<'a> Engine<'a> {
                 }
             }
             self.hand_over(line, cpu, &access, true, time);
-            let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+            let atomic =
+                if access.kind == Kind::Rmw { self.settings.waits_for_atomic() } else { 0 };
             self.complete(index, &access, line, time, wait + atomic);
         } else if access.kind == Kind::Store {
             if self.cpus[index].outstanding >= self.settings.store_buffer {
@@ -303,6 +311,9 @@ impl<'a> Engine<'a> {
     /// Does an access whose line is there, or watches the line until another CPU writes.
     fn complete(&mut self, index: usize, access: &Access, line: usize, time: u64, takes: u64) {
         let whose = self.whose(index, access);
+        if access.kind == Kind::Rmw {
+            self.cpus[index].done_ahead(time + takes, self.settings.ahead);
+        }
         if self.act(index, access, whose) {
             self.done(index, time + takes);
         } else {

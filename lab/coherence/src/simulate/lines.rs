@@ -45,6 +45,8 @@ pub(super) struct Line {
     copies: u32,
     /// When its next transfer may begin.
     pub free_at: u64,
+    /// Until when the atomic that brought it is not final; zero where none did.
+    pub final_at: u64,
     pub queue: VecDeque<Request>,
     /// CPUs that read it over and over until another CPU writes.
     pub watchers: Vec<u32>,
@@ -97,6 +99,7 @@ impl<'a> Lines<'a> {
                 dirty: false,
                 copies: 0,
                 free_at: 0,
+                final_at: 0,
                 queue: VecDeque::new(),
                 watchers: Vec::new(),
                 spoiler: None,
@@ -136,6 +139,19 @@ impl<'a> Lines<'a> {
         let leaves = first.ready.max(*free_at);
         (first.cpu != cpu && (time..time + self.settings.closing).contains(&leaves))
             .then_some(leaves)
+    }
+
+    /// When a line leaves its owner, if a load behind the atomic that brought it is lost to the request that takes it.
+    pub(super) fn loses(&self, line: usize, cpu: u32, time: u64) -> Option<u64> {
+        let Line { owner, free_at, final_at, queue, .. } = &self.lines[line];
+        let first = queue.front().filter(|_| *owner == cpu && time < *final_at)?;
+        (first.cpu != cpu && first.ready <= *final_at).then(|| first.ready.max(*free_at).max(time))
+    }
+
+    /// Whether the owner of a line may lose what it loads of it at a time.
+    #[inline]
+    pub(super) fn is_provisional(&self, line: usize, cpu: u32, time: u64) -> bool {
+        time < self.lines[line].final_at && self.lines[line].owner == cpu
     }
 
     pub(super) fn mark_dirty(&mut self, line: usize) {
@@ -253,6 +269,7 @@ impl<'a> Lines<'a> {
         state.owner = cpu;
         state.dirty = dirty;
         state.copies = 1;
+        state.final_at = 0;
         u64::from(lost)
     }
 }

@@ -35,6 +35,8 @@ struct Line {
     copies: Vec<State>,
     asked: Vec<Asked>,
     free_at: u64,
+    /// Until when the atomic that brought it is not final.
+    final_at: u64,
     watchers: Vec<usize>,
     spoiler: Option<FieldId>,
     random: Random,
@@ -58,6 +60,7 @@ pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
                     copies,
                     asked: Vec::new(),
                     free_at: 0,
+                    final_at: 0,
                     watchers: Vec::new(),
                     spoiler: None,
                     random: Random::stream(setup.seed, (1 << 32) + line as u64),
@@ -223,6 +226,17 @@ impl Oracle<'_> {
                 return;
             }
         }
+        if !writes(&access)
+            && matches!(self.lines[line].copies[cpu], Modified | Exclusive)
+            && time < self.lines[line].final_at
+            && let Some(first) = self.lines[line].asked.first()
+            && first.cpu != cpu
+            && first.ready <= self.lines[line].final_at
+        {
+            // The atomic that brought the line is not final when another CPU's request comes: the load is done again.
+            self.clocks[cpu] = Some(first.ready.max(self.lines[line].free_at).max(time) + 1);
+            return;
+        }
         let slot = self.prepared.placement.slot(access.field, whose);
         let plain_load = !writes(&access) && access.action == Action::Nothing;
         if !self.suffices(line, cpu, &access) && plain_load && self.stores[cpu].contains(&slot) {
@@ -236,7 +250,7 @@ impl Oracle<'_> {
         } else if self.within_core(line, cpu, &access) {
             let sibling = settings.transfer[0][0];
             let wait = if access.kind == Kind::Store { settings.cycle } else { sibling };
-            let atomic = if access.kind == Kind::Rmw { settings.atomic } else { 0 };
+            let atomic = if access.kind == Kind::Rmw { settings.waits_for_atomic() } else { 0 };
             if self.prepared.in_window(time) {
                 self.tally.lines[line][0] += 1;
                 self.tally.lines[line][2] += wait;
@@ -296,6 +310,10 @@ impl Oracle<'_> {
         time: u64,
         takes: u64,
     ) {
+        if access.kind == Kind::Rmw {
+            let done = time + takes + self.setup.settings.ahead;
+            self.cpus[cpu].drained_at = self.cpus[cpu].drained_at.max(done);
+        }
         if self.act(cpu, access, whose) {
             self.finish(cpu, time + takes);
         } else {
@@ -312,6 +330,7 @@ impl Oracle<'_> {
     /// Changes the copies as a CPU's access demands.
     fn move_line(&mut self, line: usize, cpu: usize, access: &Access, written: State, time: u64) {
         let others = self.holders(line, cpu);
+        self.lines[line].final_at = 0;
         if writes(access) {
             for &other in &others {
                 self.lines[line].copies[other] = Invalid;

@@ -92,7 +92,7 @@ prop_compose! {
         request in prop::sample::select(vec![0.0, 0.3, 1.0]), migratory in any::<bool>(),
         keep_spread in prop::sample::select(vec![0.0, 0.4]), upgrade_keep in 0.0..1.0f64,
         early_request in any::<bool>(), moved in 0u64..20_000,
-        closing in 0u64..20_000, window in 0u64..100_000,
+        closing in 0u64..20_000, window in 0u64..100_000, behind in 0u64..60_000, ahead in 0u64..300_000,
     ) -> Settings {
         let mut times = times.into_iter();
         let mut time = || times.next().unwrap();
@@ -106,7 +106,7 @@ prop_compose! {
                 [time(), time()]],
             homed_at_reader: time(), memory: [time(), time()], atomic: time(),
             handover, read_service: read, keep, pair, overlap, store_buffer, request, migratory,
-            keep_spread, upgrade_keep, early_request, moved, closing, window,
+            keep_spread, upgrade_keep, early_request, moved, closing, behind, ahead, window,
             ..settings()
         }
     }

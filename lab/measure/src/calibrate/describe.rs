@@ -1,11 +1,15 @@
 //! Makes a machine file of figures. It says where each figure of the model comes from, and what is not known here.
 
+use super::fights;
+use super::fit::{Fitted, Known, fit};
 use super::modes::Mode;
 use super::probe::Found;
 use super::rounds::Pair;
 use super::spread::Spread;
 use super::topology::Places;
-use ledgerline_coherence::machine::{Distance, Figure, Latencies, Machine, Nuisance, Range};
+use ledgerline_coherence::machine::{
+    Distance, Figure, Latencies, Machine, Nuisance, Range, Settings, Topology,
+};
 
 /// A load from the second cache and from memory.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +24,7 @@ pub(super) struct Described {
     pub(super) machine: Machine,
     /// The mode of the first pair, by ping-pong.
     pub(super) mode: Mode,
+    pub(super) fitted: Fitted,
     pub(super) refusals: Vec<String>,
 }
 
@@ -42,15 +47,18 @@ impl Subject<'_> {
         let mut refusals = Vec::new();
         let mut refuse = |why: &str| refusals.push(why.to_owned());
         let first = &self.pairs[0];
-        let visits = first.during(mode).count();
+        let rounds = first.during(mode).count();
+        let disturbed = |name: &str| {
+            format!(
+                "{name} could not be measured: every try was disturbed; try again on a quieter machine"
+            )
+        };
         let measured =
             |how: &str| format!("measured by ledgerline calibrate, {}: {how}", self.date);
         let get = |figure: &dyn Fn(&Found) -> f64, name: &str| {
-            first.figure(mode, figure).ok_or_else(|| {
-                format!("{name} could not be measured: every try was disturbed; try again on a quieter machine")
-            })
+            first.figure(mode, figure).ok_or_else(|| disturbed(name))
         };
-        let rounds = format!("median of {visits} rounds");
+        let rounds = format!("median of {rounds} rounds");
         let figure =
             |spread: Spread, how: &str| bounded(spread, measured(&format!("{how}; {rounds}")));
 
@@ -60,55 +68,16 @@ impl Subject<'_> {
         let load = get(&|found| found.load, "the first cache")?;
         let atomic = get(&|found| found.atomic, "atomics")?;
         let atomic = atomic.at_least(0.01);
-        // Lines that were changed a moment ago come later than those of a walk over many.
-        // (Where the machine changed in the middle of a fight, its operations take no longer than their work.)
-        let transfer_of = |found: &Found| match found.stores.fetch - found.cycle {
-            way if way > 0.0 => way,
-            _ => f64::NAN,
+        let modified = get(&|found| found.modified, "a transfer")?;
+        // (Of a round that was disturbed it may be no number.)
+        let moved_of = |found: &Found| match found.moved {
+            less if less < found.atomic => found.atomic,
+            moved => moved,
         };
-        // (Of a round that was disturbed either may be no number.)
-        let moved_of = |found: &Found| match found.fights.fetch - found.stores.fetch {
-            way if way < found.atomic => found.atomic,
-            way => way,
-        };
-        let modified = get(&transfer_of, "a transfer")?;
         let moved = get(&moved_of, "atomics on lines of another CPU")?;
         let ping = get(&|found| f64::midpoint(found.before, found.after), "a transfer")?;
-        let of_changed =
-            "loads of a line that the other CPU has just changed, each needing the one before";
+        let multiplication = get(&|found| found.multiplication / found.cycle, "the clock")?.value;
 
-        // What is left of a visit's cycle when the line can no longer be used says how long it is on its way, and so
-        // how long requests are. So does a race, which differs more from round to round: it widens the range.
-        get(&|found| found.stores.cycle, "the stay of a contended line")?;
-        let way_of = |found: &Found| found.stores.cycle - found.stores.usable - found.cycle;
-        let fought = |found: &Found| (1.0 - way_of(found) / transfer_of(found)).clamp(0.0, 0.95);
-        let raced = |found: &Found| (found.request / transfer_of(found)).clamp(0.0, 0.95);
-        let request = get(&fought, "how long requests are on their way")?;
-        let raced = get(&raced, "how long requests are on their way")?;
-        let request = Spread {
-            low: request.low.min(raced.value),
-            high: request.high.max(raced.value),
-            ..request
-        };
-        let on_its_way =
-            Spread { value: 1.0 - request.value, low: 1.0 - request.high, high: 1.0 - request.low };
-        // What is left of a visit to a contended line beyond its way there is its stay.
-        let way = |found: &Found| on_its_way.value * transfer_of(found);
-        let stay = get(
-            &|found| {
-                let cycle = f64::midpoint(found.fights.cycle - found.atomic, found.stores.cycle);
-                (cycle - way(found)).clamp(0.0, f64::INFINITY)
-            },
-            "the stay of a contended line",
-        )?;
-        // Atomics can use less of a visit than loads.
-        let closing = get(
-            &|found| {
-                let all = found.fights.cycle - way(found) - moved_of(found) - found.cycle;
-                (all - found.fights.usable).clamp(0.0, f64::INFINITY)
-            },
-            "for how long atomics need their line",
-        )?;
         let beside = get(
             &|found| {
                 let most = (found.same - found.apart).clamp(f64::MIN_POSITIVE, f64::INFINITY);
@@ -121,33 +90,88 @@ impl Subject<'_> {
             "migration",
         )?;
 
-        let spread = get(&|found| found.stores.spread, "how much stays differ")?;
         let early = get(&|found| belief(found.early), "atomics behind stores")?;
 
         // Where lines migrate, it is known which CPU has a clean line. Elsewhere the shared line tells.
-        let migrates = returned.value > 0.5;
-        let clean = |found: &Found| if migrates { found.returned } else { found.upgrade };
-        let of_clean = if migrates {
+        let clean =
+            |found: &Found| if returned.value > 0.5 { found.returned } else { found.upgrade };
+        let of_clean = if returned.value > 0.5 {
             "loads of lines that the other CPU has read since they were changed"
         } else {
             "atomics on lines that both CPUs have, less those on lines of the CPU's own"
         };
         let unchanged = get(&clean, "a line that nobody has changed")?;
+        let ahead_of = |found: &Found| (1.0 - found.value / found.atomic).clamp(0.0, 1.0);
+        let ahead = get(&ahead_of, "atomics with work behind them")?;
 
-        let by_distance = |distance: Distance, changed: bool| {
+        // What cannot be seen by itself follows from what fights for a line took.
+        let settings = Settings {
+            topology: TWO_CORES,
+            cycle: (cycle.value * 1000.0).round() as u64,
+            clock_ghz: clock.value,
+            first_cache: ps(load.value),
+            second_cache: ps(load.value),
+            transfer: [[ps(unchanged.value), ps(modified.value)]; 5],
+            homed_at_reader: ps(modified.value),
+            memory: [ps(modified.value); 2],
+            atomic: ps(atomic.value),
+            ahead: ps(ahead.value * atomic.value),
+            moved: ps(moved.value - atomic.value),
+            migratory: returned.value > 0.5,
+            early_request: early.value > 0.5,
+            store_buffer: STORE_BUFFER[1] as u32,
+            // Fights have no neighbours, no third CPU that reads, and nothing that goes on beside accesses.
+            read_service: 0,
+            pair: 0.0,
+            overlap: 0.0,
+            upgrade_keep: 0.0,
+            window: 0,
+            // These are looked for.
+            handover: 0.0,
+            request: 0.0,
+            keep: 0,
+            keep_spread: 0.0,
+            closing: 0,
+            behind: 0,
+        };
+        let known =
+            Known { settings: &settings, modified: 1000.0 * modified.value, multiplication };
+        let took: Vec<f64> = (0..fights::all().count())
+            .map(|at| first.figure(mode, |found| found.fights[at]).map_or(f64::NAN, |of| of.value))
+            .collect();
+        let fitted = fit(&known, &took).ok_or_else(|| disturbed("fights for a line"))?;
+        let shares = &fitted.shares;
+        let found = |how: &str| {
+            format!(
+                "fitted by ledgerline calibrate, {}: {how}; with it and what else is fitted the model takes what fights for a line took, \
+                 half of them within {:.0} %",
+                self.date,
+                100.0 * fitted.median_off
+            )
+        };
+
+        // Each distance by its own transfers; what was fitted is in proportion to them.
+        let of_changed =
+            "loads of a line that the other CPU has just changed, each needing the one before";
+        let changed = |of: Spread| bounded(shares.modified.times(of.value), found(of_changed));
+        let by_distance = |distance: Distance, dirty: bool| {
             let pair = self.pairs.iter().find(|pair| pair.distance == distance)?;
             let mode = if pair.cpus == first.cpus { *mode } else { *pair.modes().first()? };
-            let spread = pair
-                .figure(&mode, |found| if changed { transfer_of(found) } else { clean(found) })?;
-            let how = if changed { of_changed } else { of_clean };
             let [one, other] = pair.cpus;
-            Some(bounded(spread, measured(&format!("CPUs {one} and {other}, {how}"))))
+            if dirty {
+                let mut figure = changed(pair.figure(&mode, |found| found.modified)?);
+                figure.source = format!("{}; CPUs {one} and {other}", figure.source);
+                Some(figure)
+            } else {
+                let how = format!("CPUs {one} and {other}, {of_clean}");
+                Some(bounded(pair.figure(&mode, clean)?, measured(&how)))
+            }
         };
-        let (changed, shared) = (figure(modified, of_changed), figure(unchanged, of_clean));
         // Where the topology lacks a distance, the nearest that was measured stands in, and is not written.
         let at = |distance: Distance, dirty: bool| {
-            by_distance(distance, dirty)
-                .unwrap_or_else(|| if dirty { changed.clone() } else { shared.clone() })
+            by_distance(distance, dirty).unwrap_or_else(|| {
+                if dirty { changed(modified) } else { bounded(unchanged, measured(of_clean)) }
+            })
         };
         let topology = &self.places.topology;
         let inferred = |value: f64, why: &str| Figure {
@@ -239,7 +263,7 @@ impl Subject<'_> {
         let scale = 1.0 / modified.value;
         let transfer = modified.value;
         let nuisance = Nuisance {
-            handover: range(on_its_way, measured("the rest of a transfer, when the request has arrived: the line is on its way")),
+            handover: range(shares.request.rest(), found("the rest of a transfer, when the request has arrived: the line is on its way")),
             latency_scale: range(
                 Spread { value: 1.0, low: (modified.low * scale).min(1.0), high: (modified.high * scale).max(1.0) },
                 measured("how much transfers of this mode differed from round to round"),
@@ -249,16 +273,18 @@ impl Subject<'_> {
                 "inferred: as on other machines, in proportion to a transfer; takes three CPUs to measure"
                     .to_owned(),
             ),
-            keep_ns: range(stay, measured("from one visit of a contended line to the next, less the line's way")),
+            keep_ns: range(shares.keep.times(transfer), found("how long a contended line stays at least")),
             pair: range(beside, measured("what an atomic on a neighbouring line costs, from 0, as on a line apart, to 1, as on the same line")),
             overlap: guessed([0.0, 0.3, 0.6], "out-of-order windows hide tens of nanoseconds where the program has other work; not measured"),
-            store_buffer: guessed([42.0, 64.0, 72.0], "42 to 72 entries in vendors' optimisation manuals; not measured"),
-            request: range(request, measured("between how long before a store a load may be sent and see it all the same, and what visits to a contended line leave, as shares of a transfer")),
+            store_buffer: guessed(STORE_BUFFER, "42 to 72 entries in vendors' optimisation manuals; not measured"),
+            request: range(shares.request, found("the part of a transfer that the request takes")),
             migratory: range(returned, measured("whether a CPU that changed a line still has it after another has read it")),
-            keep_spread: range(spread, measured("how gradually work between contended loads ends their visits of more than one")),
+            keep_spread: range(shares.spread, found("by how much stays differ")),
             upgrade_keep: guessed([0.0, 0.0, 1.0], "how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured"),
-            closing_ns: range(closing, measured("by how much less of a visit contended atomics can use than loads")),
+            closing_ns: range(shares.closing.times(transfer), found("for how long before it goes a line serves no atomic")),
             window_ns: guessed([0.0, 40.0, 80.0], "windows of 200 to 512 instructions, of which work that waits for itself does five a nanosecond or so; not measured"),
+            behind_ns: range(shares.behind.times(transfer), found("until when an atomic that fetched its line may lose what is loaded behind it")),
+            atomic_ahead: range(ahead, measured("what of an atomic goes on beside work that follows it and needs its value")),
             early_request: range(early, measured("whether an atomic takes longer when a store to another line, which the other CPU had changed as well, comes before it")),
         };
         let cpus = topology.cpus();
@@ -270,8 +296,24 @@ impl Subject<'_> {
             latency,
             nuisance,
         };
-        Ok(Described { machine, mode: *mode, refusals })
+        Ok(Described { machine, mode: *mode, fitted, refusals })
     }
+}
+
+/// Two CPUs that fight.
+const TWO_CORES: Topology = Topology {
+    sockets: 1,
+    complexes_per_socket: 1,
+    cores_per_complex: 2,
+    threads_per_core: 1,
+    hops: 1,
+};
+
+/// Entries of store buffers, fewest, in between and most.
+const STORE_BUFFER: [f64; 3] = [42.0, 64.0, 72.0];
+
+fn ps(nanoseconds: f64) -> u64 {
+    (1000.0 * nanoseconds).round() as u64
 }
 
 /// One if a share is more than a half, and zero if it is less. What was not measured stays not a number.

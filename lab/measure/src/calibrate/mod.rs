@@ -7,8 +7,8 @@
 //! | `team`       | threads on CPUs, in blocks; who was disturbed                      |
 //! | `work`       | private work of a known length, and the clock                      |
 //! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
-//! | `request`    | how long a request is on its way, by a race of a load and a store  |
-//! | `visits`     | how long a line that two CPUs fight for stays with each          |
+//! | `fights`     | what two CPUs take that want one line, real and simulated          |
+//! | `fit`        | the settings with which the simulation takes the same              |
 //! | `rounds`     | measurements over some seconds                                     |
 //! | `spread`     | a figure over rounds                                               |
 //! | `modes`      | whether the machine changed in between                             |
@@ -24,6 +24,8 @@
 mod bracket;
 mod chase;
 mod describe;
+mod fights;
+mod fit;
 mod modes;
 mod options;
 mod patterns;
@@ -31,13 +33,11 @@ mod predict;
 mod probe;
 mod queue_lock;
 mod report;
-mod request;
 mod rounds;
 mod spread;
 mod team;
 mod topology;
 mod validate;
-mod visits;
 mod work;
 mod world;
 
@@ -80,11 +80,12 @@ fn calibrate(args: &CalibrateArgs, cpus: &[usize]) -> Result<String, String> {
     };
     let caches = caches(cpus[0], args.quick, &progress);
     let matrix = matrix(cpus, &progress)?;
-    drop(progress);
 
     let (model, date) = (machine::model(), machine::today());
     let subject = Subject { model: &model, date: &date, places: &places, pairs: &pairs, caches };
+    progress.show("settings with which the model takes what fights for a line took");
     let (described, left_out) = describe_modes(&subject)?;
+    drop(progress);
     let mut validated = None;
     if let Some(cases) = &cases {
         let rows = described.iter().map(|described| {

@@ -44,7 +44,7 @@ fn setup(pattern: Pattern, cycles: f64, cpus: usize, settings: &Settings) -> Set
     let mut data = Data::new(pattern.pairs(cpus));
     let programs: Vec<Program> = (0..cpus)
         .map(|cpu| {
-            let mut told = Told { cpu, cycles, data: &mut data, steps: Vec::new() };
+            let mut told = Told::new(cpu, cycles, &mut data);
             pattern.operation(&mut told);
             Program::new(&format!("{}, CPU {cpu}", pattern.name()), told.steps)
         })

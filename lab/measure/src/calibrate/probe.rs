@@ -1,29 +1,32 @@
 //! The single measurements of what two CPUs do to each other. All figures are taken within a few milliseconds, so
 //! that the machine is in one state for all of them.
 
+use super::fights;
 use super::patterns::Pattern;
 use super::queue_lock::QueueLock;
-use super::request::{Agreement, request};
 use super::team::{Block, Seat, Team};
-use super::visits::{Fights, How, Part, fight};
 use super::work::{add_chain, time_stamp, work};
 use super::world::{Field, Memory, Real, World};
 use crate::shuffle::shuffled;
 use crate::stats::median;
 use crate::transfer::Line;
 
-/// Lines of a walk, of different pairs: they fit into three quarters of a first cache of 32 KiB.
+/// Lines of a walk: they fit into three quarters of a first cache of 32 KiB.
 const LINES: usize = 192;
+/// Pairs of lines from one of them to the next. Nearer together, prefetchers that know regions bring some of them.
+const APART: usize = 5;
 /// Times that each walk is done; the median counts.
 const WALKS: usize = 15;
 /// Operations of a CPU by itself, and of those that fight for a line.
 const ALONE: u64 = 4_000;
 const TOGETHER: u64 = 4_000;
+/// Multiplications behind an atomic: more than what is left of it takes.
+const WORKED: usize = 30;
 /// Times that each of these is done.
 const TIMES: usize = 7;
 
 /// What was found. Figures are nanoseconds unless said otherwise, and not a number where every try was disturbed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     /// A transfer by ping-pong, before all else and after.
     pub(super) before: f64,
@@ -38,17 +41,18 @@ pub(super) struct Found {
     pub(super) load: f64,
     /// What an atomic on such a line takes beyond that.
     pub(super) atomic: f64,
+    /// The same where work follows, which needs the atomic's value.
+    pub(super) value: f64,
     /// A load of a line that the other CPU has changed.
     pub(super) modified: f64,
     /// A load of that line by the CPU that changed it, after the other has read it.
     pub(super) returned: f64,
     /// What an atomic on a line that both have takes beyond one on a line of the CPU's own.
     pub(super) upgrade: f64,
-    /// How long a request is on its way.
-    pub(super) request: f64,
-    /// Lines that both add to all the time; next, lines that both load from and store to.
-    pub(super) fights: Fights,
-    pub(super) stores: Fights,
+    /// What an atomic on a line that the other CPU has changed takes beyond a load of such a line.
+    pub(super) moved: f64,
+    /// An operation of each fight for a line, in the order of [`fights::all`].
+    pub(super) fights: Vec<f64>,
     /// Share of a store's transfer that an atomic after it, on another line, does not wait for.
     pub(super) early: f64,
     /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
@@ -64,13 +68,12 @@ pub(super) struct Found {
 struct Seen {
     before: f64,
     after: f64,
-    own: Option<[f64; 5]>,
+    own: Option<[f64; 6]>,
     modified: Vec<Block>,
     returned: Vec<Block>,
     upgrade: Vec<Block>,
     forth: [Vec<Block>; 2],
-    request: f64,
-    fights: [Vec<Vec<Part>>; 2],
+    fights: Vec<Vec<Block>>,
     beside: [Vec<Block>; 3],
     locks: [Vec<Block>; 2],
 }
@@ -81,19 +84,16 @@ struct Seen {
 /// A CPU that cannot be used.
 pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
     let team = Team::new(&pair);
-    let memory = Memory::new(LINES);
+    let memory = Memory::new(LINES * APART);
     let tickets = Memory::new(Pattern::TicketLock.pairs(2));
     let queue = QueueLock::default();
     let line = Line::default();
-    let agreement = Agreement::default();
     let seen = team.play(|seat| {
         let before = game(&line, seat);
         let own = own(seat, &memory);
         let [modified, returned, upgrade] = walks(seat, &memory);
         let forth = forth(seat, &memory);
-        let request = request(seat, &memory, &agreement, before);
-        let fights =
-            [How::Atomics, How::Stores].map(|how| fight(seat, &memory, &fought_for(), how));
+        let fights = fights::fight(seat, &memory, &fought_for());
         let beside = [(0, 8), (0, 64), (1, 0)].map(|(pair, offset)| {
             let field = Field { pair: pair * seat.index, offset: offset * seat.index };
             let mut real = Real::<0, true>::new(&memory, seat.index);
@@ -104,27 +104,15 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         let queue = together(seat, || queue.pass(seat.index));
         let locks = [ticket, queue];
         let after = game(&line, seat);
-        Seen {
-            before,
-            after,
-            own,
-            modified,
-            returned,
-            upgrade,
-            forth,
-            request,
-            fights,
-            beside,
-            locks,
-        }
+        Seen { before, after, own, modified, returned, upgrade, forth, fights, beside, locks }
     })?;
     let [first, second] = seen.as_slice() else { return Err("two CPUs make a pair".to_owned()) };
-    let [cycle, time_stamp, load, atomic, multiplication] = first.own.unwrap_or([f64::NAN; 5]);
+    let [cycle, time_stamp, load, atomic, multiplication, worked] =
+        first.own.unwrap_or([f64::NAN; 6]);
     let [adds, behind] = [0, 1].map(|which| of(&first.forth[which]));
     let modified = of(&second.modified) - cycle;
     let beside = |which: usize| both(&first.beside[which], &second.beside[which]);
     let lock = |which: usize| both(&first.locks[which], &second.locks[which]) / 2.0;
-    let fights = |how: usize| Fights::of(&first.fights[how], &second.fights[how], multiplication);
     Ok(Found {
         before: first.before,
         after: first.after,
@@ -133,12 +121,12 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
         time_stamp,
         load: load - cycle,
         atomic: atomic - load,
+        value: worked - WORKED as f64 * multiplication - load,
         modified,
         returned: of(&first.returned) - cycle,
         upgrade: of(&first.upgrade) - atomic,
-        request: f64::midpoint(first.request, second.request) * multiplication,
-        fights: fights(0),
-        stores: fights(1),
+        moved: adds - cycle - modified,
+        fights: fights::times(&first.fights, &second.fights),
         early: 1.0 - (behind - adds) / modified,
         same: beside(0),
         neighbour: beside(1),
@@ -174,9 +162,10 @@ fn middle(values: &[f64]) -> f64 {
     if values.is_empty() { f64::NAN } else { median(values) }
 }
 
-/// A cycle, the time-stamp counter, a load, an atomic, a multiplication: of the first CPU, alone.
-fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 5]> {
-    let mut figures: [Vec<Block>; 4] = Default::default();
+/// A cycle, the time-stamp counter, a load, an atomic, a multiplication, an atomic with work behind it: of the first CPU,
+/// alone.
+fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 6]> {
+    let mut figures: [Vec<Block>; 5] = Default::default();
     let mut ticks = Vec::new();
     let mut real = Real::<0, true>::new(memory, seat.index);
     for _ in 0..TIMES {
@@ -200,13 +189,21 @@ fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 5]> {
             std::hint::black_box((0..ALONE / 100).fold(0, |zero, _| work::<100>(zero)));
             ALONE
         });
-        for (figure, block) in figures.iter_mut().zip([cycles, loads, atomics, multiplications]) {
+        let worked = seat.alone(0, || {
+            (0..ALONE / 4).for_each(|_| {
+                real.add(Field::first_of(0));
+                real.work_for(WORKED);
+            });
+            ALONE / 4
+        });
+        let blocks = [cycles, loads, atomics, multiplications, worked];
+        for (figure, block) in figures.iter_mut().zip(blocks) {
             figure.extend(block);
         }
         ticks.extend(stamps.zip(cycles).map(|(stamps, block)| stamps as f64 / block.nanoseconds));
     }
-    let [cycles, loads, atomics, multiplications] = figures.map(|blocks| of(&blocks));
-    (seat.index == 0).then(|| [cycles, middle(&ticks), loads, atomics, multiplications])
+    let [cycles, loads, atomics, multiplications, worked] = figures.map(|blocks| of(&blocks));
+    (seat.index == 0).then(|| [cycles, middle(&ticks), loads, atomics, multiplications, worked])
 }
 
 /// The first CPU changes lines, the second reads them, the first reads them again, and changes them.
@@ -214,7 +211,7 @@ fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     let mut real = Real::<0, true>::new(memory, seat.index);
     // In an order that no prefetcher can learn.
     let order = shuffled(LINES);
-    let lines = || order.iter().map(|&line| Field::first_of(line));
+    let lines = || order.iter().map(|&line| Field::first_of(APART * line));
     let mut seen: [Vec<Block>; 3] = Default::default();
     for _ in 0..WALKS {
         let _ = seat.alone(0, || lines().map(|line| real.add(line)).count() as u64);
@@ -234,7 +231,8 @@ fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
 fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
     let mut real = Real::<0, true>::new(memory, seat.index);
     let order = shuffled(LINES);
-    let lines = || order.chunks_exact(2).map(|two| [two[0], two[1]].map(Field::first_of));
+    let line = |line: usize| Field::first_of(APART * line);
+    let lines = || order.chunks_exact(2).map(|two| [two[0], two[1]].map(line));
     let mut seen: [Vec<Block>; 2] = Default::default();
     for _ in 0..WALKS {
         for (which, blocks) in seen.iter_mut().enumerate() {
@@ -256,8 +254,8 @@ fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
 }
 
 /// Lines to fight for, one after the other: how far it is to where a line is kept track of differs by line.
-fn fought_for() -> [Field; WALKS] {
-    std::array::from_fn(|walk| Field::first_of(walk * LINES / WALKS))
+fn fought_for() -> [usize; WALKS] {
+    std::array::from_fn(|walk| APART * (walk * LINES / WALKS))
 }
 
 #[inline(always)]

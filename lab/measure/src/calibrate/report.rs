@@ -1,6 +1,7 @@
 //! What a calibration found, for a reader and for a program.
 
 use super::describe::Described;
+use super::fit::Fitted;
 use super::modes::Mode;
 use super::rounds::Pair;
 use super::spread::Spread;
@@ -29,8 +30,6 @@ pub(super) struct Report<'a> {
 struct Beside {
     time_stamp_ghz: Option<f64>,
     contended_atomic_ns: Option<f64>,
-    operations_a_visit: Option<f64>,
-    usable_visit_ns: Option<f64>,
     ticket_handover_ns: Option<f64>,
     queue_handover_ns: Option<f64>,
     upgrade_ns: Option<f64>,
@@ -43,13 +42,27 @@ impl Beside {
         };
         Beside {
             time_stamp_ghz: value(&|found| found.time_stamp),
-            contended_atomic_ns: value(&|found| found.fights.contended),
-            operations_a_visit: value(&|found| found.fights.visit),
-            usable_visit_ns: value(&|found| found.fights.usable),
+            // The first fight: atomics, and no work.
+            contended_atomic_ns: value(&|found| found.fights[0] / 2.0),
             ticket_handover_ns: value(&|found| found.ticket),
             queue_handover_ns: value(&|found| found.queue),
             upgrade_ns: value(&|found| found.upgrade),
         }
+    }
+}
+
+/// How near the model comes to the fights that its settings were fitted to.
+#[derive(Debug, Serialize)]
+struct Fit {
+    median_error_percent: f64,
+    worst_error_percent: f64,
+}
+
+impl Fit {
+    fn of(described: &Described) -> Fit {
+        let percent = |share: f64| (1000.0 * share).round() / 10.0;
+        let Fitted { median_off, worst_off, .. } = described.fitted;
+        Fit { median_error_percent: percent(median_off), worst_error_percent: percent(worst_off) }
     }
 }
 
@@ -66,6 +79,7 @@ pub(super) fn json(report: &Report<'_>) -> String {
                 "rounds": report.pairs[0].during(mode).count(),
                 "machine_file": described.machine.to_toml(),
                 "beside": Beside::of(&report.pairs[0], mode),
+                "fit": Fit::of(described),
                 "not_measured": described.refusals,
                 "validation": report.validated.map(|rows| &rows[index]),
             })
@@ -149,8 +163,19 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     range("stay of a contended line", &nuisance.keep_ns, "ns");
     range("share by which stays differ", &nuisance.keep_spread, "");
     range("too late for an atomic on a contended line", &nuisance.closing_ns, "ns");
+    range("share of an atomic beside what follows", &nuisance.atomic_ahead, "");
+    range("loads behind an atomic may be lost until", &nuisance.behind_ns, "ns");
     range("share of a transfer: request", &nuisance.request, "");
     range("share of a transfer: line on its way", &nuisance.handover, "");
+    let Fit { median_error_percent: median, worst_error_percent: worst } = Fit::of(described);
+    let _ = writeln!(
+        out,
+        "  (with these the model takes what fights took: median error {median:.1} %, worst {worst:.1} %)"
+    );
+    let mut range = |name: &str, range: &Range, unit: &str| {
+        let Range { low, best, high, .. } = range;
+        let _ = writeln!(out, "  {name:<42} {best:>8.2} {unit:<4}({low:.2} .. {high:.2})");
+    };
     range("reading takes a changed line away", &nuisance.migratory, "");
     range("atomics ask while stores are on their way", &nuisance.early_request, "");
     range("neighbouring line costs like the same", &nuisance.pair, "");
@@ -161,8 +186,6 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     };
     plain("atomic on a line that both have", beside.upgrade_ns, "ns");
     plain("atomic on a contended line", beside.contended_atomic_ns, "ns");
-    plain("operations before it moves", beside.operations_a_visit, "");
-    plain("from the first until too late for another", beside.usable_visit_ns, "ns");
     plain("hand-over of a ticket lock", beside.ticket_handover_ns, "ns");
     plain("hand-over of a queue lock", beside.queue_handover_ns, "ns");
     plain("time-stamp counter", beside.time_stamp_ghz, "GHz");

@@ -20,6 +20,17 @@ impl Spread {
         Some(Spread { value: median(&sorted), low: sorted[outer], high: sorted[last - outer] })
     }
 
+    /// All of it so many times.
+    pub(super) fn times(self, factor: f64) -> Spread {
+        let Spread { value, low, high } = self;
+        Spread { value: value * factor, low: low * factor, high: high * factor }
+    }
+
+    /// What a share leaves of a whole.
+    pub(super) fn rest(self) -> Spread {
+        Spread { value: 1.0 - self.value, low: 1.0 - self.high, high: 1.0 - self.low }
+    }
+
     /// The same spread with `least` in place of whatever is less.
     pub(super) fn at_least(self, least: f64) -> Spread {
         let Spread { value, low, high } = self;

@@ -5,7 +5,7 @@
 //! overlaps in the simulation.
 
 /// Cycles that a multiplication takes, on every x86-64 since 2008 (and the measured length says so).
-const MULTIPLICATION: usize = 3;
+pub(super) const MULTIPLICATION: usize = 3;
 
 /// How many multiplications take so many cycles.
 pub(super) const fn multiplications(cycles: usize) -> usize {

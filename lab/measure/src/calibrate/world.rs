@@ -3,7 +3,7 @@
 //! A pattern is a function over a [`World`]. [`Real`] runs it; [`Told`] writes it down as the steps of a simulated
 //! program. So the two cannot drift apart.
 
-use super::work::{work, zero_after};
+use super::work::{MULTIPLICATION, multiply, work, zero_after};
 use ledgerline_coherence::layout::{FieldId, Layout, ObjectId, PAIR, Scope};
 use ledgerline_coherence::program::{Lock, Spread, Step};
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ pub(super) trait World {
     fn write_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self));
     /// Works for itself; what it works with is what it last read.
     fn work(&mut self);
+    /// The same, for so many multiplications.
+    fn work_for(&mut self, multiplications: usize);
 }
 
 /// Real memory: a few pairs of lines.
@@ -94,33 +96,15 @@ impl<'a, const N: usize, const CHAINED: bool> Real<'a, N, CHAINED> {
         Real { words, cpu, token: 0, zero: 0, ticket: 0, sequence: 0 }
     }
 
-    /// The next access waits for this zero, as if an access had brought it.
     #[inline(always)]
-    pub(super) fn wait_for(&mut self, zero: usize) {
-        self.zero = zero;
-    }
-
-    /// Writes a value. Nothing waits for it.
-    #[inline(always)]
-    pub(super) fn put(&mut self, field: Field, value: u64) {
-        self.word(field).store(value, Ordering::Relaxed);
+    fn word(&self, field: Field) -> &'a AtomicU64 {
+        &self.words[field.pair * WORDS_A_PAIR + field.offset / WORD + self.zero]
     }
 
     /// Zero, once what was read last is there.
     #[inline(always)]
-    pub(super) fn zero(&self) -> usize {
-        self.zero
-    }
-
-    /// What was read last.
-    #[inline(always)]
-    pub(super) fn token(&self) -> u64 {
-        self.token
-    }
-
-    #[inline(always)]
-    fn word(&self, field: Field) -> &'a AtomicU64 {
-        &self.words[field.pair * WORDS_A_PAIR + field.offset / WORD + self.zero]
+    fn known(&self) -> usize {
+        if CHAINED { self.zero } else { zero_after(self.token) }
     }
 
     /// A value has come.
@@ -203,7 +187,12 @@ impl<const N: usize, const CHAINED: bool> World for Real<'_, N, CHAINED> {
     #[inline(always)]
     fn work(&mut self) {
         // After a store, which brings nothing, it goes on from the work before.
-        self.zero = work::<N>(if CHAINED { self.zero } else { zero_after(self.token) });
+        self.zero = work::<N>(self.known());
+    }
+
+    #[inline(always)]
+    fn work_for(&mut self, multiplications: usize) {
+        self.zero = multiply(self.known(), multiplications);
     }
 }
 
@@ -238,6 +227,8 @@ pub(super) struct Told<'a> {
     pub(super) cpu: usize,
     /// How long its work takes, in cycles of the simulated clock.
     pub(super) cycles: f64,
+    /// How long a multiplication takes.
+    pub(super) multiplication: f64,
     pub(super) data: &'a mut Data,
     pub(super) steps: Vec<Step>,
 }
@@ -245,7 +236,11 @@ pub(super) struct Told<'a> {
 /// Cycles by which an access's address needs the value before: what [`zero_after`] takes.
 const LINK: f64 = 1.0;
 
-impl Told<'_> {
+impl<'a> Told<'a> {
+    pub(super) fn new(cpu: usize, cycles: f64, data: &'a mut Data) -> Told<'a> {
+        Told { cpu, cycles, multiplication: MULTIPLICATION as f64, data, steps: Vec::new() }
+    }
+
     /// A link of a chain always takes the same time.
     fn link(&mut self) {
         self.steps.push(Step::Compute { cycles: LINK, spread: Spread::Fixed });
@@ -308,6 +303,13 @@ impl World for Told<'_> {
     fn work(&mut self) {
         if self.cycles > 0.0 {
             self.steps.push(Step::compute(self.cycles));
+        }
+    }
+
+    fn work_for(&mut self, multiplications: usize) {
+        if multiplications > 0 {
+            let cycles = self.multiplication * multiplications as f64;
+            self.steps.push(Step::compute(cycles));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Asked, Engine};
 use crate::code::{Access, Kind};
+use crate::layout::FieldId;
 use crate::simulate::cpu::{Waiting, stay};
 use crate::simulate::lines::{Purpose, Request};
 use crate::simulate::schedule::NEVER;
@@ -134,6 +135,10 @@ impl Engine<'_> {
         self.lines.lines[line].free_at = time + busy;
         if !there {
             self.hand_over(line, cpu, access, written, time);
+            // After that: CPUs that are sent back read what they read before.
+            if access.kind == Kind::Rmw && self.settings.behind > 0 {
+                self.lines.lines[line].final_at = arrival + self.settings.behind;
+            }
             if !within_core {
                 self.fetch_neighbour(line, cpu, pc, time);
             }
@@ -168,24 +173,62 @@ impl Engine<'_> {
             self.cpus[index].stored_no_more(slot);
             self.store_arrives(index, arrival);
             self.store_with_it(line, index, arrival, counts);
+            self.load_with_it(line, index, spoiler, time, arrival);
         } else {
-            let resumes = if access.kind == (Kind::Load { overlapping: true }) {
-                let seen = (arrival - at) as f64 * (1.0 - self.settings.overlap);
-                time.max(at + seen.round() as u64)
-            } else {
-                arrival
-            };
-            if counts {
-                self.tally.stall(spoiler, access.field, resumes - at);
-            }
-            if again {
-                self.cpus[index].waiting = Waiting::No;
-                self.schedule.set(index, resumes);
-            } else {
-                let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
-                self.done(index, resumes + atomic);
-            }
+            self.go_on(index, &access, spoiler, [at, time, arrival], again);
         }
+    }
+
+    /// Has a CPU go on that waited since `at` for a line that is granted now, and arrives.
+    fn go_on(
+        &mut self,
+        index: usize,
+        access: &Access,
+        spoiler: Option<FieldId>,
+        [at, time, arrival]: [u64; 3],
+        again: bool,
+    ) {
+        let resumes = if access.kind == (Kind::Load { overlapping: true }) {
+            let seen = (arrival - at) as f64 * (1.0 - self.settings.overlap);
+            time.max(at + seen.round() as u64)
+        } else {
+            arrival
+        };
+        if self.prepared.in_window(time) {
+            self.tally.stall(spoiler, access.field, resumes - at);
+        }
+        if again {
+            self.cpus[index].waiting = Waiting::No;
+            self.schedule.set(index, resumes);
+        } else {
+            let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
+            self.done(index, resumes + atomic);
+        }
+    }
+
+    /// Has a line that a store brings serve the load with which its CPU waits for it.
+    fn load_with_it(
+        &mut self,
+        line: usize,
+        index: usize,
+        spoiler: Option<FieldId>,
+        time: u64,
+        arrival: u64,
+    ) {
+        let waits =
+            |request: &Request| request.cpu as usize == index && request.purpose == Purpose::Access;
+        let Some(at) = self.lines.lines[line].queue.iter().position(waits) else { return };
+        let Request { whose, at: asked, pc, .. } = self.lines.lines[line].queue[at];
+        let access = self.decode(index, pc);
+        if !matches!(access.kind, Kind::Load { .. }) {
+            return;
+        }
+        self.lines.lines[line].queue.remove(at);
+        if self.prepared.in_window(time) {
+            self.tally.lines[line][2] += arrival - asked;
+        }
+        let again = !self.act(index, &access, whose);
+        self.go_on(index, &access, spoiler, [asked, time, arrival], again);
     }
 
     /// Has a line that a store brings serve all stores of its CPU that wait for it.

@@ -3,6 +3,7 @@
 use super::State::{Exclusive, Modified};
 use super::{Asked, Oracle, writes};
 use crate::code::{Access, Kind};
+use crate::layout::FieldId;
 use crate::simulate::cpu::{Early, Waiting};
 use crate::simulate::lines::Purpose;
 
@@ -17,7 +18,8 @@ impl Oracle<'_> {
         let written = if early { Exclusive } else { Modified };
         let spoiler = self.lines[line].spoiler;
         let mut fetched = false;
-        let (latency, busy) = if self.suffices(line, cpu, &access) {
+        let there = self.suffices(line, cpu, &access);
+        let (latency, busy) = if there {
             if writes(&access) && !early {
                 self.lines[line].copies[cpu] = Modified;
                 self.wake(line, time);
@@ -38,6 +40,9 @@ impl Oracle<'_> {
         };
         let arrival = time + latency;
         self.lines[line].free_at = time + busy;
+        if !there && access.kind == Kind::Rmw && settings.behind > 0 {
+            self.lines[line].final_at = arrival + settings.behind;
+        }
         let counts = self.prepared.in_window(time);
         if counts {
             self.tally.lines[line][0] += u64::from(latency > 0);
@@ -70,21 +75,23 @@ impl Oracle<'_> {
                     self.act(cpu, access, whose);
                     self.stored(cpu, access, whose, arrival);
                 }
+                // And the load with which it waits.
+                let waiting = self.lines[line].asked.iter().position(|asked| {
+                    asked.cpu == cpu
+                        && matches!(asked.access.kind, Kind::Load { .. })
+                        && asked.purpose == Purpose::Access
+                });
+                if let Some(waiting) = waiting {
+                    let Asked { whose, at, access, .. } = self.lines[line].asked.remove(waiting);
+                    if counts {
+                        self.tally.lines[line][2] += arrival - at;
+                    }
+                    let passed = self.act(cpu, access, whose);
+                    self.loaded(cpu, access, spoiler, [at, time, arrival], passed);
+                }
             }
-            Kind::Load { overlapping } => {
-                let mut resumes = arrival;
-                if overlapping {
-                    let seen = (arrival - at) as f64 * (1.0 - settings.overlap);
-                    resumes = time.max(at + seen.round() as u64);
-                }
-                if counts {
-                    self.tally.stall(spoiler, access.field, resumes - at);
-                }
-                if passed {
-                    self.finish(cpu, resumes);
-                } else {
-                    self.clocks[cpu] = Some(resumes);
-                }
+            Kind::Load { .. } => {
+                self.loaded(cpu, access, spoiler, [at, time, arrival], passed);
             }
             Kind::Rmw => {
                 if counts {
@@ -92,6 +99,30 @@ impl Oracle<'_> {
                 }
                 self.finish(cpu, arrival + settings.atomic);
             }
+        }
+    }
+
+    /// Has a CPU go on whose load comes with a line.
+    fn loaded(
+        &mut self,
+        cpu: usize,
+        access: Access,
+        spoiler: Option<FieldId>,
+        [at, time, arrival]: [u64; 3],
+        passed: bool,
+    ) {
+        let mut resumes = arrival;
+        if access.kind == (Kind::Load { overlapping: true }) {
+            let seen = (arrival - at) as f64 * (1.0 - self.setup.settings.overlap);
+            resumes = time.max(at + seen.round() as u64);
+        }
+        if self.prepared.in_window(time) {
+            self.tally.stall(spoiler, access.field, resumes - at);
+        }
+        if passed {
+            self.finish(cpu, resumes);
+        } else {
+            self.clocks[cpu] = Some(resumes);
         }
     }
 

@@ -130,3 +130,55 @@ fn an_atomic_does_not_begin_on_a_line_that_is_about_to_go() {
     let (whole, half) = (cost(0), cost(30_000));
     assert!((1.5..3.0).contains(&(half / whole)), "{whole} {half}");
 }
+
+#[test]
+fn loads_behind_an_atomic_are_lost_to_others_until_it_is_final() {
+    let mut layout = Layout::new();
+    let one = layout.object("one", Scope::Machine);
+    let fields = [0, 8, 256].map(|at| layout.field(one, &format!("at {at}"), at));
+    let cost = |behind: u64, read: usize| {
+        let steps = [Step::rmw(fields[0]), Step::load(fields[read]), Step::compute(60.0)];
+        let mut setup = Setup::uniform(settings(), layout.clone(), Program::new("add", steps), 2);
+        (setup.settings.keep, setup.settings.behind) = (60_000, behind);
+        setup.during(20_000.0, 220_000.0).run().unwrap().nanoseconds()
+    };
+    // A line apart is not asked for. The line itself stays for sixty nanoseconds: until the atomic is final the load finds it lost.
+    assert!((cost(60_000, 2) / cost(0, 2) - 1.0).abs() < 0.02);
+    assert!((cost(0, 1) / cost(0, 2) - 1.0).abs() < 0.02);
+    let (kept, lost) = (cost(0, 1), cost(60_000, 1));
+    assert!(lost > 1.3 * kept, "{kept} {lost}");
+}
+
+#[test]
+fn a_line_that_a_store_brings_serves_the_load_behind_it() {
+    let mut layout = Layout::new();
+    let one = layout.object("one", Scope::Machine);
+    let words = [0, 8].map(|at| layout.field(one, &format!("at {at}"), at));
+    let programs = [0, 1].map(|cpu: usize| {
+        Program::new("exchange", [Step::load(words[1 - cpu]), Step::store(words[cpu])])
+    });
+    let mut setup = Setup::uniform(settings(), layout, programs[0].clone(), 2);
+    (setup.programs, setup.cpus) = (programs.to_vec(), vec![0, 1]);
+    (setup.settings.keep, setup.settings.migratory) = (100_000, true);
+    // A visit of a hundred nanoseconds has room for many operations. A load that waited for the line by itself, behind
+    // the store that brings it, would wait for the end of the visit: then each operation took one.
+    let cost = setup.during(20_000.0, 220_000.0).run().unwrap().nanoseconds();
+    assert!(cost < 40.0, "{cost}");
+}
+
+#[test]
+fn work_behind_an_atomic_goes_on_before_it_is_done_and_another_atomic_does_not() {
+    let mut layout = Layout::new();
+    let own = layout.object("own", Scope::Cpu);
+    let word = layout.field(own, "word", 0);
+    let cost = |ahead: u64, cycles: f64| {
+        let work = Step::Compute { cycles, spread: Spread::Fixed };
+        let program = Program::new("add", [Step::rmw(word), work]);
+        let mut setup = Setup::uniform(settings(), layout.clone(), program, 1);
+        (setup.settings.atomic, setup.settings.ahead) = (8_000, ahead);
+        setup.during(2_000.0, 22_000.0).run().unwrap().nanoseconds()
+    };
+    let long = 100.0;
+    assert!((cost(0, long) - cost(6_000, long) - 6.0).abs() < 0.1);
+    assert!((cost(0, 0.0) / cost(6_000, 0.0) - 1.0).abs() < 0.02);
+}

@@ -1,8 +1,17 @@
 use super::*;
 use crate::calibrate::probe::Found;
 use crate::calibrate::topology::Place;
-use crate::calibrate::visits::Fights;
 use crate::golden::same as golden;
+
+/// What fights take in the model where a transfer takes so long, half of it the request, and a stay three tenths of it.
+fn fought(transfer: f64) -> Vec<f64> {
+    let mut settings = Machine::built_in("zen4-2vcpu").unwrap().best();
+    settings.transfer = [[(1000.0 * transfer) as u64; 2]; 5];
+    (settings.request, settings.handover, settings.keep) = (0.5, 0.5, (300.0 * transfer) as u64);
+    (settings.keep_spread, settings.closing) = (0.2, 0);
+    let known = Known { settings: &settings, modified: 1000.0 * transfer, multiplication: 3.0 };
+    fights::all().map(|fight| known.simulated(fight, &settings)).collect()
+}
 
 /// A visit to two CPUs whose transfers take `transfer` nanoseconds, give or take a twentieth.
 fn found(transfer: f64, round: usize) -> Found {
@@ -16,29 +25,12 @@ fn found(transfer: f64, round: usize) -> Found {
         time_stamp: 2.6,
         load: 1.1,
         atomic: 2.0,
+        value: 1.0,
         modified: transfer * 1.1,
         returned: transfer * 1.1,
         upgrade: transfer * 1.2,
-        // Half a transfer of request, half a transfer on the way, and twenty nanoseconds of stay.
-        request: 0.55 * transfer,
-        // Lines that were changed a moment ago come as late as others. A visit's cycle is half a transfer and twenty
-        // nanoseconds; atomics add their own two, and can use five less.
-        fights: Fights {
-            contended: (22.0 + 0.55 * transfer) / 7.0,
-            visit: 7.0,
-            cycle: 22.0 + 0.55 * transfer,
-            usable: 22.0 - 3.5 - 0.27 - 5.0,
-            spread: 0.1,
-            fetch: 1.1 * transfer + 3.5 + 0.27,
-        },
-        stores: Fights {
-            contended: 5.0,
-            visit: 7.0,
-            cycle: 20.0 + 0.55 * transfer,
-            usable: 20.0 - 0.27,
-            spread: 0.25,
-            fetch: 1.1 * transfer + 0.27,
-        },
+        moved: 3.5,
+        fights: fought(1.1 * transfer),
         early: 0.9,
         same: 8.0,
         neighbour: 2.01,
@@ -73,15 +65,15 @@ const QUICK: Caches = Caches { second: None, memory: None };
 fn rounds_that_were_disturbed_in_one_figure_or_another_are_left_out_of_it() {
     let mut disturbed = pair([0, 1], Distance::Near, &[28.0; 5]);
     disturbed.visits[0].atomic = f64::NAN;
-    disturbed.visits[1].fights.fetch = f64::NAN;
-    disturbed.visits[2].stores.cycle = f64::NAN;
+    disturbed.visits[1].modified = f64::NAN;
+    disturbed.visits[2].fights.fill(f64::NAN);
     let quiet = [pair([0, 1], Distance::Near, &[28.0; 5])];
     let places = places(&[0, 0]);
     let [found, expected] = [[disturbed], quiet].map(|pairs| {
         let latency = describe(&places, &pairs, QUICK).remove(0).machine.latency;
         latency.near_modified.value
     });
-    assert!((found / expected - 1.0).abs() < 0.05, "{found} and {expected}");
+    assert!((found / expected - 1.0).abs() < 0.1, "{found} and {expected}");
 }
 
 #[test]
@@ -90,20 +82,19 @@ fn a_machine_in_two_modes_makes_two_files_that_are_read_back() {
     let described = describe(&places(&[0, 0]), &pairs, QUICK);
     let transfers: Vec<f64> =
         described.iter().map(|mode| mode.machine.latency.near_modified.value).collect();
-    assert!((transfers[0] / 30.8 - 1.0).abs() < 0.05, "{transfers:?}");
-    assert!((transfers[1] / 123.2 - 1.0).abs() < 0.05, "{transfers:?}");
+    assert!((transfers[0] / 30.8 - 1.0).abs() < 0.2, "{transfers:?}");
+    assert!((transfers[1] / 123.2 - 1.0).abs() < 0.2, "{transfers:?}");
     for Described { machine, .. } in &described {
         let again = Machine::parse("again", &machine.to_toml()).unwrap();
         assert_eq!(again.to_toml(), machine.to_toml());
-        // What a contended line tells comes out as it was put in.
-        assert!((again.nuisance.request.best - 0.5).abs() < 0.01);
-        assert!((again.nuisance.keep_ns.best - 20.0).abs() < 0.01);
-        assert!((again.nuisance.closing_ns.best - 5.0).abs() < 0.01);
+        // What the fights tell comes out near what was put in.
+        let Range { low, best, high, .. } = again.nuisance.request;
+        assert!(low <= best && best <= high);
+        assert!((best - 0.5).abs() < 0.2, "{best}");
         assert_eq!(again.nuisance.migratory.best, 1.0);
-        assert_eq!(again.nuisance.keep_spread.best, 0.25);
+        assert_eq!(again.nuisance.atomic_ahead.best, 0.5);
         assert_eq!(again.nuisance.early_request.best, 1.0);
         assert!(again.nuisance.pair.best < 0.01);
-        assert_eq!(again.latency.near_clean.value, again.latency.near_modified.value);
     }
     golden("calibrated.toml", &described[0].machine.to_toml());
 }
@@ -155,22 +146,17 @@ fn a_distance_that_was_measured_has_its_own_figures() {
 #[test]
 fn a_figure_that_was_always_disturbed_is_refused_by_name() {
     type Figure = fn(&mut Found) -> &mut f64;
-    let disturbed: [(&str, Figure); 16] = [
+    let disturbed: [(&str, Figure); 11] = [
         ("the clock", |found| &mut found.cycle),
         ("the first cache", |found| &mut found.load),
         ("atomics", |found| &mut found.atomic),
-        ("a transfer", |found| &mut found.stores.fetch),
-        ("how long requests are on their way", |found| &mut found.request),
-        ("atomics on lines of another CPU", |found| &mut found.fights.fetch),
-        ("the stay of a contended line", |found| &mut found.stores.cycle),
-        ("the stay of a contended line", |found| &mut found.fights.cycle),
-        ("how long requests are on their way", |found| &mut found.stores.usable),
-        ("for how long atomics need their line", |found| &mut found.fights.usable),
+        ("a transfer", |found| &mut found.modified),
+        ("atomics on lines of another CPU", |found| &mut found.moved),
+        ("atomics with work behind them", |found| &mut found.value),
         ("neighbouring lines", |found| &mut found.same),
         ("neighbouring lines", |found| &mut found.neighbour),
         ("neighbouring lines", |found| &mut found.apart),
         ("migration", |found| &mut found.returned),
-        ("how much stays differ", |found| &mut found.stores.spread),
         ("atomics behind stores", |found| &mut found.early),
     ];
     let places = places(&[0, 0]);
@@ -184,15 +170,13 @@ fn a_figure_that_was_always_disturbed_is_refused_by_name() {
     }
 }
 
-/// A fight in the middle of which the machine changed has operations that take no longer than their work.
 #[test]
-fn a_round_that_says_nonsense_of_a_transfer_is_left_out() {
-    let mut disturbed = pair([0, 1], Distance::Near, &[28.0; 7]);
-    for round in [2, 5] {
-        disturbed.visits[round].stores.fetch = -18.0;
-    }
-    let described = describe(&places(&[0, 0]), &[disturbed], QUICK);
-    let figure = &described[0].machine.latency.near_modified;
-    assert!((figure.value / 30.8 - 1.0).abs() < 0.05, "{figure:?}");
-    assert!(figure.low.is_some_and(|low| low > 28.0), "{figure:?}");
+fn fights_of_which_most_were_disturbed_are_refused_by_name() {
+    let mut pair = pair([0, 1], Distance::Near, &[28.0; 5]);
+    pair.visits.iter_mut().for_each(|visit| visit.fights[20..].fill(f64::NAN));
+    let (pairs, model, date) = ([pair], "CPU", "2026-11-21");
+    let places = places(&[0, 0]);
+    let subject = Subject { model, date, places: &places, pairs: &pairs, caches: QUICK };
+    let error = subject.in_mode(&pairs[0].modes()[0]).unwrap_err();
+    assert!(error.starts_with("fights for a line could not be measured: "), "{error}");
 }
