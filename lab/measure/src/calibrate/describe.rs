@@ -100,7 +100,8 @@ impl Subject<'_> {
         } else {
             "atomics on lines that both CPUs have, less those on lines of the CPU's own"
         };
-        let unchanged = get(&clean, "a line that nobody has changed")?;
+        // (An atomic whose way overlaps with the next one's seems to take none.)
+        let unchanged = get(&clean, "a line that nobody has changed")?.at_least(load.value);
         let ahead_of = |found: &Found| (1.0 - found.value / found.atomic).clamp(0.0, 1.0);
         let ahead = get(&ahead_of, "atomics with work behind them")?;
 
@@ -164,7 +165,7 @@ impl Subject<'_> {
                 Some(figure)
             } else {
                 let how = format!("CPUs {one} and {other}, {of_clean}");
-                Some(bounded(pair.figure(&mode, clean)?, measured(&how)))
+                Some(bounded(pair.figure(&mode, clean)?.at_least(load.value), measured(&how)))
             }
         };
         // Where the topology lacks a distance, the nearest that was measured stands in, and is not written.
@@ -208,7 +209,7 @@ impl Subject<'_> {
             refuse(
                 "memory_remote: not measured, since memory is not bound to a socket here; inferred from the transfer between sockets",
             );
-            let crossing = (at(Distance::Remote, true).value - modified.value).max(0.0);
+            let crossing = (at(Distance::Remote, true).value - changed(modified).value).max(0.0);
             inferred(
                 memory_local.value + crossing,
                 "local memory and a crossing of sockets; not measured",

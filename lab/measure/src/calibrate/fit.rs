@@ -8,7 +8,7 @@
 //! off = the mean over fights of |ln(predicted / measured)|
 //!     + the mean over fights with loads of |predicted - measured| of what the loads add to atomics alone, as a share of them
 //! try settings all over what is possible; then ever nearer to the best so far
-//! the best is the figure; those that are hardly more off say how sure it is
+//! the best is the figure; those that are off by up to a quarter more say how sure it is
 //! ```
 //!
 //! The same machine and times give the same settings. Validation compares other programs.
@@ -28,7 +28,7 @@ const OPERATIONS: f64 = 300.0;
 const FIRST: usize = 128;
 const NEXT: usize = 32;
 const NEAR: [f64; 6] = [0.3, 0.2, 0.12, 0.08, 0.05, 0.03];
-/// Settings that are off by this times what the best are, and a little, may be the machine's: the model is off by more itself.
+/// Settings that are off by this times what the best are, and a little, may be the machine's. (The model is off by more.)
 const AS_WELL: f64 = 1.25;
 /// Fights without which nothing is looked for, as a share.
 const LEAST: f64 = 0.7;
