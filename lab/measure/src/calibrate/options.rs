@@ -12,7 +12,8 @@ Measure what this machine's cache lines, atomics and locks take, and write a mac
 
 Two CPUs hand lines to each other for some seconds, in blocks short enough to be told apart from whoever else \
 runs; disturbed blocks are dropped. The file has each figure with its bounds and its source, and leaves out, or \
-marks as inferred, what could not be measured. Where the machine changes in between, as virtual machines do when \
+marks as inferred, what could not be measured. What cannot be seen by itself, such as how long a line stays, is fitted: the CPUs \
+fight for lines, and the simulation is made to take what they took. Where the machine changes in between, as virtual machines do when \
 their CPUs move on the host, each mode is kept apart and gets a file of its own.
 
 Whoever takes `--machine` reads the file. `--validate` holds simulations against real runs.
