@@ -51,6 +51,13 @@ fn a_quick_run_writes_files_that_are_read_back_and_holds_predictions_against_run
         assert!(figure.source.starts_with(how), "{}", figure.source);
         assert!(figure.low <= Some(figure.value) && Some(figure.value) <= figure.high);
     }
+    // What is fitted says how near it comes, in the file as in the report.
+    let [median, worst] = ["median_error_percent", "worst_error_percent"]
+        .map(|key| modes[0]["fit"][key].as_f64().unwrap());
+    assert!(0.0 <= median && median <= worst, "{median} {worst}");
+    let told = machine.nuisance.behind_ns.source.split("half of them within ").nth(1).unwrap();
+    let told: f64 = told.trim_end_matches(" %").parse().unwrap();
+    assert!((told - median).abs() <= 0.56, "{told} for {median}");
     assert!(machine.latency.near_modified.value > machine.latency.first_cache.value);
     assert!(modes[0]["not_measured"].as_array().unwrap().len() >= 3);
 

@@ -1,4 +1,4 @@
-//! Does the same work for every design point, on as many cores as the machine has.
+//! What design points share: numbers that fill their space, and the same work for each on as many cores as the machine has.
 
 use rayon::prelude::*;
 
@@ -18,6 +18,14 @@ pub fn each<T: Sync, U: Send, E: Send>(
     let numbered = items.par_iter().with_max_len(1).enumerate();
     let done: Vec<Result<U, E>> = numbered.map(|(index, item)| work(index, item)).collect();
     done.into_iter().collect()
+}
+
+/// Numbers from 0 to 1, one for each index, which fill a space evenly together with those of other dimensions after a few
+/// as after many: multiples of the roots of primes, of which no two ever fall together. Eight dimensions differ.
+#[must_use]
+pub fn evenly(index: usize, dimension: usize) -> f64 {
+    const PRIMES: [f64; 8] = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0];
+    (0.5 + index as f64 * PRIMES[dimension % PRIMES.len()].sqrt()).fract()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub mod page_counter_layout;
 pub mod page_counter_lockless;
 pub mod study;
 
-pub use self::each::each;
+pub use self::each::{each, evenly};
 use crate::machine::{Machine, Settings};
 use crate::simulate::Error;
 use serde::Serialize;

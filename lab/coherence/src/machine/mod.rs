@@ -119,12 +119,12 @@ pub struct Nuisance {
     /// file does not state it.
     #[serde(default = "Range::zero")]
     pub window_ns: Range,
-    /// Nanoseconds after its line has come from another CPU until which an atomic is not final: a load of the line behind
+    /// Nanoseconds after its line has come until which an atomic is not final: a load of the line behind
     /// it is done again if another CPU's request comes to the line in that time. Zero where a file does not state it.
     #[serde(default = "Range::zero")]
     pub behind_ns: Range,
-    /// Share of an atomic that its CPU does not wait for: its value is there and what comes behind goes on, but for another
-    /// atomic, 0 to 1. Zero where a file does not state it.
+    /// Share of an atomic that finds its line there for which its CPU does not wait: its value is known and what comes
+    /// behind goes on, but for another atomic, 0 to 1. Zero where a file does not state it.
     #[serde(default = "Range::zero")]
     pub atomic_ahead: Range,
 }

@@ -51,7 +51,7 @@ pub struct Settings {
     pub closing: u64,
     /// See [`super::Nuisance::behind_ns`].
     pub behind: u64,
-    /// What of an atomic its CPU does not wait for; see [`super::Nuisance::atomic_ahead`].
+    /// What of an atomic that finds its line there its CPU does not wait for; see [`super::Nuisance::atomic_ahead`].
     pub ahead: u64,
     /// See [`super::Nuisance::window_ns`].
     pub window: u64,
@@ -125,7 +125,7 @@ impl Settings {
         }
     }
 
-    /// How long a CPU waits for an atomic beyond the load.
+    /// How long a CPU waits for an atomic that finds its line there, beyond the load.
     #[must_use]
     pub fn waits_for_atomic(&self) -> u64 {
         self.atomic.saturating_sub(self.ahead)

@@ -74,6 +74,31 @@ fn a_machine_is_opened_by_name_or_by_path() {
     }
 }
 
+/// Ranges that a file need not state.
+fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 8] {
+    let Nuisance {
+        request,
+        keep_spread,
+        upgrade_keep,
+        early_request,
+        closing_ns,
+        window_ns,
+        behind_ns,
+        atomic_ahead,
+        ..
+    } = nuisance;
+    [
+        request,
+        keep_spread,
+        upgrade_keep,
+        early_request,
+        closing_ns,
+        window_ns,
+        behind_ns,
+        atomic_ahead,
+    ]
+}
+
 #[test]
 fn what_is_written_is_read_back_the_same() {
     for (name, text) in BUILT_IN {
@@ -89,55 +114,15 @@ fn what_is_written_is_read_back_the_same() {
         machine.latency.atomic_moved.high = None;
         let (low, source) = (0.1, "measured".to_owned());
         let stated = Range { low, best: 0.3, high: 1.0, source };
-        let Nuisance {
-            request,
-            keep_spread,
-            upgrade_keep,
-            early_request,
-            closing_ns,
-            window_ns,
-            behind_ns,
-            atomic_ahead,
-            ..
-        } = &mut machine.nuisance;
-        for share in [
-            request,
-            keep_spread,
-            upgrade_keep,
-            early_request,
-            closing_ns,
-            window_ns,
-            behind_ns,
-            atomic_ahead,
-        ] {
-            share.clone_from(&stated);
+        for range in unsaid(&mut machine.nuisance) {
+            range.clone_from(&stated);
         }
-        let again = Machine::parse(name, &machine.to_toml()).unwrap();
+        let mut again = Machine::parse(name, &machine.to_toml()).unwrap();
         assert_eq!(again.name, machine.name);
         assert_eq!(again.latency.near_clean, machine.latency.near_clean);
         assert_eq!(again.latency.atomic_moved, machine.latency.atomic_moved);
-        let Nuisance {
-            request,
-            keep_spread,
-            upgrade_keep,
-            early_request,
-            closing_ns,
-            window_ns,
-            behind_ns,
-            atomic_ahead,
-            ..
-        } = &again.nuisance;
-        for share in [
-            request,
-            keep_spread,
-            upgrade_keep,
-            early_request,
-            closing_ns,
-            window_ns,
-            behind_ns,
-            atomic_ahead,
-        ] {
-            assert_eq!(share, &stated);
+        for range in unsaid(&mut again.nuisance) {
+            assert_eq!(range, &stated);
         }
     }
 }

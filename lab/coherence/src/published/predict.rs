@@ -2,7 +2,7 @@
 
 use super::program::{Assumed, setup};
 use super::{Case, Row, Work};
-use crate::experiments::{Interval, calibrate, each};
+use crate::experiments::{Interval, calibrate, each, evenly};
 use crate::simulate::Error;
 
 /// Operations that are looked at, of all CPUs together and of each at least; for a fit fewer of all do.
@@ -84,20 +84,15 @@ impl Case {
 
     /// Points that fill the machine's ranges and the case's evenly; the same every time.
     fn points(&self, count: usize) -> Vec<Assumed> {
-        // Multiples of the roots of primes never fall together, and fill a range with few points.
-        const PRIMES: [f64; 8] = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0];
         let design = self.machine.design(count).into_iter().enumerate();
-        let at = |dimension: usize, index: usize| {
-            (0.5 + index as f64 * PRIMES[dimension % PRIMES.len()].sqrt()).fract()
-        };
         let point = |(index, settings)| Assumed {
             settings,
             work_ns: match &self.work {
-                Work::Unknown(range) => range.at(at(0, index)),
+                Work::Unknown(range) => range.at(evenly(index, 0)),
                 Work::Fitted(_) => 0.0,
             },
             unknowns: (self.unknowns.iter().enumerate())
-                .map(|(unknown, (_, range))| range.at(at(unknown + 1, index)))
+                .map(|(unknown, (_, range))| range.at(evenly(index, unknown + 1)))
                 .collect(),
         };
         design.map(point).collect()

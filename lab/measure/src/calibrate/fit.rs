@@ -17,7 +17,7 @@ use super::fights::{self, Fight, How};
 use super::spread::Spread;
 use super::world::{Data, Told};
 use crate::stats::median;
-use ledgerline_coherence::experiments::each;
+use ledgerline_coherence::experiments::{each, evenly};
 use ledgerline_coherence::machine::Settings;
 use ledgerline_coherence::program::Program;
 use ledgerline_coherence::simulate::{Setup, Window};
@@ -53,16 +53,6 @@ const KINDS: usize = 6;
 /// From where to where each may lie.
 const POSSIBLE: [(f64, f64); KINDS] =
     [(0.8, 1.2), (0.2, 0.95), (0.0, 1.1), (0.0, 1.0), (0.0, 0.35), (0.0, 1.5)];
-/// Roots of small primes: their multiples, without whole parts, fill a space evenly.
-const STEPS: [f64; KINDS] = [
-    std::f64::consts::SQRT_2,
-    1.732_050_807_568_877_2,
-    2.236_067_977_499_79,
-    2.645_751_311_064_590_7,
-    3.316_624_790_355_4,
-    3.605_551_275_463_989,
-];
-
 impl<T: Copy> Shares<T> {
     fn of([modified, request, keep, spread, closing, behind]: [T; KINDS]) -> Shares<T> {
         Shares { modified, request, keep, spread, closing, behind }
@@ -144,7 +134,7 @@ pub(super) fn fit(known: &Known<'_>, took: &[f64]) -> Option<Fitted> {
 fn candidate(number: usize, about: Option<([f64; KINDS], f64)>) -> [f64; KINDS] {
     std::array::from_fn(|kind| {
         let (low, high) = POSSIBLE[kind];
-        let even = (number as f64 * STEPS[kind]).fract();
+        let even = evenly(number, kind);
         match about {
             None => low + (high - low) * even,
             Some((best, width)) => {
