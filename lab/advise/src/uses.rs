@@ -64,19 +64,30 @@ pub struct Uses {
 pub struct Settled {
     /// The work of an operation by role, in nanoseconds.
     pub works: Vec<f64>,
-    /// How much work goes on while a CPU waits, in picoseconds, in place of what the machine says of it.
-    pub window: Option<u64>,
+    /// What goes on while lines are on their way, in place of what the machine says of it.
+    pub hides: Option<Hides>,
     /// By role, how many times what is simulated others make it wait. Empty where nobody knows.
     pub waits: Vec<f64>,
     /// The share of the work that lies between the accesses of an operation, and not in front of them. No time says it.
     pub between: f64,
 }
 
+/// What a program has its CPU do while lines are on their way, in picoseconds: it turns on what needs what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hides {
+    /// How long before its turn an access has its line asked for.
+    pub lead: u64,
+    /// How much of the work that follows needs nothing of what an access brings.
+    pub window: u64,
+}
+
 impl Settled {
     /// The settings of a machine for this program.
     pub(crate) fn on(&self, settings: &Settings) -> Settings {
-        let window = self.window.unwrap_or(settings.window);
-        Settings { window, ..settings.clone() }
+        match self.hides {
+            Some(Hides { lead, window }) => Settings { lead, window, ..settings.clone() },
+            None => settings.clone(),
+        }
     }
 }
 

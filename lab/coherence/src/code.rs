@@ -68,8 +68,14 @@ pub(crate) enum Instruction {
     Compute {
         cycles: f64,
         spread: Spread,
+        /// Whether lines are asked for before it is done: then [`Instruction::Ask`] follows, and the rest of the time.
+        asks: bool,
     },
     Access(Access),
+    /// Asks for the line of an access that comes later.
+    Ask(Access),
+    /// What is left of a computation when lines have been asked for.
+    Rest,
     /// Goes on with this probability (in 2^-32), jumps otherwise.
     Chance {
         probability: u64,
@@ -122,6 +128,7 @@ pub(crate) fn compile(program: &Program, layout: &Layout) -> Result<Code, BadPro
     let mut compiler = Compiler {
         layout,
         outgrows: program.outgrows_first_cache,
+        knows_places: program.knows_places,
         touched: HashSet::new(),
         depth: 0,
         code: Code { instructions: Vec::new(), periods: Vec::new() },
@@ -141,6 +148,7 @@ pub(crate) fn compile(program: &Program, layout: &Layout) -> Result<Code, BadPro
 struct Compiler<'a> {
     layout: &'a Layout,
     outgrows: bool,
+    knows_places: bool,
     /// Lines that this operation has certainly touched when it gets to the current instruction.
     touched: HashSet<(ObjectId, u64, Option<u8>)>,
     depth: u8,
@@ -151,7 +159,38 @@ type Done = Result<(), String>;
 
 impl Compiler<'_> {
     fn steps(&mut self, steps: &[Step]) -> Done {
-        steps.iter().try_for_each(|step| self.step(step))
+        for (at, step) in steps.iter().enumerate() {
+            self.step(step)?;
+            if self.knows_places && matches!(step, Step::Compute { .. }) {
+                self.ask_ahead(sure(&steps[at + 1..]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the computation that came last ask for the lines of the accesses that are sure to follow it, each in the state
+    /// that is needed in the end.
+    fn ask_ahead(&mut self, next: &[Step]) {
+        let computation = self.code.instructions.len() - 1;
+        let line = |field: &FieldId| {
+            (field.index() < self.layout.len()).then(|| self.layout.line_key(*field))
+        };
+        let mut asked = HashSet::new();
+        for step in next {
+            let (Step::Load { field, .. } | Step::Rmw(field)) = step else { continue };
+            let Some(of) = line(field).filter(|of| asked.insert(*of)) else { continue };
+            let changed = matches!(next.last(), Some(Step::Rmw(last)) if line(last) == Some(of));
+            let kind = if changed { Kind::Rmw } else { Kind::Load { overlapping: false } };
+            let (field, action) = (*field, Action::Nothing);
+            let access = Access { field, kind, action, of: None, second_cache: false };
+            self.code.instructions.push(Instruction::Ask(access));
+        }
+        if !asked.is_empty()
+            && let Instruction::Compute { asks, .. } = &mut self.code.instructions[computation]
+        {
+            *asks = true;
+            self.code.instructions.push(Instruction::Rest);
+        }
     }
 
     fn step(&mut self, step: &Step) -> Done {
@@ -185,7 +224,7 @@ impl Compiler<'_> {
         {
             return Err(format!("computing varies by {share} of itself; it varies by 0 to 1"));
         }
-        self.code.instructions.push(Instruction::Compute { cycles, spread });
+        self.code.instructions.push(Instruction::Compute { cycles, spread, asks: false });
         Ok(())
     }
 
@@ -337,6 +376,14 @@ impl Compiler<'_> {
         self.depth -= 1;
         Ok(())
     }
+}
+
+/// The plain accesses that come first, up to an atomic, of which no load goes ahead.
+fn sure(steps: &[Step]) -> &[Step] {
+    let plain = |step: &Step| matches!(step, Step::Load { .. } | Step::Store(_));
+    let end = steps.iter().position(|step| !plain(step)).unwrap_or(steps.len());
+    let atomic = matches!(steps.get(end), Some(Step::Rmw(_)));
+    &steps[..end + usize::from(atomic)]
 }
 
 /// A register that nothing writes.

@@ -132,6 +132,9 @@ pub struct Program {
     /// Whether an operation touches so much that its lines have left the first cache when the next operation
     /// begins. Then the first touch of each line in an operation costs the second cache's latency.
     pub outgrows_first_cache: bool,
+    /// Whether the places of what an operation touches are known before. Then the CPU asks for the lines that follow
+    /// work while it does that work, as early as the machine's lead allows.
+    pub knows_places: bool,
 }
 
 impl Program {
@@ -142,6 +145,7 @@ impl Program {
             name: name.to_owned(),
             steps: steps.into_iter().collect(),
             outgrows_first_cache: false,
+            knows_places: false,
         }
     }
 
@@ -149,6 +153,13 @@ impl Program {
     #[must_use]
     pub fn outgrowing_first_cache(mut self) -> Program {
         self.outgrows_first_cache = true;
+        self
+    }
+
+    /// The same program, where the places of what an operation touches are known before.
+    #[must_use]
+    pub fn knowing_places(mut self) -> Program {
+        self.knows_places = true;
         self
     }
 }

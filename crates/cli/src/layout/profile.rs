@@ -93,7 +93,8 @@ const ALONE: &str = "\
 What an operation takes today where its thread runs alone, in nanoseconds; for one role of the profile, ROLE=NS. The \
 work of the operation follows from it. With --takes beside it, what others make the operation wait is known as well: \
 how much of the waiting the processor hides, and by what the simulation is off, are corrected by it. Time the same \
-program with one thread, on today's layout.";
+program with one thread, on today's layout. Where it needs all of its threads, and none waits for another, keep the \
+program to one CPU (`taskset -c 0`) and take the CPU's time by what all threads did.";
 
 /// A time of an operation, of one role or of all.
 #[derive(Clone, Debug)]

@@ -185,8 +185,11 @@ impl Simulated {
         let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
         // Time of CPUs, as the part of an operation that it is.
         let all = outcome.cpus as f64 * outcome.picoseconds as f64;
-        let counts = if waited > 0.0 { counted / waited } else { 1.0 };
-        let part = |stalled: u64| stalled as f64 / all * simulated * counts;
+        let share = |stalled: u64| stalled as f64 / all * simulated;
+        // Of the time that CPUs stood, what others cost is what an operation takes beyond its time alone.
+        let stood = share(outcome.stalled);
+        let counts = if waited > 0.0 && stood > 0.0 { counted / stood } else { 1.0 };
+        let part = |stalled: u64| share(stalled) * counts;
         let mut point = Point { nanoseconds, waiting: part(outcome.stalled), ..Point::default() };
         for blame in &outcome.blame {
             let pair = (spot_of[&blame.writer], spot_of[&blame.victim]);

@@ -109,18 +109,28 @@ pub(super) fn running(
         // What is done to one field is done at once, as in a sum or a list's length.
         let by_field = phase.accesses.chunk_by(|one, next| one.spot == next.spot);
         let mut touches: Vec<Vec<Step>> = Vec::new();
+        let mut given_back: Vec<Step> = Vec::new();
         for of_field in by_field {
             let mut here = Vec::new();
+            // A field that is changed atomically and stored to is a lock, and given back when all is done.
+            let is_lock = of_field.iter().any(|touch| touch.kind == Kind::Atomic);
             for touch in of_field {
                 let spot = &uses.spots[touch.spot];
                 let parts = &fields[touch.spot];
                 let share = share(spot, parts.len());
                 for &field in parts {
-                    repeat(touch, spot, field, touch.times * share, hit_cycles, &mut here);
+                    let lies = match touch.kind {
+                        Kind::Store if is_lock => &mut given_back,
+                        _ => &mut here,
+                    };
+                    repeat(touch, spot, field, touch.times * share, hit_cycles, lies);
                 }
                 running.accesses += times * touch.times;
             }
             touches.push(here);
+        }
+        if let Some(last) = touches.last_mut() {
+            last.extend(given_back);
         }
         // In an even program each field has as much work in front of it as the others.
         let gap = work * between / touches.len().max(1) as f64;
@@ -145,6 +155,7 @@ pub(super) fn running(
         running.rarest = running.rarest.min(times);
     }
     running.program.outgrows_first_cache = outgrows(role);
+    running.program.knows_places = true;
     running
 }
 

@@ -27,7 +27,7 @@ use std::f64::consts::SQRT_2;
 use super::alone::{self, Lone, Stage};
 use super::{Place, Question, run};
 use crate::profile::WorkBasis;
-use crate::uses::{Settled, Uses};
+use crate::uses::{Hides, Settled, Uses};
 
 /// How near a simulated time has to be, as a share.
 const NEAR: f64 = 0.03;
@@ -41,6 +41,7 @@ const GOLDEN: f64 = 1.618_033_988_749_895;
 const SQRT_3: f64 = 1.732_050_807_568_877;
 const SQRT_5: f64 = 2.236_067_977_499_79;
 const SQRT_7: f64 = 2.645_751_311_064_59;
+const SQRT_11: f64 = 3.316_624_790_355_4;
 /// By what share the cost of recording may be off.
 const RECORDING: f64 = 0.1;
 
@@ -149,10 +150,10 @@ impl At<'_> {
         &self,
         dealt: &[usize],
         works: &[f64],
-        window: Option<u64>,
+        hides: Option<Hides>,
     ) -> Result<Vec<f64>, Error> {
         let At { settings, uses, place, point, .. } = self;
-        let settings = Settled { window, ..Settled::default() }.on(settings);
+        let settings = Settled { hides, ..Settled::default() }.on(settings);
         let uses = &uses.with_works(works);
         let (begins, between) = (place.begins(*point), between(*point));
         run::times(&run::Stage { settings, uses, place, begins, between }, dealt)
@@ -160,13 +161,17 @@ impl At<'_> {
 }
 
 impl Stage for At<'_> {
-    fn alone(&self, role: usize, work: f64, window: Option<u64>) -> Result<f64, Error> {
-        let works = vec![work; self.uses.roles.len()];
-        Ok(self.times(&[role], &works, window)?[role])
+    fn lead(&self) -> u64 {
+        self.settings.lead
     }
 
-    fn beside(&self, works: &[f64], window: Option<u64>) -> Result<Vec<f64>, Error> {
-        self.times(self.dealt, works, window)
+    fn alone(&self, role: usize, work: f64, hides: Option<Hides>) -> Result<f64, Error> {
+        let works = vec![work; self.uses.roles.len()];
+        Ok(self.times(&[role], &works, hides)?[role])
+    }
+
+    fn beside(&self, works: &[f64], hides: Option<Hides>) -> Result<Vec<f64>, Error> {
+        self.times(self.dealt, works, hides)
     }
 }
 
@@ -200,7 +205,8 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
             _ => None,
         })
         .collect();
-    let window = alone::works(at, &lone, which, &mut works, &mut misses)?;
+    let chosen = (which, evenly(point, SQRT_11));
+    let hides = alone::works(at, &lone, chosen, &mut works, &mut misses)?;
     let open: Vec<(usize, f64)> = (uses.roles.iter().enumerate())
         .filter_map(|(role, of)| match of.basis {
             WorkBasis::Takes { ns, .. } => Some((role, ns)),
@@ -213,7 +219,7 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
             let time = |work: f64| {
                 let mut all: Vec<f64> = works.iter().zip(&recorded).map(|(w, r)| w + r).collect();
                 all[role] = work + recorded[role];
-                at.beside(&all, window).map(|times| times[role])
+                at.beside(&all, hides).map(|times| times[role])
             };
             let most = (takes - recorded[role]).max(0.0);
             let (work, miss) = fitting(takes, most, which, &time)?;
@@ -225,8 +231,8 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
             break;
         }
     }
-    let waits = if lone.is_empty() { Vec::new() } else { alone::waits(at, &lone, &works, window)? };
-    let settled = Settled { works, window, waits, between: between(at.point) };
+    let waits = if lone.is_empty() { Vec::new() } else { alone::waits(at, &lone, &works, hides)? };
+    let settled = Settled { works, hides, waits, between: between(at.point) };
     Ok(Found { settled, misses })
 }
 

@@ -119,6 +119,14 @@ pub struct Nuisance {
     /// file does not state it.
     #[serde(default = "Range::zero")]
     pub window_ns: Range,
+    /// Nanoseconds before its turn at which a CPU asks for the line of an access whose place it knows, and goes on asking
+    /// as often as it loses the line before that turn. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
+    pub lead_ns: Range,
+    /// Nanoseconds that it takes to begin anew behind a load that was done before its turn, where its line was taken
+    /// meanwhile. Zero where a file does not state it.
+    #[serde(default = "Range::zero")]
+    pub flush_ns: Range,
     /// Nanoseconds after its line has come until which an atomic is not final: a load of the line behind
     /// it is done again if another CPU's request comes to the line in that time. Zero where a file does not state it.
     #[serde(default = "Range::zero")]
@@ -155,7 +163,7 @@ impl Latencies {
 impl Nuisance {
     /// Each range with its name in a machine file, and the least and the most that it may hold.
     #[must_use]
-    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 16] {
+    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 18] {
         const SHARE: (f64, f64) = (0.0, 1.0);
         [
             ("handover", &self.handover, (0.01, 1.0)),
@@ -174,6 +182,8 @@ impl Nuisance {
             ("window_ns", &self.window_ns, (0.0, 10_000.0)),
             ("behind_ns", &self.behind_ns, (0.0, 10_000.0)),
             ("atomic_ahead", &self.atomic_ahead, SHARE),
+            ("lead_ns", &self.lead_ns, (0.0, 10_000.0)),
+            ("flush_ns", &self.flush_ns, (0.0, 10_000.0)),
         ]
     }
 }
@@ -250,24 +260,28 @@ impl Machine {
         Settings::of(self, |range| range.best)
     }
 
-    /// `points` choices that fill the ranges evenly (a Halton sequence: the same points every time).
+    /// `points` choices that fill the ranges evenly: a Halton sequence, and multiples of irrational numbers for the
+    /// ranges that came last, of which a large base would take the lower ends alone. The points are the same every time.
     ///
     /// Half of each range lies below its best guess and half above, whatever their widths, so that a
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
         const BASES: [u64; 16] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53];
+        const STEPS: [f64; 2] = [SQRT_13, SQRT_17];
         (1..=points as u64)
             .map(|point| {
-                let mut bases = BASES.iter();
-                Settings::of(self, |range| {
-                    let base = *bases.next().expect("sixteen ranges");
-                    range.at(radical_inverse(point, base))
-                })
+                let halton = BASES.iter().map(|&base| radical_inverse(point, base));
+                let multiples = STEPS.iter().map(|step| (point as f64 * step).fract());
+                let mut even = halton.chain(multiples);
+                Settings::of(self, |range| range.at(even.next().expect("eighteen ranges")))
             })
             .collect()
     }
 }
+
+const SQRT_13: f64 = 3.605_551_275_463_989;
+const SQRT_17: f64 = 4.123_105_625_617_661;
 
 /// The digits of `n` in a base, mirrored behind the point.
 fn radical_inverse(mut n: u64, base: u64) -> f64 {

@@ -55,6 +55,10 @@ pub struct Settings {
     pub ahead: u64,
     /// See [`super::Nuisance::window_ns`].
     pub window: u64,
+    /// See [`super::Nuisance::lead_ns`].
+    pub lead: u64,
+    /// See [`super::Nuisance::flush_ns`].
+    pub flush: u64,
 }
 
 impl Settings {
@@ -77,6 +81,8 @@ impl Settings {
         let window = picoseconds(choose(&nuisance.window_ns));
         let behind = picoseconds(choose(&nuisance.behind_ns));
         let ahead = picoseconds(choose(&nuisance.atomic_ahead) * latency.atomic.value);
+        let lead = picoseconds(choose(&nuisance.lead_ns));
+        let flush = picoseconds(choose(&nuisance.flush_ns));
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -112,6 +118,8 @@ impl Settings {
             behind,
             ahead,
             window,
+            lead,
+            flush,
         }
     }
 

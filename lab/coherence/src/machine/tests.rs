@@ -75,7 +75,7 @@ fn a_machine_is_opened_by_name_or_by_path() {
 }
 
 /// Ranges that a file need not state.
-fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 8] {
+fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 10] {
     let Nuisance {
         request,
         keep_spread,
@@ -85,6 +85,8 @@ fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 8] {
         window_ns,
         behind_ns,
         atomic_ahead,
+        lead_ns,
+        flush_ns,
         ..
     } = nuisance;
     [
@@ -96,6 +98,8 @@ fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 8] {
         window_ns,
         behind_ns,
         atomic_ahead,
+        lead_ns,
+        flush_ns,
     ]
 }
 
@@ -133,6 +137,12 @@ fn a_file_that_says_nothing_of_requests_migration_and_stays_has_plain_ones() {
         assert!(point.request == 0.0 && !point.migratory && !point.early_request);
         assert!(point.keep_spread == 0.0 && point.upgrade_keep == 1.0);
         assert!(point.moved == 0 && point.closing == 0);
-        assert!(point.window == 0 && point.behind == 0 && point.ahead == 0);
+        assert!(
+            point.window == 0
+                && point.behind == 0
+                && point.ahead == 0
+                && point.lead == 0
+                && point.flush == 0
+        );
     }
 }

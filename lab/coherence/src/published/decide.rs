@@ -123,6 +123,8 @@ pub(super) fn set(machine: &mut Machine, name: &str, change: impl FnOnce(&mut Ra
         "window_ns" => &mut nuisance.window_ns,
         "behind_ns" => &mut nuisance.behind_ns,
         "atomic_ahead" => &mut nuisance.atomic_ahead,
+        "lead_ns" => &mut nuisance.lead_ns,
+        "flush_ns" => &mut nuisance.flush_ns,
         _ => return false,
     };
     change(range);

@@ -24,13 +24,19 @@ pub(super) enum Waiting {
     Write,
 }
 
-/// An atomic's line that was requested before the atomic's turn.
+/// A line that was requested before the turn of the access that needs it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Early {
-    /// The request is still under way.
-    Asked,
-    /// The line arrives at this time; a write to `spoiler` had taken the copies away.
-    Granted { arrival: u64, spoiler: Option<FieldId> },
+pub(super) struct Early {
+    pub line: u32,
+    /// The instruction that the request names.
+    pub pc: u32,
+    pub to_write: bool,
+    /// Whether the CPU asks again each time it loses the line before that turn.
+    pub again: bool,
+    /// Whether it has lost it once.
+    pub lost: bool,
+    /// When the line comes, and the field whose write had taken the copies away; `None` while the request is under way.
+    pub comes: Option<(u64, Option<FieldId>)>,
 }
 
 /// An instruction as the engine runs it.
@@ -53,6 +59,8 @@ pub(super) enum Op {
         otherwise: u32,
     },
     Access(Access),
+    /// Asks for the line of an access that comes later.
+    Ask(Access),
     /// A load whose value nothing depends on, and how long it takes if the CPU has the line.
     Read {
         access: Access,
@@ -71,8 +79,8 @@ pub(super) struct Cpu {
     pub stored: Vec<u32>,
     /// Whether the CPU's prefetcher waits for a line.
     pub prefetching: bool,
-    /// The line that its next atomic has requested while stores were on their way.
-    pub early: Option<Early>,
+    /// The lines that it has requested for accesses whose turn has not come.
+    pub early: Vec<Early>,
     /// When the last of the granted stores has arrived.
     pub drained_at: u64,
     /// Accesses of the operation so far.
@@ -83,6 +91,12 @@ pub(super) struct Cpu {
     pub registers: [u64; REGISTERS],
     /// When the work that goes on beside accesses is done so far.
     worked: u64,
+    /// What is left of a computation after it has asked for lines.
+    rest: u64,
+    /// Whether the work behind the access that is done next is to be done again.
+    pub undone: bool,
+    /// How much longer that access takes, since it was done too early once.
+    pub flush: u64,
     random: Random,
     counters: Vec<u32>,
 }
@@ -98,13 +112,16 @@ impl Cpu {
             outstanding: 0,
             stored: Vec::new(),
             prefetching: false,
-            early: None,
+            early: Vec::new(),
             drained_at: 0,
             accesses: 0,
             operations: 0,
             counted: 0,
             registers: [0; REGISTERS],
             worked: 0,
+            rest: 0,
+            undone: false,
+            flush: 0,
             random,
             counters,
         }
@@ -118,6 +135,7 @@ impl Cpu {
         self.operations = other.operations;
         self.counted = other.counted;
         self.worked = other.worked;
+        self.rest = other.rest;
         self.random = other.random.clone();
         self.counters.copy_from_slice(&other.counters);
     }
@@ -131,6 +149,13 @@ impl Cpu {
     #[inline]
     pub(super) fn compute(&mut self, mean: f64, share: f64) -> u64 {
         evenly(mean, share, &mut self.random)
+    }
+
+    /// Notes work from `clock` on. What a CPU does beside accesses it does while it waits, as far as the window reaches,
+    /// and not while it does other work.
+    #[inline]
+    pub(super) fn works(&mut self, clock: u64, time: u64, window: u64) {
+        self.worked = self.worked.max(clock.saturating_sub(window)) + time;
     }
 
     /// Counts an occasion, and says whether the counter has come round.
@@ -149,6 +174,24 @@ impl Cpu {
     #[inline]
     pub(super) fn done_ahead(&mut self, at: u64, ahead: u64) {
         self.drained_at = self.drained_at.max(at + ahead);
+    }
+
+    /// Which of the lines that it has requested before their turn is this one.
+    #[inline]
+    pub(super) fn early_of(&self, line: usize) -> Option<usize> {
+        self.early.iter().position(|early| early.line as usize == line)
+    }
+
+    /// Notes that an access is done at a time, and says when the CPU goes on.
+    #[inline]
+    pub(super) fn passed(&mut self, clock: u64) -> u64 {
+        self.pc += 1;
+        self.accesses += 1;
+        let clock = clock + std::mem::take(&mut self.flush);
+        if std::mem::take(&mut self.undone) {
+            self.worked = self.worked.max(clock);
+        }
+        clock
     }
 
     /// Notes that a store to a slot has got its line.
@@ -206,14 +249,18 @@ impl Cpu {
         let mut time = 0;
         let mut ended = false;
         match instruction {
-            Instruction::Compute { cycles, spread } => {
+            Instruction::Compute { cycles, spread, asks } => {
                 time = duration(cycles, spread, settings, &mut self.random);
+                self.works(clock, time, settings.window);
                 if let Spread::Beside(_) = spread {
-                    // What it did while the CPU waited is done, but for what lies beyond the window.
-                    self.worked = self.worked.max(clock.saturating_sub(settings.window)) + time;
                     time = self.worked.saturating_sub(clock);
                 }
+                if asks {
+                    self.rest = time.min(settings.lead);
+                    time -= self.rest;
+                }
             }
+            Instruction::Rest => time = self.rest,
             Instruction::Chance { probability, otherwise } => {
                 if !self.random.happens(probability) {
                     to = otherwise;
@@ -238,7 +285,9 @@ impl Cpu {
                 to = 0;
                 ended = true;
             }
-            Instruction::Access(_) => unreachable!("accesses take their own way"),
+            Instruction::Access(_) | Instruction::Ask(_) => {
+                unreachable!("accesses take their own way")
+            }
         }
         self.pc = to;
         (time, ended)
@@ -298,7 +347,9 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
     let mut ops: Vec<Op> = Vec::with_capacity(code.instructions.len());
     for (pc, instruction) in code.instructions.iter().enumerate().rev() {
         let known = match instruction {
-            Instruction::Compute { cycles, spread: Spread::Fixed } => {
+            Instruction::Compute { cycles, spread: Spread::Fixed, asks: false }
+                if settings.window == 0 =>
+            {
                 Some((settings.cycles(*cycles), 0))
             }
             // An atomic drains the store buffer, which other CPUs can notice.
@@ -309,6 +360,7 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
             {
                 Some((hit_time(access, settings), 1))
             }
+            Instruction::Ask(access) if private(access) || settings.lead == 0 => Some((0, 0)),
             _ => None,
         };
         ops.push(match (known, ops.last()) {
@@ -325,7 +377,7 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
 
 fn plain(instruction: Instruction, settings: &Settings) -> Op {
     match instruction {
-        Instruction::Compute { cycles, spread: Spread::Uniform(share) } => {
+        Instruction::Compute { cycles, spread: Spread::Uniform(share), asks: false } => {
             Op::Evenly { mean: settings.cycles(cycles) as f64, share }
         }
         Instruction::Every { counter, period, otherwise } => {
@@ -335,6 +387,7 @@ fn plain(instruction: Instruction, settings: &Settings) -> Op {
             access @ Access { kind: Kind::Load { .. }, action: Action::Nothing, of: None, .. },
         ) => Op::Read { access, hit: hit_time(&access, settings) },
         Instruction::Access(access) => Op::Access(access),
+        Instruction::Ask(access) => Op::Ask(access),
         other => Op::Other(other),
     }
 }

@@ -128,7 +128,9 @@ impl<'a> Engine<'a> {
                     cpu.pc = next;
                 }
                 Op::Evenly { mean, share } => {
-                    clock += cpu.compute(mean, share);
+                    let time = cpu.compute(mean, share);
+                    cpu.works(clock, time, self.settings.window);
+                    clock += time;
                     cpu.pc += 1;
                 }
                 Op::Every { counter, period, otherwise } => {
@@ -138,9 +140,11 @@ impl<'a> Engine<'a> {
                 Op::Read { access, hit } => {
                     let line = self.prepared.placement.line(access.field, index as u32);
                     if reads == reach
+                        || !cpu.early.is_empty()
                         || clock >= end
                         || !self.lines.has(line, index as u32)
                         || self.lines.is_provisional(line, index as u32, clock)
+                        || self.lines.is_fresh(line, index as u32)
                     {
                         break;
                     }
@@ -153,7 +157,7 @@ impl<'a> Engine<'a> {
                     cpu.accesses += 1;
                     cpu.pc += 1;
                 }
-                Op::Access(_) => break,
+                Op::Access(_) | Op::Ask(_) => break,
                 Op::Other(instruction) => {
                     let (time, ended) = cpu.step(instruction, clock, self.settings);
                     clock += time;
@@ -198,9 +202,19 @@ impl<'a> Engine<'a> {
 
     fn decode(&self, index: usize, pc: u32) -> Access {
         match self.programs[self.prepared.setup.cpus[index]][pc as usize] {
-            Op::Access(access) | Op::Read { access, .. } => access,
+            Op::Access(access) | Op::Read { access, .. } | Op::Ask(access) => access,
             _ => unreachable!("CPUs are scheduled at accesses"),
         }
+    }
+
+    /// The access that a CPU does when a request is granted: the one that asked, or the one that waits by now.
+    fn wanted(&self, index: usize, pc: u32) -> Access {
+        self.decode(index, if self.asks(index, pc) { self.cpus[index].pc } else { pc })
+    }
+
+    /// Whether an instruction asks for the line of an access that comes later.
+    fn asks(&self, index: usize, pc: u32) -> bool {
+        matches!(self.programs[self.prepared.setup.cpus[index]][pc as usize], Op::Ask(_))
     }
 
     /// The CPU whose instance the access touches.
@@ -212,9 +226,7 @@ impl<'a> Engine<'a> {
 
     /// Moves a CPU past an access that is done.
     fn done(&mut self, index: usize, clock: u64) {
-        let cpu = &mut self.cpus[index];
-        cpu.pc += 1;
-        cpu.accesses += 1;
+        let clock = self.cpus[index].passed(clock);
         self.advance(index, clock);
     }
 
@@ -230,6 +242,11 @@ impl<'a> Engine<'a> {
         let whose = self.whose(index, &access);
         let line = self.prepared.placement.line(access.field, whose);
         let cpu = index as u32;
+        if self.asks(index, self.cpus[index].pc) {
+            self.ask_ahead(line, index, to_write, time);
+            self.cpus[index].pc += 1;
+            return self.advance(index, time);
+        }
         if access.kind == Kind::Rmw {
             let Cpu { outstanding, drained_at, .. } = self.cpus[index];
             if outstanding > 0 || drained_at > time {
@@ -239,16 +256,21 @@ impl<'a> Engine<'a> {
                     _ => self.wait(index, Waiting::Drain),
                 };
             }
-            if let Some(early) = self.cpus[index].early.take()
-                && self.still_comes(line, index, &access, early, time)
-            {
-                return;
-            }
-            if let Some(leaves) = self.lines.closes(line, cpu, time) {
-                return self.schedule.set(index, leaves + 1);
-            }
         }
-        if !to_write && let Some(leaves) = self.lines.loses(line, cpu, time) {
+        if self.still_comes(line, index, &access, whose, time) {
+            return;
+        }
+        if access.kind == Kind::Rmw
+            && let Some(leaves) = self.lines.closes(line, cpu, time)
+        {
+            return self.schedule.set(index, leaves + 1);
+        }
+        if !to_write && self.prepared.knows_places(index) {
+            if self.lines.is_fresh(line, cpu) {
+                self.lines.lines[line].fresh = false;
+                self.cpus[index].undone = true;
+            }
+        } else if !to_write && let Some(leaves) = self.lines.loses(line, cpu, time) {
             return self.schedule.set(index, leaves + 1);
         }
         let hit = self.lines.suffices(line, cpu, to_write);

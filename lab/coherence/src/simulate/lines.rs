@@ -29,7 +29,7 @@ pub(super) struct Request {
 pub(super) enum Purpose {
     /// An access, which is done when the line comes.
     Access,
-    /// An atomic that is done later, since stores of its CPU are still on their way.
+    /// An access whose turn comes later.
     Early,
     /// Nothing yet: the CPU's prefetcher makes the request.
     Prefetch,
@@ -47,9 +47,13 @@ pub(super) struct Line {
     pub free_at: u64,
     /// Until when the atomic that brought it is not final; zero where none did.
     pub final_at: u64,
+    /// Whether its owner has it for an atomic, and has not loaded from it since it came.
+    pub fresh: bool,
     pub queue: VecDeque<Request>,
     /// CPUs that read it over and over until another CPU writes.
     pub watchers: Vec<u32>,
+    /// CPUs that ask for it again when they lose it, since an access of theirs will need it.
+    pub wanting: Vec<u32>,
     /// The field whose write last took copies away.
     pub spoiler: Option<FieldId>,
     pub neighbour: Option<u32>,
@@ -100,8 +104,10 @@ impl<'a> Lines<'a> {
                 copies: 0,
                 free_at: 0,
                 final_at: 0,
+                fresh: false,
                 queue: VecDeque::new(),
                 watchers: Vec::new(),
+                wanting: Vec::new(),
                 spoiler: None,
                 neighbour: line.neighbour,
                 home: line.home as u32,
@@ -152,6 +158,12 @@ impl<'a> Lines<'a> {
     #[inline]
     pub(super) fn is_provisional(&self, line: usize, cpu: u32, time: u64) -> bool {
         time < self.lines[line].final_at && self.lines[line].owner == cpu
+    }
+
+    /// Whether the owner of a line has it for an atomic, and has not loaded from it since it came.
+    #[inline]
+    pub(super) fn is_fresh(&self, line: usize, cpu: u32) -> bool {
+        self.lines[line].fresh && self.lines[line].owner == cpu
     }
 
     pub(super) fn mark_dirty(&mut self, line: usize) {
@@ -270,6 +282,7 @@ impl<'a> Lines<'a> {
         state.dirty = dirty;
         state.copies = 1;
         state.final_at = 0;
+        state.fresh = false;
         u64::from(lost)
     }
 }

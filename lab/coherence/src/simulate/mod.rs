@@ -174,6 +174,11 @@ impl<'a> Prepared<'a> {
         })
     }
 
+    /// Whether a CPU knows the places of what it touches before.
+    fn knows_places(&self, cpu: usize) -> bool {
+        self.setup.programs[self.setup.cpus[cpu]].knows_places
+    }
+
     fn in_window(&self, time: u64) -> bool {
         (self.from..self.to).contains(&time)
     }

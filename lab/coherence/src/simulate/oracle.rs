@@ -2,9 +2,10 @@
 //!
 //! It joins no stretches, treats no line as private and packs no bits. So it is slow, and the engine must equal it.
 
+mod early;
 mod grant;
 
-use super::cpu::{Cpu, Early, Waiting, hit_time, stay};
+use super::cpu::{Cpu, Waiting, hit_time, stay};
 use super::lines::Purpose;
 use super::outcome::{Outcome, Tally};
 use super::{Error, Prepared, Setup};
@@ -27,7 +28,9 @@ struct Asked {
     at: u64,
     /// When the request has reached the line.
     ready: u64,
+    /// What it is for, and what the CPU does when it is granted: less, where a load and an atomic asked together.
     access: Access,
+    does: Access,
     purpose: Purpose,
 }
 
@@ -37,7 +40,10 @@ struct Line {
     free_at: u64,
     /// Until when the atomic that brought it is not final.
     final_at: u64,
+    /// Whether an atomic brought it, and its owner has not loaded from it since.
+    fresh: bool,
     watchers: Vec<usize>,
+    wanting: Vec<usize>,
     spoiler: Option<FieldId>,
     random: Random,
 }
@@ -61,7 +67,9 @@ pub(super) fn run(setup: &Setup) -> Result<Outcome, Error> {
                     asked: Vec::new(),
                     free_at: 0,
                     final_at: 0,
+                    fresh: false,
                     watchers: Vec::new(),
+                    wanting: Vec::new(),
                     spoiler: None,
                     random: Random::stream(setup.seed, (1 << 32) + line as u64),
                 }
@@ -121,6 +129,7 @@ impl Oracle<'_> {
     fn instruction(&mut self, cpu: usize, time: u64) {
         match self.current(cpu) {
             Instruction::Access(access) => self.access(cpu, access, time),
+            Instruction::Ask(access) => self.ask_ahead(cpu, access, time),
             other => {
                 let (takes, ended) = self.cpus[cpu].step(other, time, &self.setup.settings);
                 self.clocks[cpu] = Some(time + takes);
@@ -174,12 +183,8 @@ impl Oracle<'_> {
         let line = self.prepared.placement.line(access.field, whose);
         if access.kind == Kind::Rmw {
             let drained = self.cpus[cpu].outstanding == 0 && self.cpus[cpu].drained_at <= time;
-            let comes_by_itself =
-                self.suffices(line, cpu, &access) || self.within_core(line, cpu, &access);
-            let early = settings.early_request && !comes_by_itself;
-            if !drained && early {
-                self.cpus[cpu].early = Some(Early::Asked);
-                self.ask(line, cpu, whose, time, access, Purpose::Early);
+            if !drained {
+                self.ask_early(line, cpu, whose, time);
             }
             if self.cpus[cpu].outstanding > 0 {
                 self.cpus[cpu].waiting = Waiting::Drain;
@@ -190,29 +195,10 @@ impl Oracle<'_> {
                 self.clocks[cpu] = Some(self.cpus[cpu].drained_at);
                 return;
             }
-            match self.cpus[cpu].early.take() {
-                Some(Early::Asked) => {
-                    // It is an access like any other from now on.
-                    let asked = &mut self.lines[line].asked;
-                    let early =
-                        |asked: &&mut Asked| asked.cpu == cpu && asked.purpose == Purpose::Early;
-                    let asked = asked.iter_mut().find(early).unwrap();
-                    asked.purpose = Purpose::Access;
-                    asked.at = time;
-                    self.clocks[cpu] = None;
-                    return;
-                }
-                Some(Early::Granted { arrival, spoiler })
-                    if arrival > time && self.suffices(line, cpu, &access) =>
-                {
-                    if self.prepared.in_window(time) {
-                        self.tally.stall(spoiler, access.field, arrival - time);
-                    }
-                    self.clocks[cpu] = Some(arrival);
-                    return;
-                }
-                _ => {}
-            }
+        }
+        let slot = self.prepared.placement.slot(access.field, whose);
+        if self.still_comes(line, cpu, access, slot, time) {
+            return;
         }
         if access.kind == Kind::Rmw
             && matches!(self.lines[line].copies[cpu], Modified | Exclusive)
@@ -226,8 +212,15 @@ impl Oracle<'_> {
                 return;
             }
         }
-        if !writes(&access)
-            && matches!(self.lines[line].copies[cpu], Modified | Exclusive)
+        let owner = matches!(self.lines[line].copies[cpu], Modified | Exclusive);
+        if !writes(&access) && self.prepared.knows_places(cpu) {
+            if owner && self.lines[line].fresh {
+                // It was done before the atomic that brought the line was.
+                self.lines[line].fresh = false;
+                self.cpus[cpu].undone = true;
+            }
+        } else if !writes(&access)
+            && owner
             && time < self.lines[line].final_at
             && let Some(first) = self.lines[line].asked.first()
             && first.cpu != cpu
@@ -237,7 +230,6 @@ impl Oracle<'_> {
             self.clocks[cpu] = Some(first.ready.max(self.lines[line].free_at).max(time) + 1);
             return;
         }
-        let slot = self.prepared.placement.slot(access.field, whose);
         let plain_load = !writes(&access) && access.action == Action::Nothing;
         if !self.suffices(line, cpu, &access) && plain_load && self.stores[cpu].contains(&slot) {
             // A store of this CPU has the value.
@@ -291,14 +283,12 @@ impl Oracle<'_> {
             let latency = self.price(line, cpu, &access).0;
             ready += (latency as f64 * self.setup.settings.request).round() as u64;
         }
-        self.lines[line].asked.push(Asked { cpu, whose, at, ready, access, purpose });
+        self.lines[line].asked.push(Asked { cpu, whose, at, ready, access, does: access, purpose });
     }
 
     fn finish(&mut self, cpu: usize, clock: u64) {
-        self.cpus[cpu].pc += 1;
-        self.cpus[cpu].accesses += 1;
         self.cpus[cpu].waiting = Waiting::No;
-        self.clocks[cpu] = Some(clock);
+        self.clocks[cpu] = Some(self.cpus[cpu].passed(clock));
     }
 
     fn finish_or_watch(
@@ -331,6 +321,7 @@ impl Oracle<'_> {
     fn move_line(&mut self, line: usize, cpu: usize, access: &Access, written: State, time: u64) {
         let others = self.holders(line, cpu);
         self.lines[line].final_at = 0;
+        self.lines[line].fresh = false;
         if writes(access) {
             for &other in &others {
                 self.lines[line].copies[other] = Invalid;
@@ -357,6 +348,7 @@ impl Oracle<'_> {
                 self.lines[line].copies[other] = Shared;
             }
         }
+        self.ask_again(line, time);
     }
 
     /// Whether a CPU that reads a line takes it away.

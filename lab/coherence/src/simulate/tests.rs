@@ -93,6 +93,7 @@ prop_compose! {
         keep_spread in prop::sample::select(vec![0.0, 0.4]), upgrade_keep in 0.0..1.0f64,
         early_request in any::<bool>(), moved in 0u64..20_000,
         closing in 0u64..20_000, window in 0u64..100_000, behind in 0u64..60_000, ahead in 0u64..300_000,
+        lead in prop::sample::select(vec![0, 5_000, 60_000, 400_000]), flush in 0u64..10_000,
     ) -> Settings {
         let mut times = times.into_iter();
         let mut time = || times.next().unwrap();
@@ -106,7 +107,7 @@ prop_compose! {
                 [time(), time()]],
             homed_at_reader: time(), memory: [time(), time()], atomic: time(),
             handover, read_service: read, keep, pair, overlap, store_buffer, request, migratory,
-            keep_spread, upgrade_keep, early_request, moved, closing, behind, ahead, window,
+            keep_spread, upgrade_keep, early_request, moved, closing, behind, ahead, window, lead, flush,
             ..settings()
         }
     }
@@ -116,13 +117,14 @@ prop_compose! {
     fn random_setup()(
         settings in random_settings(),
         programs in prop::collection::vec(
-            (prop::collection::vec(step(), 1..7), any::<bool>()), 1..3),
+            (prop::collection::vec(step(), 1..7), any::<bool>(), any::<bool>()), 1..3),
         cpus in 1usize..20, seed in any::<u64>(),
     ) -> Setup {
         let (layout, fields, _) = playground();
-        let programs: Vec<Program> = programs.into_iter().map(|(mut steps, outgrows)| {
+        let programs: Vec<Program> = programs.into_iter().map(|(mut steps, outgrows, knows)| {
             steps.push(Step::Load { field: fields[0], overlapping: false });
             let program = Program::new("random", steps);
+            let program = if knows { program.knowing_places() } else { program };
             if outgrows { program.outgrowing_first_cache() } else { program }
         }).collect();
         let cpus = cpus.min(settings.topology.cpus());

@@ -44,7 +44,7 @@ pub(super) fn machine(name: &str) -> String {
     }
     out += "</tbody></table></div>\n<div class=\"wide\"><table><thead><tr><th>in no table</th><th>low</th>\
             <th>best</th><th>high</th><th>why these</th></tr></thead><tbody>\n";
-    let ranges: [(&str, &Range); 16] = [
+    let ranges: [(&str, &Range); 18] = [
         ("share of a transfer during which a line serves nobody", &nuisance.handover),
         ("factor on all transfers", &nuisance.latency_scale),
         ("ns between two readers (fitted)", &nuisance.read_service_ns),
@@ -61,6 +61,8 @@ pub(super) fn machine(name: &str) -> String {
         ("work that goes on while a CPU waits (ns)", &nuisance.window_ns),
         ("until when a load behind an atomic may be lost (ns)", &nuisance.behind_ns),
         ("share of an atomic that its CPU does not wait for", &nuisance.atomic_ahead),
+        ("how long before its turn a line is asked for (ns)", &nuisance.lead_ns),
+        ("what it takes to begin anew behind a load (ns)", &nuisance.flush_ns),
     ];
     for (what, Range { low, best, high, source }) in ranges {
         let _ = writeln!(

@@ -127,6 +127,8 @@ impl Subject<'_> {
             overlap: 0.0,
             upgrade_keep: 0.0,
             window: 0,
+            lead: 0,
+            flush: 0,
             // These are looked for.
             handover: 0.0,
             request: 0.0,
@@ -232,7 +234,9 @@ impl Subject<'_> {
             );
         }
         refuse("read_service_ns: takes three CPUs or more to measure; inferred");
-        refuse("upgrade_keep, overlap, store_buffer, window_ns: not measured; inferred");
+        refuse(
+            "upgrade_keep, overlap, store_buffer, window_ns, lead_ns, flush_ns: not measured; inferred",
+        );
         if beside.high - beside.low > 0.5 {
             refuse(
                 "pair: too noisy to tell whether neighbouring lines are fetched; its range is wide",
@@ -283,7 +287,9 @@ impl Subject<'_> {
             keep_spread: range(shares.spread, found("by how much stays differ")),
             upgrade_keep: guessed([0.0, 0.0, 1.0], "how long work must be for a ticket lock to go in turns on AMD EPYC (Zen 4), as the README of ledgerline-coherence tells; not measured"),
             closing_ns: range(shares.closing.times(transfer), found("for how long before it goes a line serves no atomic")),
-            window_ns: guessed([0.0, 40.0, 80.0], "windows of 200 to 512 instructions, of which work that waits for itself does five a nanosecond or so; not measured"),
+            window_ns: guessed([0.0, 20.0, 80.0], "windows of 200 to 512 instructions, of which work that waits for itself does five a nanosecond or so; programs need soon what they access, or later; not measured"),
+            lead_ns: guessed([40.0, 80.0, 80.0], "as far as windows reach; most programs know long before where what they share lies; not measured"),
+            flush_ns: guessed([0.0, 5.0, 9.0], "20 to 30 cycles to fill the pipeline anew, or nothing where it was empty; not measured"),
             behind_ns: range(shares.behind.times(transfer), found("until when an atomic that fetched its line may lose what is loaded behind it")),
             atomic_ahead: range(ahead, measured("what of an atomic goes on beside work that follows it and needs its value")),
             early_request: range(early, measured("whether an atomic takes longer when a store to another line, which the other CPU had changed as well, comes before it")),

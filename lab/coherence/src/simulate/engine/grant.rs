@@ -56,6 +56,7 @@ impl Engine<'_> {
         } else {
             self.lines.share(line, cpu);
         }
+        self.ask_again(line, time);
     }
 
     fn take(&mut self, line: usize, cpu: u32, access: &Access, dirty: bool, time: u64) {
@@ -67,6 +68,7 @@ impl Engine<'_> {
             self.tally.lines[line][1] += lost;
         }
         self.wake(line, time);
+        self.ask_again(line, time);
     }
 
     /// Has the CPUs that watched a line request it again.
@@ -136,8 +138,11 @@ impl Engine<'_> {
         if !there {
             self.hand_over(line, cpu, access, written, time);
             // After that: CPUs that are sent back read what they read before.
-            if access.kind == Kind::Rmw && self.settings.behind > 0 {
-                self.lines.lines[line].final_at = arrival + self.settings.behind;
+            if access.kind == Kind::Rmw {
+                self.lines.lines[line].fresh = written;
+                if self.settings.behind > 0 {
+                    self.lines.lines[line].final_at = arrival + self.settings.behind;
+                }
             }
             if !within_core {
                 self.fetch_neighbour(line, cpu, pc, time);
@@ -163,9 +168,9 @@ impl Engine<'_> {
     fn granted(&mut self, line: usize, request: Request, time: u64) {
         let Request { cpu, whose, at, pc, .. } = request;
         let index = cpu as usize;
-        let access = self.decode(index, pc);
+        let (asked, access) = (self.decode(index, pc), self.wanted(index, pc));
         let spoiler = self.lines.lines[line].spoiler;
-        let arrival = self.bring(line, request, &access, true, time);
+        let arrival = self.bring(line, request, &asked, asked.kind == access.kind, time);
         let counts = self.prepared.in_window(time);
         let again = !self.act(index, &access, whose);
         if access.kind == Kind::Store {
@@ -219,7 +224,7 @@ impl Engine<'_> {
             |request: &Request| request.cpu as usize == index && request.purpose == Purpose::Access;
         let Some(at) = self.lines.lines[line].queue.iter().position(waits) else { return };
         let Request { whose, at: asked, pc, .. } = self.lines.lines[line].queue[at];
-        let access = self.decode(index, pc);
+        let access = self.wanted(index, pc);
         if !matches!(access.kind, Kind::Load { .. }) {
             return;
         }

@@ -4,23 +4,24 @@ use super::State::{Exclusive, Modified};
 use super::{Asked, Oracle, writes};
 use crate::code::{Access, Kind};
 use crate::layout::FieldId;
-use crate::simulate::cpu::{Early, Waiting};
+use crate::simulate::cpu::Waiting;
 use crate::simulate::lines::Purpose;
 
 impl Oracle<'_> {
     pub(super) fn grant(&mut self, line: usize, time: u64) {
         let settings = &self.setup.settings;
-        let Asked { cpu, whose, at, access, purpose, .. } = self.lines[line].asked.remove(0);
+        let Asked { cpu, whose, at, access, does, purpose, .. } = self.lines[line].asked.remove(0);
         if purpose == Purpose::Prefetch {
             return self.prefetched(line, cpu, &access, time);
         }
         let early = purpose == Purpose::Early;
-        let written = if early { Exclusive } else { Modified };
+        let only_brings = early || does.kind != access.kind;
+        let written = if only_brings { Exclusive } else { Modified };
         let spoiler = self.lines[line].spoiler;
         let mut fetched = false;
         let there = self.suffices(line, cpu, &access);
         let (latency, busy) = if there {
-            if writes(&access) && !early {
+            if writes(&access) && !only_brings {
                 self.lines[line].copies[cpu] = Modified;
                 self.wake(line, time);
             }
@@ -40,8 +41,11 @@ impl Oracle<'_> {
         };
         let arrival = time + latency;
         self.lines[line].free_at = time + busy;
-        if !there && access.kind == Kind::Rmw && settings.behind > 0 {
-            self.lines[line].final_at = arrival + settings.behind;
+        if !there && access.kind == Kind::Rmw {
+            self.lines[line].fresh = !only_brings;
+            if settings.behind > 0 {
+                self.lines[line].final_at = arrival + settings.behind;
+            }
         }
         let counts = self.prepared.in_window(time);
         if counts {
@@ -52,9 +56,9 @@ impl Oracle<'_> {
             self.prefetch(line, cpu, access, time);
         }
         if early {
-            self.cpus[cpu].early = Some(Early::Granted { arrival, spoiler });
-            return;
+            return self.came_early(line, cpu, (arrival, spoiler));
         }
+        let access = does;
         let passed = self.act(cpu, access, whose);
         match access.kind {
             Kind::Store => {
@@ -78,11 +82,12 @@ impl Oracle<'_> {
                 // And the load with which it waits.
                 let waiting = self.lines[line].asked.iter().position(|asked| {
                     asked.cpu == cpu
-                        && matches!(asked.access.kind, Kind::Load { .. })
+                        && matches!(asked.does.kind, Kind::Load { .. })
                         && asked.purpose == Purpose::Access
                 });
                 if let Some(waiting) = waiting {
-                    let Asked { whose, at, access, .. } = self.lines[line].asked.remove(waiting);
+                    let Asked { whose, at, does: access, .. } =
+                        self.lines[line].asked.remove(waiting);
                     if counts {
                         self.tally.lines[line][2] += arrival - at;
                     }
@@ -153,7 +158,7 @@ impl Oracle<'_> {
             self.cpus[cpu].prefetching = true;
             let whose = cpu as u32;
             let purpose = Purpose::Prefetch;
-            let asked = Asked { cpu, whose, at: time, ready: time, access, purpose };
+            let asked = Asked { cpu, whose, at: time, ready: time, access, does: access, purpose };
             self.lines[neighbour as usize].asked.push(asked);
         }
     }

@@ -182,3 +182,84 @@ fn work_behind_an_atomic_goes_on_before_it_is_done_and_another_atomic_does_not()
     assert!((cost(0, long) - cost(6_000, long) - 6.0).abs() < 0.1);
     assert!((cost(0, 0.0) / cost(6_000, 0.0) - 1.0).abs() < 0.02);
 }
+
+/// Two CPUs work and do something to words of one line, whose places they know, and hide that much.
+fn knowing(steps: [Vec<Step>; 2], layout: &Layout, hides: [u64; 3]) -> Outcome {
+    let programs = steps.map(|steps| Program::new("knows", steps).knowing_places());
+    let mut setup = Setup::uniform(settings(), layout.clone(), programs[0].clone(), 2);
+    (setup.programs, setup.cpus) = (programs.to_vec(), vec![0, 1]);
+    let settings = &mut setup.settings;
+    (settings.request, settings.handover, settings.keep) = (0.6, 0.4, 10_000);
+    [settings.lead, settings.window, settings.flush] = hides;
+    let setup = setup.during(20_000.0, 520_000.0);
+    let outcome = setup.run().unwrap();
+    assert_eq!(Ok(&outcome), oracle::run(&setup).as_ref());
+    outcome
+}
+
+/// A line with a word of each of two CPUs, and another word of each.
+fn words() -> (Layout, [FieldId; 4]) {
+    let mut layout = Layout::new();
+    let one = layout.object("one", Scope::Machine);
+    let words = [0, 8, 16, 24].map(|offset| layout.field(one, &format!("w{offset}"), offset));
+    (layout, words)
+}
+
+#[test]
+fn a_line_that_is_asked_for_ahead_comes_while_its_cpu_works() {
+    let (layout, words) = words();
+    // A reader by itself on one side, a writer that seldom comes on the other.
+    let run = |lead| {
+        let reads = vec![Step::work(2300.0), Step::load(words[0])];
+        let writes = vec![Step::work(2300.0), Step::store(words[1])];
+        knowing([reads, writes], &layout, [lead, 0, 0]).operations[0]
+    };
+    let time = |operations: u64| 500_000.0 / operations as f64;
+    let (late, ahead) = (time(run(0)), time(run(500_000)));
+    let transfer = settings().transfer[1][1] as f64 / 1000.0;
+    assert!(late > 1000.0 + 0.7 * transfer, "{late}");
+    assert!(ahead < 1000.0 + 0.3 * transfer, "{ahead}");
+}
+
+#[test]
+fn a_line_that_is_lost_before_its_turn_is_asked_for_again() {
+    let (layout, words) = words();
+    let run = |lead| {
+        let adds = |word| vec![Step::work(1000.0), Step::rmw(word)];
+        knowing([adds(words[0]), adds(words[1])], &layout, [lead, 0, 0])
+    };
+    let (late, ahead) = (run(0), run(2_000_000));
+    // It goes back and forth while both work, and is there at once or soon when its turn comes.
+    let transfers = |outcome: &Outcome| outcome.lines[0].transfers as f64 / outcome.total() as f64;
+    assert!(transfers(&ahead) > 2.0 * transfers(&late), "{ahead:?} {late:?}");
+    assert!(ahead.stalled < late.stalled * 3 / 4, "{} {}", ahead.stalled, late.stalled);
+}
+
+#[test]
+fn work_behind_a_load_beside_the_atomic_is_done_again() {
+    let (layout, words) = words();
+    let run = |window, loads: bool| {
+        let steps = |me: usize| {
+            let load = loads.then(|| Step::load(words[me + 2]));
+            [Step::work(1000.0), Step::rmw(words[me])].into_iter().chain(load).collect()
+        };
+        knowing([steps(0), steps(1)], &layout, [0, window, 0]).nanoseconds()
+    };
+    let hidden = |loads| run(0, loads) - run(2_000_000, loads);
+    assert!(hidden(false) > 20.0, "{}", hidden(false));
+    assert!(hidden(true) < 0.3 * hidden(false), "{} of {}", hidden(true), hidden(false));
+}
+
+#[test]
+fn a_load_whose_line_was_lost_before_its_turn_costs_a_flush() {
+    let (layout, words) = words();
+    let run = |flush| {
+        let reads = vec![Step::work(2300.0), Step::load(words[0])];
+        let writes = vec![Step::work(700.0), Step::store(words[1])];
+        let outcome = knowing([reads, writes], &layout, [2_000_000, 0, flush]);
+        500_000.0 / outcome.operations[0] as f64
+    };
+    // The writer comes between nearly every time.
+    let more = run(9_000) - run(0);
+    assert!((6.0..11.5).contains(&more), "{more}");
+}
