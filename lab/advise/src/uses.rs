@@ -72,12 +72,12 @@ pub struct Settled {
     pub between: f64,
 }
 
-/// What a program has its CPU do while lines are on their way, in picoseconds: it turns on what needs what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a program has its CPU do while lines are on their way: it turns on what needs what.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hides {
-    /// How long before its turn an access has its line asked for.
-    pub lead: u64,
-    /// How much of the work that follows needs nothing of what an access brings.
+    /// How long before its turn an access has its line asked for, as a share of what the machine allows.
+    pub lead: f64,
+    /// How much of the work that follows needs nothing of what an access brings, in picoseconds.
     pub window: u64,
 }
 
@@ -85,7 +85,10 @@ impl Settled {
     /// The settings of a machine for this program.
     pub(crate) fn on(&self, settings: &Settings) -> Settings {
         match self.hides {
-            Some(Hides { lead, window }) => Settings { lead, window, ..settings.clone() },
+            Some(Hides { lead, window }) => {
+                let lead = (settings.lead as f64 * lead).round() as u64;
+                Settings { lead, window, ..settings.clone() }
+            }
             None => settings.clone(),
         }
     }

@@ -132,8 +132,8 @@ pub struct Program {
     /// Whether an operation touches so much that its lines have left the first cache when the next operation
     /// begins. Then the first touch of each line in an operation costs the second cache's latency.
     pub outgrows_first_cache: bool,
-    /// Whether the places of what an operation touches are known before. Then the CPU asks for the lines that follow
-    /// work while it does that work, as early as the machine's lead allows.
+    /// Whether the places of what an operation touches are known before. Then the CPU asks for the lines of the loads that
+    /// follow work, and of an atomic behind them, while it does that work, as early as the machine's lead allows.
     pub knows_places: bool,
 }
 

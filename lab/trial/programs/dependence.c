@@ -9,7 +9,7 @@
  *
  *     cargo run --release -p ledgerline-coherence --example dependence -- MACHINE
  *
- * Build: cc -O2 -pthread dependence.c -o dependence */
+ * Build, on x86-64: cc -O2 -pthread dependence.c -o dependence */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -92,7 +92,7 @@ of a processor that works while it waits the work may be found too small. --alon
 const ALONE: &str = "\
 What an operation takes today where its thread runs alone, in nanoseconds; for one role of the profile, ROLE=NS. The \
 work of the operation follows from it. With --takes beside it, what others make the operation wait is known as well: \
-how much of the waiting the processor hides, and by what the simulation is off, are corrected by it. Time the same \
+how much of the waiting the program hides, and by what the simulation is off, are corrected by it. Time the same \
 program with one thread, on today's layout. Where it needs all of its threads, and none waits for another, keep the \
 program to one CPU (`taskset -c 0`) and take the CPU's time by what all threads did.";
 

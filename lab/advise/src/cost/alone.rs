@@ -64,8 +64,8 @@ impl Lone {
 
 /// Simulates the program at a design point, which hides what the point says where nothing is given.
 pub(super) trait Stage {
-    /// How long before their turn lines are asked for at most, in picoseconds.
-    fn lead(&self) -> u64;
+    /// Whether lines may be asked for before their turn.
+    fn asks(&self) -> bool;
     /// What an operation of a role takes on one CPU, with a work.
     fn alone(&self, role: usize, work: f64, hides: Option<Hides>) -> Result<f64, Error>;
     /// What an operation of each role takes beside the others, with works.
@@ -100,7 +100,7 @@ pub(super) fn works(
         slow(None)?;
         return Ok(None);
     }
-    let tried = ladder(stage.lead())
+    let tried = ladder(stage.asks())
         .into_iter()
         .map(|hides| Ok((hides, slow(Some(hides))?)))
         .collect::<Result<Vec<(Hides, f64)>, Error>>()?;
@@ -135,16 +135,17 @@ pub(super) fn works(
     Ok(Some(hides))
 }
 
-/// What programs may hide, from nothing to all there is: first lines are asked for earlier, then work goes on.
-fn ladder(lead: u64) -> Vec<Hides> {
-    let asked = if lead == 0 { vec![0] } else { vec![0, lead / 2, lead] };
-    let asked = asked.into_iter().map(|lead| Hides { lead, window: 0 });
-    asked.chain(WINDOWS.map(|window| Hides { lead, window })).collect()
+/// What a program may hide, from nothing to all there is: first lines are asked for earlier, then work goes on. A machine
+/// that asks for none early says nothing of that.
+fn ladder(asks: bool) -> Vec<Hides> {
+    let leads: &[f64] = if asks { &[0.0, 0.5, 1.0] } else { &[1.0] };
+    let asked = leads.iter().map(|&lead| Hides { lead, window: 0 });
+    asked.chain(WINDOWS.map(|window| Hides { lead: 1.0, window })).collect()
 }
 
 fn between(one: Hides, other: Hides) -> Hides {
     Hides {
-        lead: u64::midpoint(one.lead, other.lead),
+        lead: f64::midpoint(one.lead, other.lead),
         window: u64::midpoint(one.window, other.window),
     }
 }
@@ -203,8 +204,8 @@ mod tests {
     }
 
     impl Stage for Waiting {
-        fn lead(&self) -> u64 {
-            0
+        fn asks(&self) -> bool {
+            false
         }
 
         fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
@@ -212,7 +213,7 @@ mod tests {
         }
 
         fn beside(&self, works: &[f64], hides: Option<Hides>) -> Result<Vec<f64>, Error> {
-            let hidden = hides.map_or(0, |hides| hides.lead + hides.window) as f64 / 1000.0;
+            let hidden = hides.map_or(0, |hides| hides.window) as f64 / 1000.0;
             Ok(works
                 .iter()
                 .map(|work| work + 2.0 + (40.0 * self.factor - hidden).max(0.0))
@@ -257,8 +258,8 @@ mod tests {
         /// Nothing that is hidden changes what it takes.
         struct Flat;
         impl Stage for Flat {
-            fn lead(&self) -> u64 {
-                10_000
+            fn asks(&self) -> bool {
+                true
             }
 
             fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
@@ -274,7 +275,7 @@ mod tests {
             let lone = [Lone { role: 0, share: 1.0, ns: 30.0, takes_ns: Some(takes) }];
             let chosen =
                 |which| works(&Flat, &lone, (0.5, which), &mut [0.0], &mut [None]).unwrap();
-            let tried = ladder(10_000);
+            let tried = ladder(true);
             let all: Vec<Hides> = (0..tried.len())
                 .filter_map(|at| chosen((at as f64 + 0.5) / tried.len() as f64))
                 .collect();

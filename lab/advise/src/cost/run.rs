@@ -164,8 +164,8 @@ impl Simulated {
     fn point(&self, uses: &Uses, alone: &[f64], waits: &[f64]) -> Point {
         let Simulated { outcome, spot_of, .. } = self;
         let (mut simulated, mut nanoseconds, mut shares) = (0.0, 0.0, 0.0);
-        // Beyond the times alone, as simulated and as it counts.
-        let (mut waited, mut counted) = (0.0, 0.0);
+        // Beyond the times alone, as it counts.
+        let mut counted = 0.0;
         for (role, time) in self.times(uses).into_iter().enumerate() {
             let share = uses.roles[role].share;
             if outcome.cpus_of[role] == 0 {
@@ -177,18 +177,22 @@ impl Simulated {
             if let (Some(alone), Some(waits)) = (alone.get(role), waits.get(role)) {
                 let beyond = (time - alone).max(0.0);
                 nanoseconds += share * (waits - 1.0) * beyond;
-                waited += share * beyond;
                 counted += share * waits * beyond;
             }
         }
         let simulated = simulated / shares.max(f64::MIN_POSITIVE);
         let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
+        let counted = counted / shares.max(f64::MIN_POSITIVE);
         // Time of CPUs, as the part of an operation that it is.
         let all = outcome.cpus as f64 * outcome.picoseconds as f64;
         let share = |stalled: u64| stalled as f64 / all * simulated;
         // Of the time that CPUs stood, what others cost is what an operation takes beyond its time alone.
         let stood = share(outcome.stalled);
-        let counts = if waited > 0.0 && stood > 0.0 { counted / stood } else { 1.0 };
+        let counts = match stood {
+            _ if alone.is_empty() => 1.0,
+            0.0 => 0.0,
+            stood => counted / stood,
+        };
         let part = |stalled: u64| share(stalled) * counts;
         let mut point = Point { nanoseconds, waiting: part(outcome.stalled), ..Point::default() };
         for blame in &outcome.blame {

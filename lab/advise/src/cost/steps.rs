@@ -112,17 +112,13 @@ pub(super) fn running(
         let mut given_back: Vec<Step> = Vec::new();
         for of_field in by_field {
             let mut here = Vec::new();
-            // A field that is changed atomically and stored to is a lock, and given back when all is done.
-            let is_lock = of_field.iter().any(|touch| touch.kind == Kind::Atomic);
             for touch in of_field {
                 let spot = &uses.spots[touch.spot];
                 let parts = &fields[touch.spot];
                 let share = share(spot, parts.len());
                 for &field in parts {
-                    let lies = match touch.kind {
-                        Kind::Store if is_lock => &mut given_back,
-                        _ => &mut here,
-                    };
+                    let last = gives_back(touch, &phase.accesses);
+                    let lies = if last { &mut given_back } else { &mut here };
                     repeat(touch, spot, field, touch.times * share, hit_cycles, lies);
                 }
                 running.accesses += times * touch.times;
@@ -157,6 +153,13 @@ pub(super) fn running(
     running.program.outgrows_first_cache = outgrows(role);
     running.program.knows_places = true;
     running
+}
+
+/// Whether a touch comes last in its phase: a field that is changed atomically and stored to is a lock, and the store
+/// gives it back.
+fn gives_back(touch: &Touch, phase: &[Touch]) -> bool {
+    let takes = |other: &Touch| other.spot == touch.spot && other.kind == Kind::Atomic;
+    touch.kind == Kind::Store && phase.iter().any(takes)
 }
 
 /// One spot's part, touched `times`: whole times and a chance of one more.
@@ -239,7 +242,10 @@ pub(super) fn fetching(fetch: &Fetch, uses: &Uses, place: &Place, begins: u64) -
             // is touched by chance for the rest of its phase.
             let times = phase.times / passes;
             let mut seen = certain.clone();
-            for touch in &phase.accesses {
+            let last = |touch: &&Touch| gives_back(touch, &phase.accesses);
+            let (given_back, first): (Vec<&Touch>, Vec<&Touch>) =
+                phase.accesses.iter().partition(last);
+            for touch in first.into_iter().chain(given_back) {
                 let spot = &uses.spots[touch.spot];
                 let parts = parts(spot, place.offsets[touch.spot], begins);
                 let chance = (touch.times * share(spot, parts.len())).min(1.0);
@@ -274,6 +280,11 @@ mod tests {
 
     /// A total that is added to, and then a list's length that is read and written.
     fn program(between: f64) -> Vec<Step> {
+        steps([(0, Kind::Atomic), (1, Kind::Load), (1, Kind::Store)], between)
+    }
+
+    /// Touches of two fields, in the order of a profile.
+    fn steps<const TOUCHES: usize>(touches: [(usize, Kind); TOUCHES], between: f64) -> Vec<Step> {
         let spot = |path: &str, offset| Spot {
             path: path.to_owned(),
             offset,
@@ -281,8 +292,8 @@ mod tests {
             divided: false,
             awaited: true,
         };
-        let touch = |spot, kind| Touch { spot, kind, times: 1.0 };
-        let accesses = vec![touch(0, Kind::Atomic), touch(1, Kind::Load), touch(1, Kind::Store)];
+        let touch = |(spot, kind)| Touch { spot, kind, times: 1.0 };
+        let accesses = touches.map(touch).to_vec();
         let phases = vec![Phase { name: "add".to_owned(), times: 1.0, accesses }];
         let uses = Uses {
             name: "list".to_owned(),
@@ -300,6 +311,25 @@ mod tests {
         };
         let (_, fields) = layout(&uses, &Place::of(&uses), 0, 2);
         running(&uses.roles[0], &uses, &fields, 1.0, 1.0, between).program.steps
+    }
+
+    #[test]
+    fn a_lock_is_given_back_when_all_is_done() {
+        let (lock, guarded) = (0, 1);
+        let touches = [Kind::Store, Kind::Atomic].map(|kind| (lock, kind));
+        let held = [Kind::Load, Kind::Store].map(|kind| (guarded, kind));
+        let steps = steps([touches[0], touches[1], held[0], held[1]], 0.0);
+        let [
+            Step::Compute { .. },
+            Step::Rmw(taken),
+            Step::Load { .. },
+            Step::Store(_),
+            Step::Store(last),
+        ] = steps[..]
+        else {
+            panic!("{steps:?}")
+        };
+        assert_eq!(taken, last);
     }
 
     #[test]

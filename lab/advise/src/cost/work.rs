@@ -161,8 +161,8 @@ impl At<'_> {
 }
 
 impl Stage for At<'_> {
-    fn lead(&self) -> u64 {
-        self.settings.lead
+    fn asks(&self) -> bool {
+        self.settings.lead > 0
     }
 
     fn alone(&self, role: usize, work: f64, hides: Option<Hides>) -> Result<f64, Error> {

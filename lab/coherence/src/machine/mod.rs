@@ -128,7 +128,8 @@ pub struct Nuisance {
     #[serde(default = "Range::zero")]
     pub flush_ns: Range,
     /// Nanoseconds after its line has come until which an atomic is not final: a load of the line behind
-    /// it is done again if another CPU's request comes to the line in that time. Zero where a file does not state it.
+    /// it is done again if another CPU's request comes to the line in that time. It says nothing of programs that know
+    /// their places before. Zero where a file does not state it.
     #[serde(default = "Range::zero")]
     pub behind_ns: Range,
     /// Share of an atomic that finds its line there for which its CPU does not wait: its value is known and what comes

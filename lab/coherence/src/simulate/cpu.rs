@@ -151,8 +151,8 @@ impl Cpu {
         evenly(mean, share, &mut self.random)
     }
 
-    /// Notes work from `clock` on. What a CPU does beside accesses it does while it waits, as far as the window reaches,
-    /// and not while it does other work.
+    /// Notes work from `clock` on. What a CPU does beside accesses it does while it waits, as far as the window reaches;
+    /// other work takes its time out of what the window leaves.
     #[inline]
     pub(super) fn works(&mut self, clock: u64, time: u64, window: u64) {
         self.worked = self.worked.max(clock.saturating_sub(window)) + time;

@@ -118,6 +118,7 @@ impl<'a> Engine<'a> {
     #[inline]
     fn run(&mut self, index: usize, mut clock: u64, reach: u32, end: u64) -> (u64, u32) {
         let ops = &self.programs[self.prepared.setup.cpus[index]];
+        let knows = self.prepared.knows_places(index);
         let cpu = &mut self.cpus[index];
         let mut reads = 0;
         loop {
@@ -144,7 +145,7 @@ impl<'a> Engine<'a> {
                         || clock >= end
                         || !self.lines.has(line, index as u32)
                         || self.lines.is_provisional(line, index as u32, clock)
-                        || self.lines.is_fresh(line, index as u32)
+                        || knows && self.lines.is_fresh(line, index as u32)
                     {
                         break;
                     }
