@@ -223,3 +223,20 @@ fn a_correction_stays_on_the_machine_that_it_is_of() {
     assert!(elsewhere.iter().all(|point| point.waits.is_empty()), "{elsewhere:?}");
     assert_eq!(same[1].works, elsewhere[1].works);
 }
+
+/// A CPU may stand for a line and lose little by it, since its work goes on.
+#[test]
+fn what_is_said_of_lines_adds_up_to_what_is_lost_beyond_the_time_alone() {
+    let machine = two_cpus();
+    let question = Question { machine: &machine, cpus: 2, points: 8 };
+    for hides in [0.0, 15.0] {
+        let (alone, beside, _) = timed_twice(&machine, 120.0, hides);
+        let basis = WorkBasis::Alone { ns: alone, takes_ns: Some(beside) };
+        let timed = uses(Kind::Atomic, [0.0; 2], [basis; 2]);
+        let (found, _) = cost::settle(&question, None, timed.clone(), &Place::of(&timed)).unwrap();
+        let today = cost::of(&question, &found, &Place::of(&found)).unwrap();
+        let waiting: f64 = today.lines.iter().map(|line| line.waiting.median).sum();
+        let lost = beside - alone;
+        assert!((waiting / lost - 1.0).abs() < 0.25, "{hides}: {waiting} said, {lost} lost");
+    }
+}

@@ -14,10 +14,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+#include "chain.h"
 
 static _Alignas(128) _Atomic uint64_t words[16];
 static atomic_int waited_for, stop;
@@ -25,22 +25,6 @@ static int rounds, alone, late, needed, mode;
 static double took[2];
 static volatile uint64_t sink;
 static const char *const modes[] = {"atomics", "atomic-load", "load-atomic", "reader"};
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1e9 + time.tv_nsec;
-}
-
-static inline uint64_t work(uint64_t x, int rounds) {
-    for (int round = 0; round < rounds; round++) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        __asm__ volatile("" : "+r"(x));
-    }
-    return x;
-}
 
 #define ADD(at) atomic_fetch_add_explicit(&words[at], 1, memory_order_relaxed)
 #define LOAD(at) atomic_load_explicit(&words[at], memory_order_relaxed)

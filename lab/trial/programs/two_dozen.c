@@ -12,10 +12,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+#include "chain.h"
 
 #ifdef APART
 #define OWN _Alignas(128)
@@ -36,16 +36,6 @@ struct shared {
 };
 static struct shared shared;
 static uint64_t slots[QUEUE];
-
-static inline uint64_t work(uint64_t x, int rounds) {
-    for (int round = 0; round < rounds; round++) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        __asm__ volatile("" : "+r"(x));
-    }
-    return x;
-}
 
 #define ADD(field) atomic_fetch_add_explicit(&shared.field, 1, RELAXED)
 #define SUB(field) atomic_fetch_sub_explicit(&shared.field, 1, RELAXED)
@@ -99,12 +89,6 @@ static int alone;
 static double took[2] = {NAN, NAN};
 static volatile uint64_t sink;
 static const double MOMENT = 30e6;
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1e9 + time.tv_nsec;
-}
 
 #define LOOP(rounds, body)                                                                                             \
     for (; !atomic_load_explicit(&stop, RELAXED); count += 64) {                                                       \

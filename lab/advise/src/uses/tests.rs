@@ -4,6 +4,7 @@ use ledgerline_layout::model::{
 
 use super::*;
 use crate::profile::{Access, Phase as ProfilePhase, Role as ProfileRole};
+use ledgerline_coherence::machine::Machine;
 
 /// `struct outer { long usage; struct { long *next; long twice[2][3]; } slots[4]; long tail[]; }`
 fn outer() -> (Types, TypeId) {
@@ -76,4 +77,17 @@ fn a_field_that_is_not_there_is_one_line_with_near_names() {
     let known = Uses::resolve_known(&types, id, &profile("usgae")).unwrap();
     assert_eq!((known.spots.len(), &*known.unknown), (0, &["usgae".to_owned()][..]));
     assert_eq!(Uses::resolve(&types, id, &profile("usage")).unwrap().rates(0), (1.0, 0.0));
+}
+
+#[test]
+fn how_far_a_program_asks_ahead_is_a_share_of_what_each_machine_allows() {
+    let settings = Machine::built_in("zen4-2vcpu").unwrap().best();
+    let hides = Some(Hides { lead: 0.5, window: 7_000 });
+    let settled = Settled { hides, ..Settled::default() };
+    for (allows, lead) in [(0, 0), (80_000, 40_000)] {
+        let on = settled.on(&Settings { lead: allows, ..settings.clone() });
+        assert_eq!((on.lead, on.window), (lead, 7_000));
+    }
+    // Where no times say it, it is the machine's.
+    assert_eq!(Settled::default().on(&settings), settings);
 }

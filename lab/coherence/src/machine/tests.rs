@@ -76,30 +76,17 @@ fn a_machine_is_opened_by_name_or_by_path() {
 
 /// Ranges that a file need not state.
 fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 10] {
-    let Nuisance {
-        request,
-        keep_spread,
-        upgrade_keep,
-        early_request,
-        closing_ns,
-        window_ns,
-        behind_ns,
-        atomic_ahead,
-        lead_ns,
-        flush_ns,
-        ..
-    } = nuisance;
     [
-        request,
-        keep_spread,
-        upgrade_keep,
-        early_request,
-        closing_ns,
-        window_ns,
-        behind_ns,
-        atomic_ahead,
-        lead_ns,
-        flush_ns,
+        &mut nuisance.request,
+        &mut nuisance.keep_spread,
+        &mut nuisance.upgrade_keep,
+        &mut nuisance.early_request,
+        &mut nuisance.closing_ns,
+        &mut nuisance.window_ns,
+        &mut nuisance.behind_ns,
+        &mut nuisance.atomic_ahead,
+        &mut nuisance.lead_ns,
+        &mut nuisance.flush_ns,
     ]
 }
 

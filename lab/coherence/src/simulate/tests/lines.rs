@@ -205,17 +205,19 @@ fn words() -> (Layout, [FieldId; 4]) {
     (layout, words)
 }
 
+/// What a CPU takes, in nanoseconds, to work for a thousand and read what lies beside what the other writes after so many
+/// cycles of work.
+fn reading_beside(cycles: f64, hides: [u64; 3]) -> f64 {
+    let (layout, words) = words();
+    let reads = vec![Step::work(2300.0), Step::load(words[0])];
+    let writes = vec![Step::work(cycles), Step::store(words[1])];
+    500_000.0 / knowing([reads, writes], &layout, hides).operations[0] as f64
+}
+
 #[test]
 fn a_line_that_is_asked_for_ahead_comes_while_its_cpu_works() {
-    let (layout, words) = words();
-    // A reader by itself on one side, a writer that seldom comes on the other.
-    let run = |lead| {
-        let reads = vec![Step::work(2300.0), Step::load(words[0])];
-        let writes = vec![Step::work(2300.0), Step::store(words[1])];
-        knowing([reads, writes], &layout, [lead, 0, 0]).operations[0]
-    };
-    let time = |operations: u64| 500_000.0 / operations as f64;
-    let (late, ahead) = (time(run(0)), time(run(500_000)));
+    // The writer seldom comes between.
+    let [late, ahead] = [0, 500_000].map(|lead| reading_beside(2300.0, [lead, 0, 0]));
     let transfer = settings().transfer[1][1] as f64 / 1000.0;
     assert!(late > 1000.0 + 0.7 * transfer, "{late}");
     assert!(ahead < 1000.0 + 0.3 * transfer, "{ahead}");
@@ -252,14 +254,8 @@ fn work_behind_a_load_beside_the_atomic_is_done_again() {
 
 #[test]
 fn a_load_whose_line_was_lost_before_its_turn_costs_a_flush() {
-    let (layout, words) = words();
-    let run = |flush| {
-        let reads = vec![Step::work(2300.0), Step::load(words[0])];
-        let writes = vec![Step::work(700.0), Step::store(words[1])];
-        let outcome = knowing([reads, writes], &layout, [2_000_000, 0, flush]);
-        500_000.0 / outcome.operations[0] as f64
-    };
     // The writer comes between nearly every time.
-    let more = run(9_000) - run(0);
+    let [none, some] = [0, 9_000].map(|flush| reading_beside(700.0, [2_000_000, 0, flush]));
+    let more = some - none;
     assert!((6.0..11.5).contains(&more), "{more}");
 }
