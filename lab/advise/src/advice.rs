@@ -1,14 +1,14 @@
 //! A better order for a type, with the reason and the gain of each move; or that today's is good.
 //!
 //! The search uses a quick estimate. What it finds is simulated beside today's layout, at each design point. An
-//! order is proposed only if it is cheaper at every one of them, and each move that gains nothing by itself is taken
-//! back.
+//! order is proposed only if it is cheaper at half of them and dearer at none, and each move that gains nothing by
+//! itself is taken back.
 
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use ledgerline_layout::model::{TypeId, Types};
 
-use crate::cost::{self, Cost, Difference, PAIR, Place, Question, RESOLVED, Timed, Work};
+use crate::cost::{self, Cost, Difference, PAIR, Place, Question, Timed, Work};
 use crate::order::{Laid, Order, moved, sequence};
 use crate::pieces::{Freedom, Pieces};
 use crate::profile::TypeProfile;
@@ -141,11 +141,6 @@ pub fn advise(
     Ok(advice)
 }
 
-/// Whether something is cheaper for sure, and by enough to be told from noise.
-fn surely_cheaper(change: &Difference, today: &Cost) -> bool {
-    change.change.high < 0.0 && -change.change.median > RESOLVED * today.nanoseconds.median
-}
-
 fn propose(
     advice: &Advice,
     question: &Question<'_>,
@@ -178,11 +173,11 @@ fn propose(
     // They come by their price. A later one goes first where the simulation is sure that it is cheaper.
     let sooner = |best: Tried, next: Tried| {
         let change = cost::difference(&best.cost, &next.cost);
-        if surely_cheaper(&change, today) { next } else { best }
+        if change.is_gain() { next } else { best }
     };
     let Some(mut best) = tried.into_iter().reduce(sooner) else { return Ok((None, None)) };
     let change = cost::difference(today, &best.cost);
-    if !surely_cheaper(&change, today) {
+    if !change.is_gain() {
         return Ok((None, Some(change)));
     }
     for _ in 0..ROUNDS {
@@ -321,8 +316,8 @@ impl Tried {
                 continue;
             }
             let undone = Tried::new(problem, undone, question, uses)?;
-            let dearer = surely_cheaper(&cost::difference(&undone.cost, &self.cost), today);
-            if !dearer && surely_cheaper(&cost::difference(today, &undone.cost), today) {
+            let dearer = cost::difference(&undone.cost, &self.cost).is_gain();
+            if !dearer && cost::difference(today, &undone.cost).is_gain() {
                 return Ok(Some(undone));
             }
         }

@@ -39,6 +39,8 @@
 //! ```
 
 mod alone;
+mod beside;
+mod program;
 mod run;
 mod script;
 mod steps;
@@ -300,10 +302,18 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether the sign is sure, since the range does not contain zero.
+    /// Whether the sign is sure: more is changed in the middle than the simulation resolves, and nowhere the other way.
+    /// (Somewhere nothing may change, where a program hides all of its waiting.)
     #[must_use]
     pub fn is_sure(&self) -> bool {
-        !self.change.holds(0.0)
+        let Interval { median, low, high } = self.percent;
+        let resolved = 100.0 * RESOLVED;
+        (median > resolved && low > -resolved) || (median < -resolved && high < resolved)
+    }
+
+    /// Whether the new layout is cheaper for sure.
+    pub(crate) fn is_gain(&self) -> bool {
+        self.is_sure() && self.change.median < 0.0
     }
 }
 

@@ -75,7 +75,8 @@ pub struct Settled {
 /// What a program has its CPU do while lines are on their way: it turns on what needs what.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hides {
-    /// How long before its turn an access has its line asked for, as a share of what the machine allows.
+    /// How long before its turn an access has its line asked for, and how much of a wait other work hides, as a share of
+    /// what the machine allows.
     pub lead: f64,
     /// How much of the work that follows needs nothing of what an access brings, in picoseconds.
     pub window: u64,
@@ -86,8 +87,9 @@ impl Settled {
     pub(crate) fn on(&self, settings: &Settings) -> Settings {
         match self.hides {
             Some(Hides { lead, window }) => {
+                let overlap = settings.overlap * lead;
                 let lead = (settings.lead as f64 * lead).round() as u64;
-                Settings { lead, window, ..settings.clone() }
+                Settings { overlap, lead, window, ..settings.clone() }
             }
             None => settings.clone(),
         }

@@ -20,9 +20,9 @@ Say what the layout of a type costs under a profile, line by line, and which fie
 Propose a better order, with the reason and the gain of each move.
 
 Costs are predicted by simulation for a machine and a number of CPUs, as a median and a range over what \
-nobody knows about the machine. An order is proposed only where it is cheaper over the whole range; \
-otherwise the advice is to keep today's. Nothing is packed for the sake of size. With --trial both orders are \
-replayed on this machine besides (`layout trial --help`).
+nobody knows about the machine. An order is proposed only where it is cheaper in the middle of the range \
+and dearer nowhere in it; otherwise the advice is to keep today's. Nothing is packed for the sake of size. With --trial both orders are \
+replayed on this machine besides, as `layout trial` does.
 
 Members that are records move as wholes, and bitfields move with those of their unit. Base classes, tables of \
 virtual functions and a record that begins the type stay where they are, and an array without a length comes \

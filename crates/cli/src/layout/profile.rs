@@ -86,7 +86,7 @@ What an operation takes today, timed without recording, in nanoseconds, waits in
 ROLE=NS. The work of the operation is found by simulation: with it, today's layout takes that long. It replaces \
 `work_ns` and `takes_ns` of the profile. Time it on the machine that the profile or --machine names (`ledgerline \
 calibrate` describes this one), with as many CPUs as the profile says. It does not tell work from waiting by itself: \
-of a processor that works while it waits the work may be found too small. --alone does.";
+ranges go from a program that waits for every line to one that works meanwhile. --alone narrows them.";
 
 /// What `--alone` is for.
 const ALONE: &str = "\

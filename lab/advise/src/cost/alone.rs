@@ -17,10 +17,11 @@
 
 use ledgerline_layout::Error;
 
+use super::program::{Program, Stage, Unknown};
 use crate::uses::Hides;
 
 /// Windows that are tried, in picoseconds. No processor works on for longer while it waits.
-const WINDOWS: [u64; 6] = [5_000, 10_000, 20_000, 40_000, 80_000, 120_000];
+pub(super) const WINDOWS: [u64; 6] = [5_000, 10_000, 20_000, 40_000, 80_000, 120_000];
 /// How near to times beside others a simulation is where it fits: as a share of the time, or of the waiting, of which the
 /// model says no more than that where work is short (`calibrate --validate`).
 const NEAR_BESIDE: f64 = 0.02;
@@ -62,45 +63,32 @@ impl Lone {
     }
 }
 
-/// Simulates the program at a design point, which hides what the point says where nothing is given.
-pub(super) trait Stage {
-    /// Whether lines may be asked for before their turn.
-    fn asks(&self) -> bool;
-    /// What an operation of a role takes on one CPU, with a work.
-    fn alone(&self, role: usize, work: f64, hides: Option<Hides>) -> Result<f64, Error>;
-    /// What an operation of each role takes beside the others, with works.
-    fn beside(&self, works: &[f64], hides: Option<Hides>) -> Result<Vec<f64>, Error>;
-}
-
-/// Puts the works of the roles in place, and says what the program hides, if the simulation then takes the times beside
-/// others. Of what fits, `which_hides` chooses, from 0 to 1, and `which` among works that fit. Where nothing fits, it is
-/// what comes nearest. Where no work does, `misses` says what the simulation takes at least.
-pub(super) fn works(
+/// Finds the works of the roles, and what the program hides, if the simulation then takes the times beside others. Where
+/// nothing fits, it is what comes nearest.
+pub(super) fn settle(
     stage: &dyn Stage,
     lone: &[Lone],
-    (which, which_hides): (f64, f64),
-    works: &mut [f64],
-    misses: &mut [Option<f64>],
-) -> Result<Option<Hides>, Error> {
+    unknown: Unknown,
+    program: &mut Program,
+) -> Result<(), Error> {
     let takes: f64 = lone.iter().filter_map(|of| Some(of.share * of.takes_ns?)).sum();
     // By what share the simulation is too slow, over all roles that were timed both ways; hiding more makes it faster.
     let mut slow = |hides: Option<Hides>| -> Result<f64, Error> {
         for of in lone {
             let alone = |work| stage.alone(of.role, work, hides);
-            (works[of.role], misses[of.role]) = work(of.ns, which, &alone)?;
+            (program.works[of.role], program.misses[of.role]) = work(of.ns, unknown.work, &alone)?;
         }
         if takes == 0.0 {
             return Ok(0.0);
         }
-        let times = stage.beside(works, hides)?;
+        let times = stage.beside(&program.works, hides)?;
         let beyond = |of: &Lone| of.takes_ns.map(|takes| of.share * (times[of.role] - takes));
         Ok(lone.iter().filter_map(beyond).sum::<f64>() / takes)
     };
     if takes == 0.0 {
-        slow(None)?;
-        return Ok(None);
+        return slow(None).map(drop);
     }
-    let tried = ladder(stage.asks())
+    let tried = ladder()
         .into_iter()
         .map(|hides| Ok((hides, slow(Some(hides))?)))
         .collect::<Result<Vec<(Hides, f64)>, Error>>()?;
@@ -130,17 +118,17 @@ pub(super) fn works(
         let nearest = tried.iter().filter(|(_, off)| as_near(*off));
         fit.extend(nearest.map(|(hides, _)| hides));
     }
-    let hides = fit[((which_hides * fit.len() as f64) as usize).min(fit.len() - 1)];
+    let hides = fit[((unknown.hides * fit.len() as f64) as usize).min(fit.len() - 1)];
     slow(Some(hides))?;
-    Ok(Some(hides))
+    program.hides = Some(hides);
+    Ok(())
 }
 
-/// What a program may hide, from nothing to all there is: first lines are asked for earlier, then work goes on. A machine
-/// that asks for none early says nothing of that.
-fn ladder(asks: bool) -> Vec<Hides> {
-    let leads: &[f64] = if asks { &[0.0, 0.5, 1.0] } else { &[1.0] };
-    let asked = leads.iter().map(|&lead| Hides { lead, window: 0 });
-    asked.chain(WINDOWS.map(|window| Hides { lead: 1.0, window })).collect()
+/// What a program may hide, from nothing to all there is: first it asks for lines earlier, then work goes on.
+fn ladder() -> Vec<Hides> {
+    let asked = [0.0, 0.5, 1.0].map(|lead| Hides { lead, window: 0 });
+    let works_on = WINDOWS.map(|window| Hides { lead: 1.0, window });
+    asked.into_iter().chain(works_on).collect()
 }
 
 fn between(one: Hides, other: Hides) -> Hides {
@@ -174,24 +162,25 @@ fn work(
     Ok((low + (high - low) * which, None))
 }
 
-/// By role, how many times what is simulated beyond the time alone was measured; one where nobody knows.
-pub(super) fn waits(
+/// Says how many times what is simulated beyond the time alone was measured, of roles that were timed both ways.
+pub(super) fn correct(
     stage: &dyn Stage,
     lone: &[Lone],
-    works: &[f64],
-    hides: Option<Hides>,
-) -> Result<Vec<f64>, Error> {
-    let times = stage.beside(works, hides)?;
-    let mut waits = vec![1.0; works.len()];
+    program: &mut Program,
+) -> Result<(), Error> {
+    if lone.is_empty() {
+        return Ok(());
+    }
+    let times = stage.beside(&program.works, program.hides)?;
     for of in lone {
         let Some(takes) = of.takes_ns else { continue };
-        let alone = stage.alone(of.role, works[of.role], hides)?;
+        let alone = stage.alone(of.role, program.works[of.role], program.hides)?;
         let simulated = times[of.role] - alone;
         if simulated > TOLD * alone {
-            waits[of.role] = ((takes - of.ns) / simulated).clamp(0.0, MOST_WAITS);
+            program.waits[of.role] = ((takes - of.ns) / simulated).clamp(0.0, MOST_WAITS);
         }
     }
-    Ok(waits)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -204,10 +193,6 @@ mod tests {
     }
 
     impl Stage for Waiting {
-        fn asks(&self) -> bool {
-            false
-        }
-
         fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
             Ok(work + 2.0)
         }
@@ -221,13 +206,15 @@ mod tests {
         }
     }
 
+    const MIDDLE: Unknown = Unknown { work: 0.5, hides: 0.5, error: 0.5 };
+
     fn settled(factor: f64, takes_ns: Option<f64>) -> (Vec<f64>, Option<u64>, Vec<f64>) {
         let stage = Waiting { factor };
         let lone = [Lone { role: 0, share: 1.0, ns: 32.0, takes_ns }];
-        let mut found = vec![0.0];
-        let hides = works(&stage, &lone, (0.5, 0.5), &mut found, &mut [None]).unwrap();
-        let waits = waits(&stage, &lone, &found, hides).unwrap();
-        (found, hides.map(|hides| hides.window), waits)
+        let mut program = Program::with_works(vec![0.0]);
+        settle(&stage, &lone, MIDDLE, &mut program).unwrap();
+        correct(&stage, &lone, &mut program).unwrap();
+        (program.works, program.hides.map(|hides| hides.window), program.waits)
     }
 
     #[test]
@@ -258,10 +245,6 @@ mod tests {
         /// Nothing that is hidden changes what it takes.
         struct Flat;
         impl Stage for Flat {
-            fn asks(&self) -> bool {
-                true
-            }
-
             fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
                 Ok(work)
             }
@@ -273,9 +256,12 @@ mod tests {
         // Whether it fits, or nothing does.
         for takes in [50.0, 31.0] {
             let lone = [Lone { role: 0, share: 1.0, ns: 30.0, takes_ns: Some(takes) }];
-            let chosen =
-                |which| works(&Flat, &lone, (0.5, which), &mut [0.0], &mut [None]).unwrap();
-            let tried = ladder(true);
+            let chosen = |hides| {
+                let mut program = Program::with_works(vec![0.0]);
+                settle(&Flat, &lone, Unknown { hides, ..MIDDLE }, &mut program).unwrap();
+                program.hides
+            };
+            let tried = ladder();
             let all: Vec<Hides> = (0..tried.len())
                 .filter_map(|at| chosen((at as f64 + 0.5) / tried.len() as f64))
                 .collect();

@@ -79,9 +79,9 @@ fn found(work: &Work) -> String {
     } else if let Some(least) = least_ns {
         let _ = write!(
             told,
-            " Even without work the simulation takes {} ns on some of the machines. There all of the time is taken \
-             for work, and what follows is unsure: the processor may wait while it works, or the times are of \
-             another machine (--machine).",
+            " Even without work the simulation takes {} ns on some of the machines, whatever the program hides. There \
+             some of the time is taken for work, and the simulated waiting counts for the rest. What follows is \
+             unsure, and the times are of another machine maybe (--machine).",
             range(least)
         );
     }
