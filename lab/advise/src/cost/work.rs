@@ -25,7 +25,7 @@ const SQRT_3: f64 = 1.732_050_807_568_877;
 const SQRT_5: f64 = 2.236_067_977_499_79;
 const SQRT_7: f64 = 2.645_751_311_064_59;
 const SQRT_11: f64 = 3.316_624_790_355_4;
-const SQRT_13: f64 = 3.605_551_275_463_989;
+const SQRT_37: f64 = 6.082_762_530_298_219;
 /// By what share the cost of recording may be off.
 const RECORDING: f64 = 0.1;
 
@@ -161,7 +161,7 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
     let unknown = Unknown {
         work: evenly(point, GOLDEN),
         hides: evenly(point, SQRT_11),
-        error: evenly(point, SQRT_13),
+        error: evenly(point, SQRT_37),
     };
     let off_by = |step: f64| 2.0 * evenly(point, step) - 1.0;
     // What makes one thread slower for a while makes all of them slower.

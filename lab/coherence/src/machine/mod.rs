@@ -268,8 +268,8 @@ impl Machine {
     /// median over the points is a median over what is believed.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
-        const BASES: [u64; 16] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53];
-        const STEPS: [f64; 2] = [SQRT_13, SQRT_17];
+        const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
+        const STEPS: [f64; 6] = [SQRT_19, SQRT_23, SQRT_29, SQRT_31, SQRT_13, SQRT_17];
         (1..=points as u64)
             .map(|point| {
                 let halton = BASES.iter().map(|&base| radical_inverse(point, base));
@@ -283,6 +283,10 @@ impl Machine {
 
 const SQRT_13: f64 = 3.605_551_275_463_989;
 const SQRT_17: f64 = 4.123_105_625_617_661;
+const SQRT_19: f64 = 4.358_898_943_540_674;
+const SQRT_23: f64 = 4.795_831_523_312_72;
+const SQRT_29: f64 = 5.385_164_807_134_504;
+const SQRT_31: f64 = 5.567_764_362_830_022;
 
 /// The digits of `n` in a base, mirrored behind the point.
 fn radical_inverse(mut n: u64, base: u64) -> f64 {

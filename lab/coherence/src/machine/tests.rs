@@ -46,6 +46,28 @@ fn a_design_stays_in_its_ranges_and_puts_half_below_the_best_guess() {
 }
 
 #[test]
+fn sixteen_points_fill_the_ranges_that_a_file_may_leave_out() {
+    let mut machine = Machine::built_in("broadwell-2x22").unwrap();
+    let wide = |range: &mut Range| (range.low, range.best, range.high) = (0.0, 50.0, 100.0);
+    let nuisance = &mut machine.nuisance;
+    wide(&mut nuisance.closing_ns);
+    wide(&mut nuisance.window_ns);
+    wide(&mut nuisance.behind_ns);
+    wide(&mut nuisance.lead_ns);
+    wide(&mut nuisance.flush_ns);
+    let points = machine.design(16);
+    let of: [fn(&Settings) -> u64; 5] =
+        [|at| at.closing, |at| at.window, |at| at.behind, |at| at.lead, |at| at.flush];
+    for (range, of) in of.into_iter().enumerate() {
+        let values: Vec<u64> = points.iter().map(|point| of(point) / 1000).collect();
+        for quarter in 0..4 {
+            let within = values.iter().filter(|&&value| value * 4 / 101 == quarter).count();
+            assert!((3..=5).contains(&within), "range {range}: {values:?}");
+        }
+    }
+}
+
+#[test]
 fn a_machine_grows_by_whole_sockets() {
     let topology = Machine::built_in("broadwell-2x22").unwrap().topology.grown_to(1024);
     assert!(topology.cpus() >= 1024 && topology.cpus() < 1024 + 44);
