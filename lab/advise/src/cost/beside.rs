@@ -17,7 +17,7 @@
 
 use ledgerline_layout::Error;
 
-use super::alone::WINDOWS;
+use super::alone::{MOST_WAITS, WINDOWS};
 use super::program::{Program, Stage, Unknown};
 use crate::uses::Hides;
 
@@ -71,16 +71,25 @@ pub(super) fn settle(
     }
     for of in timed {
         program.waits[of.role] = factor;
-        if program.misses[of.role].is_some() {
-            program.works[of.role] *= unknown.work;
-        }
+    }
+    if timed.iter().any(|of| program.misses[of.role].is_some()) {
+        meet(stage, timed, unknown.work, program)?;
+    }
+    Ok(())
+}
+
+/// Has waits count for so much that the times are met, where no work does it. A role without one has the share `work` of
+/// its time for work.
+fn meet(stage: &dyn Stage, timed: &[Joint], work: f64, program: &mut Program) -> Result<(), Error> {
+    for of in timed.iter().filter(|of| program.misses[of.role].is_some()) {
+        program.works[of.role] *= work;
     }
     let works = with_recording(timed, &program.works);
     let times = stage.beside(&works, program.hides)?;
-    for of in timed.iter().filter(|of| program.misses[of.role].is_some()) {
+    for of in timed {
         let alone = stage.alone(of.role, works[of.role], program.hides)?;
         let simulated = (times[of.role] - alone).max(f64::MIN_POSITIVE);
-        program.waits[of.role] = ((of.takes_ns - alone) / simulated).clamp(0.0, factor);
+        program.waits[of.role] = ((of.takes_ns - alone) / simulated).clamp(0.0, MOST_WAITS);
     }
     Ok(())
 }
@@ -249,7 +258,7 @@ mod tests {
 
     #[test]
     fn where_nothing_fits_waiting_counts_for_less_and_that_is_told() {
-        // Whatever the program hides, 5 ns remain, or the operation alone takes longer.
+        // Whatever the program hides, 100 ns remain for the first, and as much as the first works for the other.
         struct Slow;
         impl Stage for Slow {
             fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
@@ -257,16 +266,24 @@ mod tests {
             }
 
             fn beside(&self, works: &[f64], _: Option<Hides>) -> Result<Vec<f64>, Error> {
-                Ok(works.iter().map(|work| work + 102.0).collect())
+                Ok(vec![works[0] + 102.0, works.get(1).map_or(0.0, |work| work + 2.0 + works[0])])
             }
         }
-        let timed = [Joint { role: 0, takes_ns: 42.0, recorded_ns: 0.0 }];
-        for work in [0.0, 0.5, 0.9] {
-            let mut program = Program::with_works(vec![1.0]);
+        let timed = [
+            Joint { role: 0, takes_ns: 42.0, recorded_ns: 0.0 },
+            Joint { role: 1, takes_ns: 80.0, recorded_ns: 0.0 },
+        ];
+        for work in [0.3, 0.5, 0.9] {
+            let mut program = Program::with_works(vec![1.0; 2]);
             settle(&Slow, &timed, Unknown { work, hides: 0.5, error: 0.5 }, &mut program).unwrap();
-            assert_eq!(program.misses, [Some(102.0)]);
-            let took = program.works[0] + 2.0 + program.waits[0] * 100.0;
-            assert!((took - 42.0).abs() < 1e-6 && program.works[0] == 42.0 * work, "{program:?}");
+            assert_eq!(program.misses, [Some(102.0), None]);
+            assert_eq!(program.works[0], 42.0 * work);
+            let times = Slow.beside(&program.works, None).unwrap();
+            for (of, time) in timed.iter().zip(times) {
+                let alone = program.works[of.role] + 2.0;
+                let took = alone + program.waits[of.role] * (time - alone);
+                assert!((took - of.takes_ns).abs() < 1e-6, "{program:?}");
+            }
         }
         let timed = [Joint { role: 0, takes_ns: 1.0, recorded_ns: 0.0 }];
         let mut program = Program::with_works(vec![1.0]);
