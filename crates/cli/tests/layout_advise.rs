@@ -102,6 +102,32 @@ fn a_better_order_is_printed_with_its_reasons_and_as_json() {
     assert!(text.contains("Keep today's order") && !text.contains("  1. "), "{text}");
 }
 
+/// A program may hide all that it waits for: then an order gains nothing, and costs nothing either.
+#[test]
+fn an_order_is_proposed_that_gains_something_or_nothing_and_never_costs() {
+    let Some(file) = object("struct counts { long hits; long misses; } counts;\n") else { return };
+    let role = |name, field| {
+        format!(
+            "[[types.counts.roles]]\nname = '{name}'\nshare = 0.5\ntakes_ns = 200\n\
+             fields = {{ {field} = {{ atomic = 1 }} }}\n"
+        )
+    };
+    let roles = role("one", "hits") + &role("other", "misses");
+    let profile = format!("machine = 'zen4-2vcpu'\ncpus = 2\n[types.counts]\n{roles}");
+    let profile = written("advise-hidden.toml", &profile);
+    let (code, text, errors) = advise(&file, &["counts", "--profile", &profile, "--json"]);
+    assert_eq!((code, &*errors), (0, ""), "{text}");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let gain = &json["proposal"]["gain_ns"];
+    let of = |which: &str| gain[which].as_f64().unwrap();
+    assert!(json["proposed"] == true && of("low").abs() < 0.1 && of("median") > 5.0, "{gain}");
+    // An atomic by itself takes longer than 3 ns.
+    let (_, text, _) = advise(&file, &["counts", "--profile", &profile, "--takes", "3"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Even without work the simulation takes "), "{text}");
+    assert!(text.contains(" whatever the program hides. "), "{text}");
+}
+
 #[test]
 fn what_cannot_be_is_one_line_and_status_two() {
     let Some(file) = object(COUNTER) else { return };

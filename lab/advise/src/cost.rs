@@ -40,6 +40,7 @@
 
 mod alone;
 mod beside;
+mod fit;
 mod program;
 mod run;
 mod script;

@@ -66,7 +66,8 @@ pub struct Settled {
     pub works: Vec<f64>,
     /// What goes on while lines are on their way, in place of what the machine says of it.
     pub hides: Option<Hides>,
-    /// By role, how many times what is simulated others make it wait. Empty where nobody knows.
+    /// By role, how many times what is simulated others make it wait: by times alone and beside others, or, where nobody was
+    /// timed alone, somewhere within what the model may be off by. Empty where no operation was timed.
     pub waits: Vec<f64>,
     /// The share of the work that lies between the accesses of an operation, and not in front of them. No time says it.
     pub between: f64,

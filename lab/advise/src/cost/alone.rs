@@ -17,6 +17,7 @@
 
 use ledgerline_layout::Error;
 
+use super::fit;
 use super::program::{Program, Stage, Unknown};
 use crate::uses::Hides;
 
@@ -26,8 +27,6 @@ pub(super) const WINDOWS: [u64; 6] = [5_000, 10_000, 20_000, 40_000, 80_000, 120
 /// model says no more than that where work is short (`calibrate --validate`).
 const NEAR_BESIDE: f64 = 0.02;
 const NEAR_WAITING: f64 = 0.4;
-/// How often what is hidden is halved, between some that is too little and some that is too much.
-const HALVINGS: usize = 3;
 /// By what share a time may be off: small programs whose fields lie apart took up to 8 % more or less beside others than
 /// alone (`ci/predictions`, AMD EPYC (Zen 3), 2026-11-23).
 const TIMING: f64 = 0.08;
@@ -94,23 +93,7 @@ pub(super) fn settle(
         .collect::<Result<Vec<(Hides, f64)>, Error>>()?;
     let waited: f64 = lone.iter().filter_map(|of| Some(of.share * (of.takes_ns? - of.ns))).sum();
     let near = |off: f64| off.abs() <= NEAR_BESIDE.max(NEAR_WAITING * waited / takes);
-    let mut fit: Vec<Hides> = Vec::new();
-    for (at, &(hides, off)) in tried.iter().enumerate() {
-        if near(off) {
-            fit.push(hides);
-        } else if let Some(&(next, then)) = tried.get(at + 1)
-            && !near(then)
-            && (off > 0.0) != (then > 0.0)
-        {
-            let (mut one, mut other) = (hides, next);
-            for _ in 0..HALVINGS {
-                let middle = between(one, other);
-                let side = (slow(Some(middle))? > 0.0) == (off > 0.0);
-                *(if side { &mut one } else { &mut other }) = middle;
-            }
-            fit.push(between(one, other));
-        }
-    }
+    let mut fit = fit::all(&tried, near, between, |hides| slow(Some(hides)))?;
     if fit.is_empty() {
         // Nothing fits: what comes about as near as the nearest. Where the simulation is too quick already, that is nothing.
         let least = tried.iter().map(|(_, off)| off.abs()).fold(f64::INFINITY, f64::min);
@@ -118,9 +101,9 @@ pub(super) fn settle(
         let nearest = tried.iter().filter(|(_, off)| as_near(*off));
         fit.extend(nearest.map(|(hides, _)| hides));
     }
-    let hides = fit[((unknown.hides * fit.len() as f64) as usize).min(fit.len() - 1)];
-    slow(Some(hides))?;
-    program.hides = Some(hides);
+    let hides = fit::one(&fit, unknown.hides);
+    slow(hides)?;
+    program.hides = hides;
     Ok(())
 }
 

@@ -18,14 +18,14 @@
 use ledgerline_layout::Error;
 
 use super::alone::{MOST_WAITS, WINDOWS};
+use super::fit;
 use super::program::{Program, Stage, Unknown};
 use crate::uses::Hides;
 
 /// How near a simulated time has to be, as a share.
 const NEAR: f64 = 0.03;
-/// Works that are tried in a round; further ones where the time is passed between two.
+/// Works that are tried in a round.
 const TRIED: usize = 20;
-const HALVINGS: usize = 3;
 /// Rounds over the roles, where there are several.
 const ROUNDS: usize = 4;
 /// How many times longer or shorter waits are than the model has them: nine of ten, of two CPUs that fight for a line
@@ -156,27 +156,10 @@ fn fitting(
             time(work).map(|took| (work, took))
         })
         .collect::<Result<Vec<(f64, f64)>, Error>>()?;
-    let near = |took: f64| (took / takes - 1.0).abs() <= NEAR;
-    let mut fit: Vec<f64> = Vec::new();
-    for (at, &(work, took)) in tried.iter().enumerate() {
-        if near(took) {
-            fit.push(work);
-        } else if let Some(&(next, then)) = tried.get(at + 1)
-            && !near(then)
-            && (took < takes) != (then < takes)
-        {
-            let (mut low, mut high) = (work, next);
-            for _ in 0..HALVINGS {
-                let middle = f64::midpoint(low, high);
-                let side = (time(middle)? < takes) == (took < takes);
-                *(if side { &mut low } else { &mut high }) = middle;
-            }
-            fit.push(f64::midpoint(low, high));
-        }
-    }
-    if let Some(&work) =
-        fit.get(((which * fit.len() as f64) as usize).min(fit.len().saturating_sub(1)))
-    {
+    let off: Vec<(f64, f64)> = tried.iter().map(|&(work, took)| (work, took - takes)).collect();
+    let near = |off: f64| off.abs() <= NEAR * takes;
+    let fit = fit::all(&off, near, f64::midpoint, |work| Ok(time(work)? - takes))?;
+    if let Some(work) = fit::one(&fit, which) {
         return Ok((work, None));
     }
     let least = tried.iter().map(|&(_, took)| took).fold(f64::INFINITY, f64::min);
