@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static ALLOC: Alloc = Alloc::system();
 const LAYOUT: Layout = Layout::new::<[u64; 6]>();
-/// Between the label and the commit (`percpu/purse/x86_64.rs` and its neighbour).
+/// Between the label and the commit (`take_from_purse` in `percpu/instructions/`).
 const LABELLED: u32 = 5;
 
 /// One try: `false` if something else of the machine aborted the section on its way there.

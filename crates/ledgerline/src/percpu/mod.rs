@@ -6,7 +6,8 @@
 //! |-----------------|-------------------------------------------------------------------|
 //! | `registration`  | glibc's rseq registration, adopted                                |
 //! | `own_area`      | the registration that this library makes where the C library makes none |
-//! | `rseq`          | the sections of cells; instructions are below, by architecture    |
+//! | `instructions`  | the instructions of all sections, a file for each machine         |
+//! | `rseq`          | the sections of cells; how a section is armed is below, by architecture |
 //! | `narrow`        | the sections of counters with a threshold                         |
 //! | `sums`          | sections that return a sum, or test a mark                        |
 //! | `words`         | one interface over those: words by column                         |
@@ -32,6 +33,8 @@ mod columns;
 mod grounds;
 #[cfg(all(rseq, test))]
 pub(crate) mod inject;
+#[cfg(rseq)]
+pub(crate) mod instructions;
 #[cfg(not(loom))]
 mod lent;
 #[cfg(rseq)]

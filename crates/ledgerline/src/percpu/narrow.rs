@@ -1,6 +1,6 @@
 //! The restartable sections of counters: a narrow difference beside the threshold that it may not
-//! pass, and a wide one that may not overflow. Their instructions are in `narrow/x86_64.rs` and
-//! `narrow/aarch64.rs`.
+//! pass, and a wide one that may not overflow. Their instructions are in
+//! `instructions/`.
 //!
 //! A *block* lies in every column: a word with the limits, then words with the differences of one
 //! place, eight or four to a word (its *lanes*; lane 0 is the lowest). A closed limit lets no update
@@ -31,17 +31,8 @@
 //!
 //! `n` is between -2^16 and 2^16, so that 32 bits hold every sum.
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
-
-#[cfg(target_arch = "aarch64")]
-use aarch64 as machine;
-#[cfg(target_arch = "x86_64")]
-use x86_64 as machine;
-
-pub(crate) use machine::{add_i64, compare_store, dec_u8, down_u8, inc_u8, up_u8, up_u16};
+use super::instructions::section;
+use super::rseq::{abort_count, armed, descriptor, point};
 
 /// Where a lane is: its block, its word, and how far it lies from the word's lowest bit. Both
 /// addresses are those of the first column; columns are `stride` bytes apart.
@@ -52,4 +43,127 @@ pub struct Lane {
     pub word: *const u8,
     pub shift: u32,
     pub stride: usize,
+}
+
+/// Defines a section that adds to a lane if its limit allows: by an amount that is told, or by a fixed one.
+macro_rules! bounded {
+    ($(#[$doc:meta])* $name:ident, $n:ident) => {
+        bounded!(@ $(#[$doc])* $name, ($n: i32), $n, [n = in(reg) $n,]);
+    };
+    ($(#[$doc:meta])* $name:ident by $one:literal) => {
+        bounded!(@ $(#[$doc])* $name, (), $one, []);
+    };
+    (@ $(#[$doc:meta])* $name:ident, ($($n:ident: i32)?), $sum:expr, [$($operand:tt)*]) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// For each column index that the kernel can report, `block + index * stride` is a live
+        /// block and `word + index * stride` an aligned word in it; they are written by these
+        /// sections, or by others while the limits are closed and fenced.
+        #[inline(always)]
+        pub(crate) unsafe fn $name<const INDEX: isize>(area: isize, lane: Lane $(, $n: i32)?) -> bool {
+            // SAFETY: the caller vouches for the addresses; one store, the last instruction (P1),
+            // and none when the limits are closed (P2; both in `README.md`; guarded by
+            // `inject::tests::every_point_of_every_section_restarts`).
+            unsafe {
+                section!($name(lane):
+                    t = out(reg) _,
+                    x = out(reg) _,
+                    y = out(reg) _,
+                    o = out(reg) _,
+                    area = in(reg) area,
+                    index = const INDEX,
+                    stride = in(reg) lane.stride,
+                    word = in(reg) lane.word,
+                    $($operand)*
+                    shifted = in(reg) i64::from($sum) << lane.shift,
+                    no = label { return false },
+                );
+            }
+            true
+        }
+    };
+}
+
+bounded!(
+    /// Adds `n > 0` to an 8-bit lane, unless the sum is above the block's first byte.
+    up_u8,
+    n
+);
+bounded!(
+    /// Adds `n < 0` to an 8-bit lane, unless the sum is below the block's second byte.
+    down_u8,
+    n
+);
+bounded!(
+    /// Adds `n > 0` to a 16-bit lane, unless the sum is above the block's first two bytes.
+    up_u16,
+    n
+);
+bounded!(
+    /// Adds one to an 8-bit lane, unless it is at the block's first byte, or above.
+    inc_u8 by 1
+);
+bounded!(
+    /// Takes one from an 8-bit lane, unless it is at the block's second byte, or below.
+    dec_u8 by -1
+);
+
+/// Adds `n` to a 64-bit sum, unless that overflows.
+///
+/// # Safety
+/// `word + index * stride` is a live, aligned 8-byte word for each column index that the kernel can
+/// report, written by this section alone.
+#[inline(always)]
+pub(crate) unsafe fn add_i64<const INDEX: isize>(
+    area: isize,
+    word: *const u8,
+    stride: usize,
+    n: i64,
+) -> bool {
+    // SAFETY: as above (P1; a sum that overflows is not stored).
+    unsafe {
+        section!(add_i64:
+            t = out(reg) _,
+            o = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            word = in(reg) word,
+            n = in(reg) n,
+            no = label { return false },
+        );
+    }
+    true
+}
+
+/// Replaces a word of a block in `column`, if that is the running column and limits and word are as
+/// expected: so the slow path lets a difference overstep.
+///
+/// # Safety
+/// `block` is a live block of `column` and `word` an aligned word in it; otherwise as the sections
+/// above.
+pub(crate) unsafe fn compare_store<const INDEX: isize>(
+    area: isize,
+    block: *const u8,
+    word: *const u8,
+    column: u32,
+    limits: u16,
+    (old, new): (u64, u64),
+) -> bool {
+    // SAFETY: as above (P1, P2).
+    unsafe {
+        section!(compare_store_lane(limits):
+            t = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            column = in(reg) column,
+            block = in(reg) block,
+            word = in(reg) word,
+            old = in(reg) old,
+            new = in(reg) new,
+            no = label { return false },
+        );
+    }
+    true
 }

@@ -33,22 +33,12 @@
 //! nobody else has yet: a section that fails may have written it, so whoever makes the block writes it anew then.) Everything else
 //! that changes a purse has the stock lock (`stock/purses.rs`).
 
-#[cfg(all(rseq, target_arch = "aarch64"))]
-mod aarch64;
 #[cfg(not(loom))]
 pub(super) mod mine;
 #[cfg(not(loom))]
 pub(crate) mod places;
-#[cfg(all(rseq, target_arch = "x86_64"))]
-mod x86_64;
-
-#[cfg(all(rseq, target_arch = "aarch64"))]
-use aarch64 as machine;
-#[cfg(all(rseq, target_arch = "x86_64"))]
-use x86_64 as machine;
-
-#[cfg(all(rseq, test))]
-pub(super) use machine::{put as put_section, take as take_section};
+#[cfg(rseq)]
+pub(super) mod sections;
 
 #[cfg(rseq)]
 use super::probe;
@@ -115,7 +105,7 @@ pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
     #[cfg(rseq)]
     if let Some((area, mine)) = own() {
         // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc_purses.rs`.
-        return unsafe { machine::take(area, mine, group, taken(units), label.as_ptr()) };
+        return unsafe { sections::take(area, mine, group, taken(units), label.as_ptr()) };
     }
     let _ = (group, units, label);
     false
@@ -130,7 +120,7 @@ pub(crate) fn put(number: u16, units: u64) -> bool {
     #[cfg(rseq)]
     if let Some((area, mine)) = own() {
         // SAFETY: as above.
-        return unsafe { machine::put(area, mine, number.into(), put_back(units)) };
+        return unsafe { sections::put(area, mine, number.into(), put_back(units)) };
     }
     let _ = (number, units);
     false

@@ -1,5 +1,5 @@
-//! The restartable sections of cells: what each does. Their instructions are in `rseq/x86_64.rs` and
-//! `rseq/aarch64.rs`.
+//! The restartable sections of cells: what each does. Their instructions are in
+//! `instructions/x86_64.rs` and `instructions/aarch64.rs`.
 //!
 //! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index` is the
 //! running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX` from `rseq_cs`,
@@ -40,6 +40,31 @@
 //! Each has one store that others can see, the last instruction of its section: either the kernel
 //! aborts before it and nothing happened, or it happened.
 
+/// What the kernel reads of a section: where it begins, how long it is, and where it goes on when it was aborted.
+macro_rules! descriptor {
+    () => {
+        ".pushsection __rseq_cs, \"aw\"
+        .balign 32
+        4:
+        .long 0, 0
+        .quad 2f, 3f - 2f, 5f
+        .popsection"
+    };
+}
+
+#[cfg(not(test))]
+macro_rules! point {
+    ($number:literal) => {
+        ""
+    };
+}
+#[cfg(not(test))]
+macro_rules! abort_count {
+    () => {
+        ""
+    };
+}
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
@@ -50,13 +75,148 @@ use aarch64 as machine;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as machine;
 
+use super::instructions::section;
+use super::word::{Cell, STRIDE_SHIFT, TEST};
+use std::sync::atomic::AtomicU64;
+
 #[cfg(any(test, own_area))]
 pub(crate) use machine::SIGNATURE;
-// What every machine's sections are made of.
-pub(crate) use machine::{abort_count, point, section};
-// The sections.
 #[cfg(target_arch = "aarch64")]
 pub(crate) use machine::wait_until_aborted;
-pub(crate) use machine::{
-    add, add_tagged, compare_store, index, put, put_first, spin_until_aborted, take, take_first,
-};
+#[cfg(test)]
+pub(crate) use machine::{abort_count, point};
+pub(crate) use machine::{armed, index, put_first, spin_until_aborted, take_first};
+
+pub(crate) use descriptor;
+#[cfg(not(test))]
+pub(crate) use {abort_count, point};
+
+/// Adds `n` to the running CPU's instance of the word at `base`.
+///
+/// # Safety
+/// `base + index * stride` is a live, aligned 8-byte word for every column index that the kernel
+/// can report, written by these sections alone (or by atomics that tolerate a lost race).
+#[inline(always)]
+pub(crate) unsafe fn add<const INDEX: isize>(area: isize, base: *const u64, stride: usize, n: i64) {
+    // SAFETY: the caller vouches for the address; the section has one store, its last
+    // instruction, so an abort leaves nothing behind (P1 in `README.md`; guarded by
+    // `inject::tests::every_point_of_every_section_restarts`).
+    unsafe {
+        section!(add:
+            t = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            base = in(reg) base,
+            n = in(reg) n,
+        );
+    }
+}
+
+/// Adds `n` to the word `offset` bytes into the running CPU's cell if the cell's first word is `tag`.
+///
+/// # Safety
+/// As [`add`], for a cell of more than `offset + 8` bytes at `cell + index * stride`.
+#[inline(always)]
+pub(crate) unsafe fn add_tagged<const INDEX: isize>(
+    area: isize,
+    cell: *const AtomicU64,
+    stride: usize,
+    tag: u64,
+    offset: usize,
+    n: i64,
+) -> bool {
+    // SAFETY: as in `add` (P1): one store, the last instruction, and not without the tag.
+    unsafe {
+        section!(add_tagged:
+            t = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            cell = in(reg) cell,
+            tag = in(reg) tag,
+            offset = in(reg) offset,
+            n = in(reg) n,
+            no = label { return false },
+        );
+    }
+    true
+}
+
+/// Defines `take`, or `put`.
+macro_rules! update {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) unsafe fn $name<const INDEX: isize>(
+            area: isize,
+            cell: *const Cell,
+            id: u64,
+            delta: u64,
+        ) -> bool {
+            // SAFETY: as in `add`; additionally a sum that fails the test is not stored (P2).
+            unsafe {
+                section!($name:
+                    t = out(reg) _,
+                    x = out(reg) _,
+                    c = out(reg) _,
+                    area = in(reg) area,
+                    index = const INDEX,
+                    shift = const STRIDE_SHIFT,
+                    cell = in(reg) cell,
+                    delta = in(reg) delta,
+                    id = in(reg) id,
+                    test = in(reg) TEST,
+                    no = label { return false },
+                );
+            }
+            true
+        }
+    };
+}
+
+update!(
+    /// Takes prepaid units: adds `delta` to the charge word unless a guard or the generation forbids it.
+    ///
+    /// # Safety
+    /// `cell + (index << STRIDE_SHIFT)` is a live [`Cell`] for every column index that the kernel can
+    /// report, its word written by these sections, or frozen first.
+    take
+);
+update!(
+    /// Puts units back: as [`take`], and the stock may not pass the cell's cap.
+    ///
+    /// # Safety
+    /// As [`take`].
+    put
+);
+
+/// Replaces the word of the cell in `column` if that is the running column and the word is as expected: so
+/// slow paths change a cell that the running CPU owns.
+///
+/// # Safety
+/// As [`take`]; `cell` is the cell in `column`.
+pub(crate) unsafe fn compare_store<const INDEX: isize>(
+    area: isize,
+    cell: *const Cell,
+    column: u32,
+    expected: u64,
+    new: u64,
+) -> bool {
+    // SAFETY: as in `take` (P1, P2).
+    unsafe {
+        section!(compare_store:
+            t = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            column = in(reg) column,
+            expected = in(reg) expected,
+            new = in(reg) new,
+            cell = in(reg) cell,
+            no = label { return false },
+        );
+    }
+    true
+}

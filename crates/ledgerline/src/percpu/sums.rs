@@ -1,5 +1,5 @@
 //! Two more sections, for sums: one returns the new sum, and one tests a mark. Their instructions are in
-//! `sums/x86_64.rs` and `sums/aarch64.rs`.
+//! `instructions/`.
 //!
 //! ```text
 //! add_return(base, stride, n):              add_marked(base, stride, delta):
@@ -15,14 +15,65 @@
 //!
 //! As in `rseq.rs` each has one store that others can see, its last instruction (P1).
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
+use super::MARK;
+use super::instructions::section;
+use super::rseq::{abort_count, armed, descriptor, point};
 
-#[cfg(target_arch = "aarch64")]
-use aarch64 as machine;
-#[cfg(target_arch = "x86_64")]
-use x86_64 as machine;
+/// Adds `n` to the running CPU's instance of the word at `base`. Returns the sum and how far behind
+/// `base` that instance lies.
+///
+/// # Safety
+/// As [`rseq::add`](super::rseq::add): `base + index * stride` is a live, aligned 8-byte word for
+/// every column index that the kernel can report, written by these sections alone.
+#[inline(always)]
+pub(crate) unsafe fn add_return<const INDEX: isize>(
+    area: isize,
+    base: *const u64,
+    stride: usize,
+    n: i64,
+) -> (i64, usize) {
+    let (sum, distance);
+    // SAFETY: the caller vouches for the address; the one store is the section's last instruction
+    // (P1; guarded by `inject::tests::every_point_of_every_section_restarts`).
+    unsafe {
+        section!(add_return:
+            t = out(reg) sum,
+            c = out(reg) distance,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            base = in(reg) base,
+            n = in(reg) n,
+        );
+    }
+    (sum, distance)
+}
 
-pub(crate) use machine::{add_marked, add_return};
+/// Adds `delta` (which leaves the mark alone) to the running CPU's instance of a marked word;
+/// `false`, and nothing is changed, if the mark is missing or the sum would overflow.
+///
+/// # Safety
+/// As [`add_return`].
+#[inline(always)]
+pub(crate) unsafe fn add_marked<const INDEX: isize>(
+    area: isize,
+    base: *const u64,
+    stride: usize,
+    delta: i64,
+) -> bool {
+    // SAFETY: as in `add_return`; a sum that is refused is not stored.
+    unsafe {
+        section!(add_marked:
+            t = out(reg) _,
+            c = out(reg) _,
+            area = in(reg) area,
+            index = const INDEX,
+            stride = in(reg) stride,
+            base = in(reg) base,
+            delta = in(reg) delta,
+            mark = const MARK,
+            no = label { return false },
+        );
+    }
+    true
+}

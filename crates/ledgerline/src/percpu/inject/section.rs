@@ -143,14 +143,14 @@ impl Section {
                     let label = AtomicU16::new(0);
                     let done = mine::with(purse(region), || {
                         let delta = purse::taken(UNITS);
-                        purse::take_section(area, mine::distance(), GROUP, delta, label.as_ptr())
+                        purse::sections::take(area, mine::distance(), GROUP, delta, label.as_ptr())
                     });
                     assert_eq!(u64::from(label.into_inner()), OWNERS_NUMBER * u64::from(done));
                     done
                 }
                 Section::PursePut => mine::with(purse(region), || {
                     let delta = purse::put_back(UNITS);
-                    purse::put_section(area, mine::distance(), OWNERS_NUMBER, delta)
+                    purse::sections::put(area, mine::distance(), OWNERS_NUMBER, delta)
                 }),
                 Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
                 Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),

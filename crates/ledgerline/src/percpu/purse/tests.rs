@@ -26,7 +26,7 @@ fn take_from(purse: &Purse, group: u64, units: u64) -> Option<bool> {
     let label_at = label.as_ptr();
     // SAFETY: the thread is registered, the purse and the label are this test's.
     let done = mine::with(purse, || unsafe {
-        machine::take(area, mine::distance(), group, taken(units), label_at)
+        sections::take(area, mine::distance(), group, taken(units), label_at)
     });
     let labelled = u64::from(label.into_inner());
     assert_eq!(labelled, if done { NUMBER } else { u16::MAX.into() });
@@ -36,7 +36,7 @@ fn take_from(purse: &Purse, group: u64, units: u64) -> Option<bool> {
 fn put_into(purse: &Purse, number: u64, units: u64) -> Option<bool> {
     let area = area()?;
     // SAFETY: as above.
-    let put = || unsafe { machine::put(area, mine::distance(), number, put_back(units)) };
+    let put = || unsafe { sections::put(area, mine::distance(), number, put_back(units)) };
     Some(mine::with(purse, put))
 }
 
@@ -106,9 +106,9 @@ fn a_thread_without_a_purse_takes_and_puts_nothing() {
     let label = AtomicU16::new(7);
     // SAFETY: as above.
     unsafe {
-        assert!(!machine::take(area, mine::distance(), 0, taken(1), label.as_ptr()));
-        assert!(!machine::take(area, mine::distance(), GROUP, taken(1), label.as_ptr()));
-        assert!(!machine::put(area, mine::distance(), NUMBER, put_back(1)));
+        assert!(!sections::take(area, mine::distance(), 0, taken(1), label.as_ptr()));
+        assert!(!sections::take(area, mine::distance(), GROUP, taken(1), label.as_ptr()));
+        assert!(!sections::put(area, mine::distance(), NUMBER, put_back(1)));
     }
     assert_eq!(label.into_inner(), 7);
 }

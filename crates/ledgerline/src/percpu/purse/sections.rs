@@ -1,8 +1,8 @@
-//! The sections of purses on x86-64.
+//! The sections of purses. Their pseudocode is in `../purse.rs`, and their instructions are in `../instructions/`.
 
 use super::{GUARDS, Purse};
-use crate::percpu::rseq::{abort_count, point, section};
-use std::arch::asm;
+use crate::percpu::instructions::section;
+use crate::percpu::rseq::{abort_count, armed, descriptor, point};
 use std::mem::offset_of;
 
 /// Takes units out of the calling thread's purse and labels their block: subtracts `delta` unless that leaves less than none, or the
@@ -23,23 +23,7 @@ pub(in crate::percpu) unsafe fn take(
     // negative, as that of every frozen word is, whether it overflows or not (P2). Guarded by
     // `inject::tests::every_point_of_every_section_restarts`.
     unsafe {
-        section!(
-            [
-                point!(1),
-                "mov {purse}, qword ptr fs:[{mine}]",
-                "cmp qword ptr [{purse} + {group_at}], {group}",
-                "jne {no}",
-                point!(2),
-                "mov {t}, qword ptr [{purse}]",
-                point!(3),
-                "sub {t}, {delta}",
-                "jl {no}",
-                point!(4),
-                "mov {number:e}, dword ptr [{purse} + {number_at}]",
-                "mov word ptr [{label}], {number:x}",
-                point!(5),
-                "mov qword ptr [{purse}], {t}",
-            ]
+        section!(take_from_purse:
             t = out(reg) _,
             purse = out(reg) _,
             number = out(reg) _,
@@ -51,7 +35,6 @@ pub(in crate::percpu) unsafe fn take(
             group_at = const offset_of!(Purse, group),
             number_at = const offset_of!(Purse, number),
             no = label { return false },
-            options(nostack),
         );
     }
     true
@@ -64,27 +47,10 @@ pub(in crate::percpu) unsafe fn take(
 /// As [`take`].
 #[inline(always)]
 pub(in crate::percpu) unsafe fn put(area: isize, mine: isize, number: u64, delta: u64) -> bool {
-    // SAFETY: as in `take`; a frozen word with so few units more is larger than any `most`. The word is read before that: it is
-    // opened last, and x86 keeps the order of loads.
+    // SAFETY: as in `take`; a frozen word with so few units more is larger than any `most`. The word is read before that (O2): it
+    // is opened last.
     unsafe {
-        section!(
-            [
-                point!(1),
-                "mov {purse}, qword ptr fs:[{mine}]",
-                "cmp qword ptr [{purse} + {number_at}], {number}",
-                "jne {no}",
-                point!(2),
-                "mov {t}, qword ptr [{purse}]",
-                point!(3),
-                "add {t}, {delta}",
-                "cmp {t}, qword ptr [{purse} + {most_at}]",
-                "ja {no}",
-                point!(4),
-                "test {t:e}, {guards}",
-                "jne {no}",
-                point!(5),
-                "mov qword ptr [{purse}], {t}",
-            ]
+        section!(put_into_purse(GUARDS):
             t = out(reg) _,
             purse = out(reg) _,
             area = in(reg) area,
@@ -93,9 +59,7 @@ pub(in crate::percpu) unsafe fn put(area: isize, mine: isize, number: u64, delta
             delta = in(reg) delta,
             number_at = const offset_of!(Purse, number),
             most_at = const offset_of!(Purse, most),
-            guards = const GUARDS,
             no = label { return false },
-            options(nostack),
         );
     }
     true

@@ -1,0 +1,289 @@
+//! The instructions of the sections on arm64.
+//!
+//! Other CPUs may see this machine's plain loads and stores in another order than the program has them. What
+//! the sections' proof needs is in `../README.md`, place by place (O1 to O5): a load that must come before the next is
+//! `ldar` (its partner is the release store of whoever opened the word), and a commit is a plain store.
+
+/// A section by its name: its instructions, with the operands of whoever runs it. What differs by machine is made of the
+/// expressions in parentheses.
+macro_rules! section {
+    // One word is all that is loaded of what others write, so there is no order to keep (O1). The same goes for `take`,
+    // `add_return`, `add_marked`, `add_i64` and `take_from_purse`.
+    (add: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {c:w}, [{a}, {index}]",
+            point!(2),
+            "mul {c}, {c}, {stride}",
+            "ldr {t}, [{base}, {c}]",
+            point!(3),
+            "add {t}, {t}, {n}",
+            point!(4),
+            "str {t}, [{base}, {c}]",
+        ] $($operands)*)
+    };
+    // The tag comes before the sum (O3): a tag is set by a release store after its sums were taken (`table/sums.rs`).
+    (add_tagged: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {c:w}, [{a}, {index}]",
+            point!(2),
+            "mul {c}, {c}, {stride}",
+            "add {c}, {c}, {cell}",
+            "ldar {t}, [{c}]",
+            "cmp {t}, {tag}",
+            "b.ne {no}",
+            point!(3),
+            "ldr {t}, [{c}, {offset}]",
+            "add {t}, {t}, {n}",
+            point!(4),
+            "str {t}, [{c}, {offset}]",
+        ] $($operands)*)
+    };
+
+    (take: $($operands:tt)*) => {
+        section!(@update "ldr {t}, [{c}]", ["add {t}, {t}, {delta}"] $($operands)*)
+    };
+    // The word comes before the cap (O2): an open word is stored after its cap, by a release store (`Cell::open`).
+    (put: $($operands:tt)*) => {
+        section!(
+            @update
+            "ldar {t}, [{c}]",
+            ["ldr {x:w}, [{c}, 8]", "add {t}, {t}, {delta}", "cmp {t:w}, {x:w}", "b.hi {no}"]
+            $($operands)*
+        )
+    };
+    (@update $load:literal, [$($sum:literal),*] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {c:w}, [{a}, {index}]",
+            point!(2),
+            "add {c}, {cell}, {c}, lsl {shift}",
+            $load,
+            point!(3),
+            $($sum,)*
+            "eor {x}, {t}, {id}",
+            point!(4),
+            "tst {x}, {test}",
+            "b.ne {no}",
+            point!(5),
+            "str {t}, [{c}]",
+        ] $($operands)*)
+    };
+
+    // Acquire and release, as the fallback's exchange: a slow path may rely on what it stored before (O5).
+    (compare_store: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {t:w}, [{a}, {index}]",
+            "cmp {t:w}, {column:w}",
+            "b.ne {no}",
+            point!(2),
+            "ldar {t}, [{cell}]",
+            "cmp {t}, {expected}",
+            "b.ne {no}",
+            point!(3),
+            "stlr {new}, [{cell}]",
+        ] $($operands)*)
+    };
+
+    (take_lent($lent:expr): $($operands:tt)*) => {
+        section!(@update_lent $lent, "ldr {t}, [{c}]", ["add {t}, {t}, {delta}"] $($operands)*)
+    };
+    // (As `put`: O2.)
+    (put_lent($lent:expr): $($operands:tt)*) => {
+        section!(
+            @update_lent
+            $lent,
+            "ldar {t}, [{c}]",
+            ["ldr {x:w}, [{c}, 8]", "add {t}, {t}, {delta}", "cmp {t:w}, {x:w}", "b.hi {no}"]
+            $($operands)*
+        )
+    };
+    // The number comes before the cells' address (O4), by a dependency: the address is loaded from `cells` plus the
+    // difference of the numbers, which is zero. That costs nothing, where an acquire would wait for the releases before it.
+    (@update_lent $lent:expr, $load:literal, [$($sum:literal),*] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {x}, [{lent}]",
+            "eor {x}, {x}, {number}",
+            "cbnz {x}, {no}",
+            point!(2),
+            "ldr {c:w}, [{a}, {index}]",
+            "ldr {t}, [{cells}, {x}]",
+            "add {c}, {t}, {c}, lsl {shift}",
+            "add {c}, {c}, {id:w}, uxtw {cell_shift}",
+            $load,
+            point!(3),
+            $($sum,)*
+            "eor {x}, {t}, {id}",
+            point!(4),
+            "tst {x}, {test}",
+            "b.ne {no}",
+            point!(5),
+            "str {t}, [{c}]",
+        ]
+        lent = in(reg) &raw const $lent.number,
+        cells = in(reg) &raw const $lent.cells,
+        test = in(reg) $crate::percpu::word::TEST,
+        $($operands)*)
+    };
+
+    (add_return: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {c:w}, [{a}, {index}]",
+            point!(2),
+            "mul {c}, {c}, {stride}",
+            "ldr {t}, [{base}, {c}]",
+            point!(3),
+            "add {t}, {t}, {n}",
+            point!(4),
+            "str {t}, [{base}, {c}]",
+        ] $($operands)*)
+    };
+    (add_marked: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {c:w}, [{a}, {index}]",
+            point!(2),
+            "mul {c}, {c}, {stride}",
+            "ldr {t}, [{base}, {c}]",
+            point!(3),
+            "tst {t}, {mark}",
+            "b.eq {no}",
+            "adds {t}, {t}, {delta}",
+            "b.vs {no}",
+            point!(4),
+            "str {t}, [{base}, {c}]",
+        ] $($operands)*)
+    };
+
+    // The limits are loaded by `ldarb` or `ldarh`, so that the word comes after them (O3): its partner is the release store
+    // that opens a block (`../../stat/fold.rs`).
+    (up_u8($lane:expr): $($operands:tt)*) => {
+        section!(@bounded $lane, 0, "ldarb {x:w}, [{x}]", "and {y:w}, {y:w}, 0xff", "b.hi {no}", $($operands)*)
+    };
+    (down_u8($lane:expr): $($operands:tt)*) => {
+        section!(@bounded $lane, 1, "ldarb {x:w}, [{x}]", "and {y:w}, {y:w}, 0xff", "b.lt {no}", $($operands)*)
+    };
+    (up_u16($lane:expr): $($operands:tt)*) => {
+        section!(@bounded $lane, 0, "ldarh {x:w}, [{x}]", "and {y:w}, {y:w}, 0xffff", "b.hi {no}", $($operands)*)
+    };
+    (@bounded $lane:expr, $at:literal, $limit:literal, $cut:literal, $fail:literal, $($operands:tt)*) => {
+        section!(@lane $lane, $at, $limit, $cut, $fail, ["add {y:w}, {y:w}, {n:w}"] $($operands)*)
+    };
+    (inc_u8($lane:expr): $($operands:tt)*) => { section!(@by_one $lane, 0, "b.hs {no}", $($operands)*) };
+    (dec_u8($lane:expr): $($operands:tt)*) => { section!(@by_one $lane, 1, "b.ls {no}", $($operands)*) };
+    (@by_one $lane:expr, $at:literal, $fail:literal, $($operands:tt)*) => {
+        section!(@lane $lane, $at, "ldarb {x:w}, [{x}]", "and {y:w}, {y:w}, 0xff", $fail, [] $($operands)*)
+    };
+    (@lane $lane:expr, $at:literal, $limit:literal, $cut:literal, $fail:literal, [$($add:literal),*] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {o:w}, [{a}, {index}]",
+            point!(2),
+            "mul {o}, {o}, {stride}",
+            "add {x}, {o}, {limit}",
+            $limit,
+            point!(3),
+            "ldr {t}, [{word}, {o}]",
+            "lsr {y}, {t}, {shift:x}",
+            $cut,
+            $($add,)*
+            "add {t}, {t}, {shifted}",
+            point!(4),
+            "cmp {y:w}, {x:w}",
+            $fail,
+            point!(5),
+            "str {t}, [{word}, {o}]",
+        ]
+        limit = in(reg) $lane.block.wrapping_add($at),
+        shift = in(reg) $lane.shift,
+        $($operands)*)
+    };
+    (add_i64: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {o:w}, [{a}, {index}]",
+            point!(2),
+            "mul {o}, {o}, {stride}",
+            point!(3),
+            "ldr {t}, [{word}, {o}]",
+            point!(4),
+            "adds {t}, {t}, {n}",
+            "b.vs {no}",
+            point!(5),
+            "str {t}, [{word}, {o}]",
+        ] $($operands)*)
+    };
+    (compare_store_lane($limits:expr): $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "ldr {t:w}, [{a}, {index}]",
+            "cmp {t:w}, {column:w}",
+            "b.ne {no}",
+            point!(2),
+            "ldarh {t:w}, [{block}]",
+            "cmp {t:w}, {limits:w}",
+            "b.ne {no}",
+            point!(3),
+            "ldr {t}, [{word}]",
+            "cmp {t}, {old}",
+            "b.ne {no}",
+            point!(4),
+            "stlr {new}, [{word}]",
+        ]
+        limits = in(reg) u32::from($limits),
+        $($operands)*)
+    };
+
+    (take_from_purse: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mrs {t}, tpidr_el0",
+            "ldr {purse}, [{t}, {mine}]",
+            "ldr {t}, [{purse}, {group_at}]",
+            "cmp {t}, {group}",
+            "b.ne {no}",
+            point!(2),
+            "ldr {t}, [{purse}]",
+            point!(3),
+            "subs {t}, {t}, {delta}",
+            "b.lt {no}",
+            point!(4),
+            "ldr {number}, [{purse}, {number_at}]",
+            "strh {number:w}, [{label}]",
+            point!(5),
+            "str {t}, [{purse}]",
+        ] $($operands)*)
+    };
+    // The word comes before `most` (O2): it is opened last, by a release store.
+    (put_into_purse($guards:expr): $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mrs {t}, tpidr_el0",
+            "ldr {purse}, [{t}, {mine}]",
+            "ldr {t}, [{purse}, {number_at}]",
+            "cmp {t}, {number}",
+            "b.ne {no}",
+            point!(2),
+            "ldar {t}, [{purse}]",
+            point!(3),
+            "ldr {x}, [{purse}, {most_at}]",
+            "add {t}, {t}, {delta}",
+            "cmp {t}, {x}",
+            "b.hi {no}",
+            point!(4),
+            "tst {t:w}, {guards:w}",
+            "b.ne {no}",
+            point!(5),
+            "str {t}, [{purse}]",
+        ]
+        x = out(reg) _,
+        guards = in(reg) $guards,
+        $($operands)*)
+    };
+}
+
+pub(crate) use section;

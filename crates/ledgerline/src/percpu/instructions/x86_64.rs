@@ -1,0 +1,286 @@
+//! The instructions of the sections on x86-64.
+//!
+//! Loads keep their order here, and so do stores: no section needs more than plain instructions.
+//!
+//! A processor forwards a whole word from a store to the next load at once, and a byte only after many cycles
+//! (2.4 ns an update of a lane on Zen 4, where a word takes 0.6).
+
+use crate::percpu::word::TEST;
+
+/// See [`TEST`]. In memory: with this in a register, a function of three arguments would have to save others.
+pub(crate) static TESTED: u64 = TEST;
+
+/// A section by its name: its instructions, with the operands of whoever runs it. What differs by machine is made of the
+/// expressions in parentheses.
+macro_rules! section {
+    (add: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "imul {c}, {stride}",
+            point!(3),
+            "add qword ptr [{c} + {base}], {n}",
+        ] $($operands)*)
+    };
+    (add_tagged: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "imul {c}, {stride}",
+            "add {c}, {cell}",
+            "cmp {tag}, qword ptr [{c}]",
+            "jne {no}",
+            point!(3),
+            "add qword ptr [{c} + {offset}], {n}",
+        ] $($operands)*)
+    };
+
+    (take: $($operands:tt)*) => { section!(@update [] $($operands)*) };
+    // The word is read before the cap: an open word is stored after its cap (`Cell::open`).
+    (put: $($operands:tt)*) => {
+        section!(@update ["cmp {t:e}, dword ptr [{c} + {cell} + 8]", "ja {no}"] $($operands)*)
+    };
+    (@update [$($cap:literal),*] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "shl {c}, {shift}",
+            "mov {t}, qword ptr [{c} + {cell}]",
+            point!(3),
+            "add {t}, {delta}",
+            $($cap,)*
+            "mov {x}, {t}",
+            "xor {x}, {id}",
+            point!(4),
+            "test {x}, {test}",
+            "jne {no}",
+            point!(5),
+            "mov qword ptr [{c} + {cell}], {t}",
+        ] $($operands)*)
+    };
+
+    (take_first: $($operands:tt)*) => { section!(@update_first [] $($operands)*) };
+    (put_first: $($operands:tt)*) => {
+        section!(@update_first ["cmp {t:e}, dword ptr [{c} + {cell} + 8]", "ja {no}"] $($operands)*)
+    };
+    (@update_first [$($cap:literal),*] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "shl {c}, {shift}",
+            "mov {t}, qword ptr [{c} + {cell}]",
+            point!(3),
+            "add {t}, {delta}",
+            $($cap,)*
+            "mov {x}, {t}",
+            "shr {x}, {first_shift}",
+            point!(4),
+            "and {x:e}, {test}",
+            "cmp {x:e}, {first}",
+            "jne {no}",
+            point!(5),
+            "mov qword ptr [{c} + {cell}], {t}",
+        ] $($operands)*)
+    };
+
+    (compare_store: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "cmp {column:e}, dword ptr fs:[{area} + {index}]",
+            "jne {no}",
+            point!(2),
+            "cmp {expected}, qword ptr [{cell}]",
+            "jne {no}",
+            point!(3),
+            "mov qword ptr [{cell}], {new}",
+        ] $($operands)*)
+    };
+
+    (take_lent($lent:expr): $($operands:tt)*) => { section!(@update_lent $lent, [] $($operands)*) };
+    (put_lent($lent:expr): $($operands:tt)*) => {
+        section!(@update_lent $lent, ["cmp {t:e}, dword ptr [{c} + 8]", "ja {no}"] $($operands)*)
+    };
+    (@update_lent $lent:expr, [$($cap:literal),*] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "cmp qword ptr [{lent}], {number}",
+            "jne {no}",
+            point!(2),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            "mov {x:e}, {id:e}",
+            "shl {c}, {shift}",
+            "shl {x}, {cell_shift}",
+            "add {c}, qword ptr [{lent} + 8]",
+            "add {c}, {x}",
+            "mov {t}, qword ptr [{c}]",
+            point!(3),
+            "add {t}, {delta}",
+            $($cap,)*
+            "mov {x}, {t}",
+            "xor {x}, {id}",
+            point!(4),
+            "test {x}, qword ptr [rip + {test}]",
+            "jne {no}",
+            point!(5),
+            "mov qword ptr [{c}], {t}",
+        ]
+        lent = in(reg) $lent,
+        test = sym $crate::percpu::instructions::TESTED,
+        $($operands)*)
+    };
+
+    (add_return: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "imul {c}, {stride}",
+            "mov {t}, qword ptr [{c} + {base}]",
+            point!(3),
+            "add {t}, {n}",
+            point!(4),
+            "mov qword ptr [{c} + {base}], {t}",
+        ] $($operands)*)
+    };
+    (add_marked: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {c:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "imul {c}, {stride}",
+            "mov {t}, qword ptr [{c} + {base}]",
+            point!(3),
+            "test {t:l}, {mark}",
+            "je {no}",
+            "add {t}, {delta}",
+            "jo {no}",
+            point!(4),
+            "mov qword ptr [{c} + {base}], {t}",
+        ] $($operands)*)
+    };
+
+    // The limits are loaded before the word.
+    (up_u8($lane:expr): $($operands:tt)*) => {
+        section!(@bounded $lane, "movzx {x:e}, byte ptr [{o} + {block}]", "movzx {y:e}, {y:l}", "ja {no}", $($operands)*)
+    };
+    (down_u8($lane:expr): $($operands:tt)*) => {
+        section!(@bounded $lane, "movzx {x:e}, byte ptr [{o} + {block} + 1]", "movzx {y:e}, {y:l}", "jl {no}", $($operands)*)
+    };
+    (up_u16($lane:expr): $($operands:tt)*) => {
+        section!(@bounded $lane, "movzx {x:e}, word ptr [{o} + {block}]", "movzx {y:e}, {y:x}", "ja {no}", $($operands)*)
+    };
+    (@bounded $lane:expr, $limit:literal, $cut:literal, $fail:literal, $($operands:tt)*) => {
+        section!(@lane $lane, $limit, $fail, [$cut, "add {y:e}, {n:e}"], ["cmp {y:e}, {x:e}"] $($operands)*)
+    };
+    (inc_u8($lane:expr): $($operands:tt)*) => {
+        section!(@by_one $lane, "movzx {x:e}, byte ptr [{o} + {block}]", "jae {no}", $($operands)*)
+    };
+    (dec_u8($lane:expr): $($operands:tt)*) => {
+        section!(@by_one $lane, "movzx {x:e}, byte ptr [{o} + {block} + 1]", "jbe {no}", $($operands)*)
+    };
+    (@by_one $lane:expr, $limit:literal, $fail:literal, $($operands:tt)*) => {
+        section!(@lane $lane, $limit, $fail, [], ["cmp {y:l}, {x:l}"] $($operands)*)
+    };
+    (@lane $lane:expr, $limit:literal, $fail:literal, [$($add:literal),*], [$compare:literal] $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {o:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "imul {o}, {stride}",
+            $limit,
+            point!(3),
+            "mov {t}, qword ptr [{o} + {word}]",
+            "mov {y}, {t}",
+            "shr {y}, cl",
+            $($add,)*
+            "add {t}, {shifted}",
+            point!(4),
+            $compare,
+            $fail,
+            point!(5),
+            "mov qword ptr [{o} + {word}], {t}",
+        ]
+        block = in(reg) $lane.block,
+        in("ecx") $lane.shift,
+        $($operands)*)
+    };
+    (add_i64: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {o:e}, dword ptr fs:[{area} + {index}]",
+            point!(2),
+            "imul {o}, {stride}",
+            point!(3),
+            "mov {t}, qword ptr [{o} + {word}]",
+            point!(4),
+            "add {t}, {n}",
+            "jo {no}",
+            point!(5),
+            "mov qword ptr [{o} + {word}], {t}",
+        ] $($operands)*)
+    };
+    (compare_store_lane($limits:expr): $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "cmp {column:e}, dword ptr fs:[{area} + {index}]",
+            "jne {no}",
+            point!(2),
+            "cmp word ptr [{block}], {limits:x}",
+            "jne {no}",
+            point!(3),
+            "cmp {old}, qword ptr [{word}]",
+            "jne {no}",
+            point!(4),
+            "mov qword ptr [{word}], {new}",
+        ]
+        limits = in(reg) $limits,
+        $($operands)*)
+    };
+
+    (take_from_purse: $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {purse}, qword ptr fs:[{mine}]",
+            "cmp qword ptr [{purse} + {group_at}], {group}",
+            "jne {no}",
+            point!(2),
+            "mov {t}, qword ptr [{purse}]",
+            point!(3),
+            "sub {t}, {delta}",
+            "jl {no}",
+            point!(4),
+            "mov {number:e}, dword ptr [{purse} + {number_at}]",
+            "mov word ptr [{label}], {number:x}",
+            point!(5),
+            "mov qword ptr [{purse}], {t}",
+        ] $($operands)*)
+    };
+    // The word is read before `most`: it is opened last.
+    (put_into_purse($guards:expr): $($operands:tt)*) => {
+        armed!([
+            point!(1),
+            "mov {purse}, qword ptr fs:[{mine}]",
+            "cmp qword ptr [{purse} + {number_at}], {number}",
+            "jne {no}",
+            point!(2),
+            "mov {t}, qword ptr [{purse}]",
+            point!(3),
+            "add {t}, {delta}",
+            "cmp {t}, qword ptr [{purse} + {most_at}]",
+            "ja {no}",
+            point!(4),
+            "test {t:e}, {guards}",
+            "jne {no}",
+            point!(5),
+            "mov qword ptr [{purse}], {t}",
+        ]
+        guards = const $guards,
+        $($operands)*)
+    };
+}
+
+pub(crate) use section;
