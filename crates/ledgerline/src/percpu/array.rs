@@ -2,9 +2,8 @@
 
 use super::Mode;
 use super::machine::{columns_of_cpus, shared_column};
-use super::probe;
-#[cfg(rseq)]
-use super::registration::{COMPACT, CPU, Registration};
+use super::registration::{COMPACT, by_index};
+use super::{probe, rseq};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering};
 use std::io;
@@ -67,12 +66,9 @@ impl Array {
         // SAFETY: `slot` was checked and the array has a column for every index (P3).
         unsafe {
             let base = self.base.add(slot);
-            #[cfg(rseq)]
-            {
-                let area = probe::fast_area();
-                if area != 0 {
-                    return super::rseq::add::<COMPACT>(area, base.cast(), self.stride, n);
-                }
+            let area = probe::fast_area();
+            if area != 0 {
+                return rseq::add::<COMPACT>(area, base.cast(), self.stride, n);
             }
             self.add_otherwise(base, n);
         }
@@ -83,19 +79,11 @@ impl Array {
     #[cold]
     #[inline(never)]
     unsafe fn add_otherwise(&self, base: *const AtomicU64, n: i64) {
-        #[cfg(rseq)]
-        // SAFETY: as in `add`.
-        unsafe {
-            match probe::registration().of_this_thread() {
-                // (A thread that was registered just now.)
-                Registration::Compact { area } => {
-                    return super::rseq::add::<COMPACT>(area, base.cast(), self.stride, n);
-                }
-                Registration::Cpu { area } => {
-                    return super::rseq::add::<CPU>(area, base.cast(), self.stride, n);
-                }
-                Registration::None => {}
-            }
+        // SAFETY: as in `add`. (With compact ids the thread was registered just now.)
+        let done =
+            unsafe { by_index!(probe::registration(), rseq::add(base.cast(), self.stride, n)) };
+        if done.is_some() {
+            return;
         }
         let column = shared_column(probe::registration().is_some());
         // SAFETY: the column is below the number of columns; the slot by the caller.

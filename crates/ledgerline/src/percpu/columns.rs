@@ -3,15 +3,9 @@
 use super::lent::Lent;
 use super::machine::{columns_of_cpus, possible_cpus, shared_column};
 use super::owned::Owner;
-use super::registration::Registration;
+use super::registration::{COMPACT, Registration, by_index};
 use super::word::{self, Cell, STRIDE_SHIFT};
-use super::{Mode, membarrier, probe, seats};
-#[cfg(rseq)]
-use super::{
-    lent,
-    registration::{COMPACT, CPU},
-    rseq,
-};
+use super::{Mode, lent, membarrier, probe, rseq, seats};
 use std::sync::atomic::{Ordering, fence};
 
 /// The addresses of a table's cells in all columns, for the slow paths.
@@ -42,18 +36,10 @@ unsafe impl Sync for Columns {}
 /// `cell` is [`Columns::first`] of a row, and `id` that of the group that is charged.
 #[inline(always)]
 pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        let area = probe::fast_area();
-        let delta = word::CHARGE.wrapping_sub(units);
-        // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-        area != 0 && unsafe { rseq::take::<COMPACT>(area, cell, id, delta) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (cell, id, units);
-        false
-    }
+    let area = probe::fast_area();
+    let delta = word::CHARGE.wrapping_sub(units);
+    // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
+    area != 0 && unsafe { rseq::take::<COMPACT>(area, cell, id, delta) }
 }
 
 /// Puts `units <= STOCK_MAX` into the running column's stock and counts an uncharge, where compact ids make
@@ -63,17 +49,9 @@ pub(crate) unsafe fn take_fast(cell: *const Cell, id: u64, units: u64) -> bool {
 /// As [`take_fast`].
 #[inline(always)]
 pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        let area = probe::fast_area();
-        // SAFETY: as in `take_fast`.
-        area != 0 && unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (cell, id, units);
-        false
-    }
+    let area = probe::fast_area();
+    // SAFETY: as in `take_fast`.
+    area != 0 && unsafe { rseq::put::<COMPACT>(area, cell, id, word::UNCHARGE + units) }
 }
 
 /// As [`take_fast`], for a caller that knows that sections are fast here.
@@ -82,18 +60,10 @@ pub(crate) unsafe fn put_fast(cell: *const Cell, id: u64, units: u64) -> bool {
 /// As [`take_fast`], and [`probe::fast_area`] is not zero.
 #[inline(always)]
 pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        let delta = word::CHARGE.wrapping_sub(units);
-        // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-        probe::serves_this_thread()
-            && unsafe { rseq::take::<COMPACT>(probe::fast_area(), cell, id, delta) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (cell, id, units);
-        false
-    }
+    let delta = word::CHARGE.wrapping_sub(units);
+    // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
+    probe::serves_this_thread()
+        && unsafe { rseq::take::<COMPACT>(probe::fast_area(), cell, id, delta) }
 }
 
 /// As [`take_fast`] for the first group in a row, for a caller that keeps the offset of the registration.
@@ -102,17 +72,9 @@ pub(crate) unsafe fn take_known(cell: *const Cell, id: u64, units: u64) -> bool 
 /// `cell` is [`Columns::first`] of a row, and `area` is [`probe::fast_area`], not zero.
 #[inline(always)]
 pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        let delta = word::CHARGE.wrapping_sub(units);
-        // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
-        probe::serves_this_thread() && unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (area, cell, units);
-        false
-    }
+    let delta = word::CHARGE.wrapping_sub(units);
+    // SAFETY: there is a cell in every column that the kernel can report (`Columns::new`).
+    probe::serves_this_thread() && unsafe { rseq::take_first::<COMPACT>(area, cell, delta) }
 }
 
 /// As [`put_fast`] for the first group in a row, for a caller that keeps the offset of the registration.
@@ -121,17 +83,9 @@ pub(crate) unsafe fn take_first(area: isize, cell: *const Cell, units: u64) -> b
 /// As [`take_first`].
 #[inline(always)]
 pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        // SAFETY: as in `take_first`.
-        probe::serves_this_thread()
-            && unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (area, cell, units);
-        false
-    }
+    // SAFETY: as in `take_first`.
+    probe::serves_this_thread()
+        && unsafe { rseq::put_first::<COMPACT>(area, cell, word::UNCHARGE + units) }
 }
 
 /// As [`take_fast`] in the ledger that is lent under a number; `false`, too, if that is not lent.
@@ -141,18 +95,10 @@ pub(crate) unsafe fn put_first(area: isize, cell: *const Cell, units: u64) -> bo
 /// (R5); when it is not lent any more, that stays so until the remote fence.
 #[inline(always)]
 pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        let area = probe::fast_area();
-        let delta = word::CHARGE.wrapping_sub(units);
-        // SAFETY: as the caller says; there is a cell in every column that the kernel can report.
-        area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, id, delta) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (lent, number, id, units);
-        false
-    }
+    let area = probe::fast_area();
+    let delta = word::CHARGE.wrapping_sub(units);
+    // SAFETY: as the caller says; there is a cell in every column that the kernel can report.
+    area != 0 && unsafe { lent::take::<COMPACT>(area, lent, number, id, delta) }
 }
 
 /// As [`put_fast`] in the ledger that is lent under a number.
@@ -161,18 +107,10 @@ pub(crate) unsafe fn take_lent(lent: &Lent, number: u64, id: u64, units: u64) ->
 /// As [`take_lent`].
 #[inline(always)]
 pub(crate) unsafe fn put_lent(lent: &Lent, number: u64, id: u64, units: u64) -> bool {
-    #[cfg(rseq)]
-    {
-        let area = probe::fast_area();
-        let delta = word::UNCHARGE + units;
-        // SAFETY: as in `take_lent`.
-        area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, id, delta) }
-    }
-    #[cfg(not(rseq))]
-    {
-        let _ = (lent, number, id, units);
-        false
-    }
+    let area = probe::fast_area();
+    let delta = word::UNCHARGE + units;
+    // SAFETY: as in `take_lent`.
+    area != 0 && unsafe { lent::put::<COMPACT>(area, lent, number, id, delta) }
 }
 
 impl Columns {
@@ -258,47 +196,27 @@ impl Columns {
     }
 
     fn update(&self, id: u64, delta: u64, put: bool) -> bool {
-        #[cfg(rseq)]
+        let cell = self.first(id as u32);
         // SAFETY: there is a cell in every column that the kernel can report (`new`), and ids name
         // places within a column (R5).
-        unsafe {
-            let cell = self.first(id as u32);
-            match (self.at.of_this_thread(), put) {
-                (Registration::Compact { area }, false) => {
-                    return rseq::take::<COMPACT>(area, cell, id, delta);
-                }
-                (Registration::Compact { area }, true) => {
-                    return rseq::put::<COMPACT>(area, cell, id, delta);
-                }
-                (Registration::Cpu { area }, false) => {
-                    return rseq::take::<CPU>(area, cell, id, delta);
-                }
-                (Registration::Cpu { area }, true) => {
-                    return rseq::put::<CPU>(area, cell, id, delta);
-                }
-                (Registration::None, _) => {}
+        let done = unsafe {
+            if put {
+                by_index!(self.at, rseq::put(cell, id, delta))
+            } else {
+                by_index!(self.at, rseq::take(cell, id, delta))
             }
-        }
+        };
         // Also in the calling thread's own column: nobody changes it by plain stores but this thread, which is not in a
         // window (W1).
-        self.cell(self.current(), id as u32).update(id, delta, put)
+        done.unwrap_or_else(|| self.cell(self.current(), id as u32).update(id, delta, put))
     }
 
     /// The column that the calling thread would use now. Under rseq it may have changed by the
     /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
     pub(crate) fn current(&self) -> u32 {
-        #[cfg(rseq)]
         // SAFETY: the thread is registered.
-        unsafe {
-            match self.at.of_this_thread() {
-                Registration::Compact { area } => {
-                    return rseq::index::<COMPACT>(area);
-                }
-                Registration::Cpu { area } => {
-                    return rseq::index::<CPU>(area);
-                }
-                Registration::None => {}
-            }
+        if let Some(column) = unsafe { by_index!(self.at, rseq::index()) } {
+            return column;
         }
         if self.owned_end > 0
             && let Some(column) = seats::column()
@@ -323,20 +241,11 @@ impl Columns {
     /// word has changed, or a drain has frozen it.
     pub(crate) fn swap(&self, column: u32, row: u32, expected: u64, new: u64) -> bool {
         let cell = self.cell(column, row);
-        #[cfg(rseq)]
         // SAFETY: `cell` is the row's cell in `column`; the section checks that the thread still
         // runs there.
-        unsafe {
-            use rseq::compare_store;
-            match self.at.of_this_thread() {
-                Registration::Compact { area } => {
-                    return compare_store::<COMPACT>(area, cell, column, expected, new);
-                }
-                Registration::Cpu { area } => {
-                    return compare_store::<CPU>(area, cell, column, expected, new);
-                }
-                Registration::None => {}
-            }
+        let done = unsafe { by_index!(self.at, rseq::compare_store(cell, column, expected, new)) };
+        if let Some(done) = done {
+            return done;
         }
         // (As in `update`. The column of another owner is not the running one, nor is that of a CPU a stranger's.)
         (!self.is_owned(column) && !self.at.is_some() || column == self.current())

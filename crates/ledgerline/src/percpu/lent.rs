@@ -27,14 +27,11 @@ pub(crate) struct Lent {
     pub(crate) cells: AtomicUsize,
 }
 
-#[cfg(rseq)]
 pub(crate) use sections::{put, take};
 
-#[cfg(rseq)]
+#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 mod sections {
     use super::Lent;
-    use crate::percpu::instructions::section;
-    use crate::percpu::rseq::{abort_count, armed, descriptor, point};
     use crate::percpu::word::{Cell, STRIDE_SHIFT};
 
     /// A cell's place in its column is its row, shifted by this.

@@ -27,14 +27,17 @@
 //! | `tagged`        | cells of several sums; a cell serves the group that its tag names |
 
 #[cfg(not(loom))]
+#[cfg_attr(not(rseq), allow(unused_macros, reason = "nothing runs a section"))]
+#[macro_use]
+pub(crate) mod instructions;
+
+#[cfg(not(loom))]
 mod array;
 #[cfg(not(loom))]
 mod columns;
 mod grounds;
 #[cfg(all(rseq, test))]
 pub(crate) mod inject;
-#[cfg(rseq)]
-pub(crate) mod instructions;
 #[cfg(not(loom))]
 mod lent;
 #[cfg(rseq)]
@@ -55,11 +58,13 @@ pub(crate) mod probe;
 pub(crate) mod purse;
 #[cfg(not(loom))]
 pub(crate) mod registration;
-#[cfg(rseq)]
+#[cfg(not(loom))]
+#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 pub(crate) mod rseq;
 #[cfg(not(loom))]
 pub(crate) mod seats;
-#[cfg(rseq)]
+#[cfg(not(loom))]
+#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;

@@ -31,9 +31,6 @@
 //!
 //! `n` is between -2^16 and 2^16, so that 32 bits hold every sum.
 
-use super::instructions::section;
-use super::rseq::{abort_count, armed, descriptor, point};
-
 /// Where a lane is: its block, its word, and how far it lies from the word's lowest bit. Both
 /// addresses are those of the first column; columns are `stride` bytes apart.
 #[derive(Clone, Copy, Debug)]

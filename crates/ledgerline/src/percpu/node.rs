@@ -1,11 +1,9 @@
 //! The NUMA node that the calling thread runs on.
 
-#[cfg(rseq)]
 use super::{probe, rseq};
 
 /// The offset of the node from `rseq_cs`: `node_id` in the kernel's `struct rseq`. It lies before `mm_cid`,
 /// so a kernel that fills compact ids fills it.
-#[cfg(rseq)]
 const NODE: isize = 20 - 8;
 
 /// The running node: one load where compact ids are in use, the system's `getcpu` elsewhere, and 0 where a
@@ -13,15 +11,12 @@ const NODE: isize = 20 - 8;
 /// Async-signal-safe.
 #[inline]
 pub(crate) fn running_node() -> u32 {
-    #[cfg(rseq)]
-    {
-        let area = probe::fast_area();
-        if area != 0 {
-            // SAFETY: every thread of a glibc that registered one thread is registered, and the kernel
-            // fills the area beyond the node (guarded by
-            // `the_running_node_is_what_the_system_says_on_every_cpu`).
-            return unsafe { rseq::index::<NODE>(area) };
-        }
+    let area = probe::fast_area();
+    if area != 0 {
+        // SAFETY: every thread of a glibc that registered one thread is registered, and the kernel
+        // fills the area beyond the node (guarded by
+        // `the_running_node_is_what_the_system_says_on_every_cpu`).
+        return unsafe { rseq::index::<NODE>(area) };
     }
     asked()
 }

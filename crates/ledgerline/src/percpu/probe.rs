@@ -9,7 +9,6 @@ use super::{Mode, membarrier, seats};
 use std::sync::OnceLock;
 #[cfg(all(rseq, not(own_area)))]
 use std::sync::atomic::AtomicIsize;
-#[cfg(rseq)]
 use std::sync::atomic::Ordering;
 
 /// Variable of the environment that forces a mode.
@@ -55,18 +54,18 @@ fn found() -> (Registration, Grounds) {
 static FAST_AREA: AtomicIsize = AtomicIsize::new(0);
 
 /// See [`FAST_AREA`]. Relaxed: the value is all there is to see.
-#[cfg(rseq)]
 #[inline(always)]
 pub(crate) fn fast_area() -> isize {
-    #[cfg(not(own_area))]
+    #[cfg(all(rseq, not(own_area)))]
     return FAST_AREA.load(Ordering::Relaxed);
     // Each thread has its own, zero until the thread is registered.
     #[cfg(own_area)]
-    super::own_area::fast()
+    return super::own_area::fast();
+    #[cfg(not(rseq))]
+    0
 }
 
 /// Whether the calling thread may use sections, where the process does: always with glibc, which costs nothing.
-#[cfg(rseq)]
 #[inline(always)]
 pub(crate) fn serves_this_thread() -> bool {
     cfg!(not(own_area)) || fast_area() != 0
@@ -119,7 +118,6 @@ fn forced() -> Option<Mode> {
 /// Proves on this machine that the kernel aborts a section: one thread stays inside a section,
 /// another fences. Where sections are not really restarted (some sandboxes implement the system
 /// call but not the promise), the section runs to its end instead.
-#[cfg(rseq)]
 fn sections_abort(found: Registration) -> Result<(), Without> {
     use crate::sync::thread;
     use std::sync::Arc;
@@ -153,12 +151,7 @@ fn sections_abort(found: Registration) -> Result<(), Without> {
     done.store(true, Ordering::Relaxed);
     // It is gone for good when this returns.
     fencer.join();
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(rseq, target_arch = "aarch64"))]
     let aborted = aborted && preemption::aborts(area);
     if aborted { Ok(()) } else { Err(Without::Restart) }
-}
-
-#[cfg(not(rseq))]
-fn sections_abort(_: Registration) -> Result<(), Without> {
-    Err(Without::Machine)
 }

@@ -48,7 +48,6 @@ impl Registration {
 
     /// What of it the calling thread may use: with glibc all, and a thread that this library could not register, none.
     /// Registers the thread if that was not tried before. Async-signal-safe.
-    #[cfg(rseq)]
     #[inline(always)]
     pub(crate) fn of_this_thread(self) -> Registration {
         #[cfg(own_area)]
@@ -63,6 +62,21 @@ impl Registration {
         self
     }
 }
+
+/// Runs a section by the index that a registration has: `by_index!(registration, section(arguments))`. Says `None` where the
+/// calling thread may use none.
+macro_rules! by_index {
+    ($registration:expr, $($section:ident)::+($($argument:expr),*)) => {{
+        use $crate::percpu::registration::{COMPACT, CPU, Registration};
+        match $registration.of_this_thread() {
+            Registration::Compact { area } => Some($($section)::+::<COMPACT>(area, $($argument),*)),
+            Registration::Cpu { area } => Some($($section)::+::<CPU>(area, $($argument),*)),
+            Registration::None => None,
+        }
+    }};
+}
+
+pub(crate) use by_index;
 
 #[cfg(all(rseq, not(own_area)))]
 mod glibc {

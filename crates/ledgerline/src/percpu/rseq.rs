@@ -40,56 +40,28 @@
 //! Each has one store that others can see, the last instruction of its section: either the kernel
 //! aborts before it and nothing happened, or it happened.
 
-/// What the kernel reads of a section: where it begins, how long it is, and where it goes on when it was aborted.
-macro_rules! descriptor {
-    () => {
-        ".pushsection __rseq_cs, \"aw\"
-        .balign 32
-        4:
-        .long 0, 0
-        .quad 2f, 3f - 2f, 5f
-        .popsection"
-    };
-}
-
-#[cfg(not(test))]
-macro_rules! point {
-    ($number:literal) => {
-        ""
-    };
-}
-#[cfg(not(test))]
-macro_rules! abort_count {
-    () => {
-        ""
-    };
-}
-
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(rseq, target_arch = "aarch64"))]
 mod aarch64;
-#[cfg(target_arch = "x86_64")]
+#[cfg(not(rseq))]
+mod none;
+#[cfg(all(rseq, target_arch = "x86_64"))]
 mod x86_64;
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(rseq, target_arch = "aarch64"))]
 use aarch64 as machine;
-#[cfg(target_arch = "x86_64")]
+#[cfg(not(rseq))]
+use none as machine;
+#[cfg(all(rseq, target_arch = "x86_64"))]
 use x86_64 as machine;
 
-use super::instructions::section;
 use super::word::{Cell, STRIDE_SHIFT, TEST};
 use std::sync::atomic::AtomicU64;
 
-#[cfg(any(test, own_area))]
+#[cfg(all(rseq, any(test, own_area)))]
 pub(crate) use machine::SIGNATURE;
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(rseq, target_arch = "aarch64"))]
 pub(crate) use machine::wait_until_aborted;
-#[cfg(test)]
-pub(crate) use machine::{abort_count, point};
-pub(crate) use machine::{armed, index, put_first, spin_until_aborted, take_first};
-
-pub(crate) use descriptor;
-#[cfg(not(test))]
-pub(crate) use {abort_count, point};
+pub(crate) use machine::{index, put_first, spin_until_aborted, take_first};
 
 /// Adds `n` to the running CPU's instance of the word at `base`.
 ///

@@ -16,8 +16,6 @@
 //! As in `rseq.rs` each has one store that others can see, its last instruction (P1).
 
 use super::MARK;
-use super::instructions::section;
-use super::rseq::{abort_count, armed, descriptor, point};
 
 /// Adds `n` to the running CPU's instance of the word at `base`. Returns the sum and how far behind
 /// `base` that instance lies.

@@ -4,13 +4,8 @@
 //! is as expected. A thread that clears the tag and fences owns the sums until the tag is set again.
 
 use super::columns::Columns;
-use super::registration::Registration;
-#[cfg(rseq)]
-use super::{
-    probe,
-    registration::{COMPACT, CPU},
-    rseq,
-};
+use super::registration::{COMPACT, CPU, Registration};
+use super::{probe, rseq};
 use crate::sync::AtomicU64;
 
 /// The addresses of the cells: `width` bytes a row, `stride` bytes a column.
@@ -59,7 +54,6 @@ impl Tagged {
     #[inline(always)]
     pub(crate) fn add(&self, row: u32, tag: u64, word: usize, n: i64) -> bool {
         debug_assert!(word > 0 && word * 8 < self.width);
-        #[cfg(rseq)]
         // SAFETY: there is a cell in every column that the kernel can report (`new`).
         unsafe {
             let cell = self.cells.byte_add(row as usize * self.width);
@@ -72,7 +66,6 @@ impl Tagged {
                 return rseq::add_tagged::<CPU>(area, cell, self.stride, tag, word * 8, n);
             }
         }
-        let _ = (row, tag, word, n);
         false
     }
 }

@@ -2,12 +2,8 @@
 
 use super::MARK;
 use super::machine::{columns_of_cpus, shared_column};
-use super::{probe, registration::Registration};
-#[cfg(rseq)]
-use super::{
-    registration::{COMPACT, CPU},
-    rseq, sums,
-};
+use super::registration::{COMPACT, Registration, by_index};
+use super::{probe, rseq, sums};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Columns of signed 64-bit words, a constant distance apart, one for each CPU.
@@ -51,16 +47,13 @@ impl Words {
     /// `slot` is within a column.
     #[inline(always)]
     pub(crate) unsafe fn add_return(&self, slot: usize, n: i64) -> (i64, usize) {
-        #[cfg(rseq)]
-        {
-            let area = probe::fast_area();
-            if area != 0 {
-                // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
-                return unsafe {
-                    let base = self.base.add(slot).cast();
-                    sums::add_return::<COMPACT>(area, base, self.stride, n)
-                };
-            }
+        let area = probe::fast_area();
+        if area != 0 {
+            // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
+            return unsafe {
+                let base = self.base.add(slot).cast();
+                sums::add_return::<COMPACT>(area, base, self.stride, n)
+            };
         }
         // SAFETY: by the caller.
         unsafe { self.add_return_otherwise(slot, n) }
@@ -71,24 +64,13 @@ impl Words {
     #[cold]
     #[inline(never)]
     unsafe fn add_return_otherwise(&self, slot: usize, n: i64) -> (i64, usize) {
-        #[cfg(rseq)]
-        match self.at.of_this_thread() {
-            // (A thread that was registered just now.)
-            Registration::Compact { area } => {
-                // SAFETY: as in `add_return`.
-                return unsafe {
-                    let base = self.base.add(slot).cast();
-                    sums::add_return::<COMPACT>(area, base, self.stride, n)
-                };
-            }
-            Registration::Cpu { area } => {
-                // SAFETY: as in `add_return`.
-                return unsafe {
-                    let base = self.base.add(slot).cast();
-                    sums::add_return::<CPU>(area, base, self.stride, n)
-                };
-            }
-            Registration::None => {}
+        // SAFETY: as in `add_return`. (With compact ids the thread was registered just now.)
+        let told = unsafe {
+            let base = self.base.add(slot).cast();
+            by_index!(self.at, sums::add_return(base, self.stride, n))
+        };
+        if let Some(told) = told {
+            return told;
         }
         let column = shared_column(self.at.is_some());
         // SAFETY: the column is below the number of columns; the slot by the caller. Relaxed: the
@@ -109,21 +91,13 @@ impl Words {
     /// `slot` is within a column, and `value` fits in 63 bits.
     #[inline(always)]
     pub(crate) unsafe fn add_marked_fast(&self, slot: usize, value: i64) -> bool {
-        #[cfg(rseq)]
-        {
-            let area = probe::fast_area();
-            // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
-            area != 0
-                && unsafe {
-                    let base = self.base.add(slot).cast();
-                    sums::add_marked::<COMPACT>(area, base, self.stride, value << 1)
-                }
-        }
-        #[cfg(not(rseq))]
-        {
-            let _ = (slot, value);
-            false
-        }
+        let area = probe::fast_area();
+        // SAFETY: there is a word in every column that the kernel can report (P3), by `new`.
+        area != 0
+            && unsafe {
+                let base = self.base.add(slot).cast();
+                sums::add_marked::<COMPACT>(area, base, self.stride, value << 1)
+            }
     }
 
     /// Adds `value` to the running column's word in any mode, and sets its mark: `note` is called
@@ -156,16 +130,9 @@ impl Words {
 
     /// The column that the calling thread would use now.
     fn current(&self) -> u32 {
-        #[cfg(rseq)]
         // SAFETY: the thread is registered.
-        unsafe {
-            match self.at.of_this_thread() {
-                Registration::Compact { area } => return rseq::index::<COMPACT>(area),
-                Registration::Cpu { area } => return rseq::index::<CPU>(area),
-                Registration::None => {}
-            }
-        }
-        shared_column(self.at.is_some())
+        let index = unsafe { by_index!(self.at, rseq::index()) };
+        index.unwrap_or_else(|| shared_column(self.at.is_some()))
     }
 
     /// Replaces a word of the running column; fails when the thread has moved or the word changed.
@@ -173,20 +140,12 @@ impl Words {
     /// # Safety
     /// `word` is a word of `column`.
     unsafe fn swap(&self, column: u32, word: &AtomicU64, expected: u64, new: u64) -> bool {
-        #[cfg(rseq)]
+        let cell = std::ptr::from_ref(word).cast();
         // SAFETY: the section touches the eight bytes of the word alone, and checks that the thread
         // still runs on `column`.
-        unsafe {
-            let cell = std::ptr::from_ref(word).cast();
-            match self.at.of_this_thread() {
-                Registration::Compact { area } => {
-                    return rseq::compare_store::<COMPACT>(area, cell, column, expected, new);
-                }
-                Registration::Cpu { area } => {
-                    return rseq::compare_store::<CPU>(area, cell, column, expected, new);
-                }
-                Registration::None => {}
-            }
+        let done = unsafe { by_index!(self.at, rseq::compare_store(cell, column, expected, new)) };
+        if let Some(done) = done {
+            return done;
         }
         if self.at.is_some() && column != self.current() {
             return false;

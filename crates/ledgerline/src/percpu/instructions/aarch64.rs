@@ -4,6 +4,80 @@
 //! the sections' proof needs is in `../README.md`, place by place (O1 to O5): a load that must come before the next is
 //! `ldar` (its partner is the release store of whoever opened the word), and a commit is a plain store.
 
+/// Arms a restartable section: descriptor, abort trampoline, the section's instructions.
+///
+/// `{a}` is a register for the address of the area's `rseq_cs`; `{area}` the register with its distance from
+/// the thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit, 5 abort address, 6 restart.
+/// The restart arms the section anew: the kernel disarms it on abort.
+///
+/// `x16` and `x17` are the macro's own. (They had to be free in any case: where the trampoline is too far for
+/// its branch, the linker inserts a step that may use these two.) Nothing that a body keeps in other
+/// registers is lost by the trampoline, but a body computes all it needs anew after a restart.
+macro_rules! armed {
+    ([$($body:expr),* $(,)?] $($operands:tt)*) => {
+        std::arch::asm!(
+            descriptor!(),
+            ".pushsection .text.rseq_abort, \"ax\"",
+            ".balign 4",
+            ".inst 0xd428bc00",
+            "5:",
+            abort_count!(),
+            "b 6f",
+            ".popsection",
+            "mrs {a}, tpidr_el0",
+            "add {a}, {a}, {area}",
+            "6:",
+            "adrp x16, 4b",
+            "add x16, x16, :lo12:4b",
+            "str x16, [{a}]",
+            "2:",
+            $($body,)*
+            "3:",
+            out("x16") _,
+            out("x17") _,
+            a = out(reg) _,
+            $($operands)*
+            options(nostack),
+        )
+    };
+}
+
+/// A numbered place inside a section at which a test can hold the thread (see `../inject.rs`). It changes the
+/// flags.
+#[cfg(test)]
+macro_rules! point {
+    ($number:literal) => {
+        concat!(
+            "adrp x16, ledgerline_inject_point",
+            "\n add x16, x16, :lo12:ledgerline_inject_point",
+            "\n ldr w17, [x16]",
+            "\n cmp w17, ",
+            $number,
+            "\n b.ne 99f",
+            "\n adrp x16, ledgerline_inject_reached",
+            "\n add x16, x16, :lo12:ledgerline_inject_reached",
+            "\n str w17, [x16]",
+            "\n adrp x16, ledgerline_inject_point",
+            "\n add x16, x16, :lo12:ledgerline_inject_point",
+            "\n 98: yield",
+            "\n ldr w17, [x16]",
+            "\n cmp w17, ",
+            $number,
+            "\n b.eq 98b",
+            "\n 99:"
+        )
+    };
+}
+/// Counts an abort, for tests. (Two at once may be counted as one: they ask whether there was any.)
+#[cfg(test)]
+macro_rules! abort_count {
+    () => {
+        "adrp x16, ledgerline_inject_aborts\n add x16, x16, :lo12:ledgerline_inject_aborts
+         ldr w17, [x16]\n add w17, w17, 1\n str w17, [x16]
+         adrp x16, ledgerline_inject_point\n add x16, x16, :lo12:ledgerline_inject_point
+         str wzr, [x16]"
+    };
+}
 /// A section by its name: its instructions, with the operands of whoever runs it. What differs by machine is made of the
 /// expressions in parentheses.
 macro_rules! section {
@@ -285,5 +359,3 @@ macro_rules! section {
         $($operands)*)
     };
 }
-
-pub(crate) use section;

@@ -10,6 +10,58 @@ use crate::percpu::word::TEST;
 /// See [`TEST`]. In memory: with this in a register, a function of three arguments would have to save others.
 pub(crate) static TESTED: u64 = TEST;
 
+/// Arms a restartable section: descriptor, abort trampoline, the section's instructions.
+///
+/// `{t}` is a scratch register, `{area}` the register with the address of the area's `rseq_cs`
+/// relative to the thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit,
+/// 5 abort address, 6 restart. The restart arms the section anew: the kernel disarms it on abort.
+macro_rules! armed {
+    ([$($body:expr),* $(,)?] $($operands:tt)*) => {
+        std::arch::asm!(
+            descriptor!(),
+            ".pushsection .text.rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "5:",
+            abort_count!(),
+            "jmp 6f",
+            ".popsection",
+            "6:",
+            "lea {t}, [rip + 4b]",
+            "mov fs:[{area}], {t}",
+            "2:",
+            $($body,)*
+            "3:",
+            $($operands)*
+            options(nostack),
+        )
+    };
+}
+
+/// A numbered place inside a section at which a test can hold the thread (see `../inject.rs`).
+#[cfg(test)]
+macro_rules! point {
+    ($number:literal) => {
+        concat!(
+            "cmp dword ptr [rip + ledgerline_inject_point], ",
+            $number,
+            "\n jne 99f",
+            "\n mov dword ptr [rip + ledgerline_inject_reached], ",
+            $number,
+            "\n 98: pause",
+            "\n cmp dword ptr [rip + ledgerline_inject_point], ",
+            $number,
+            "\n je 98b",
+            "\n 99:"
+        )
+    };
+}
+#[cfg(test)]
+macro_rules! abort_count {
+    () => {
+        "lock inc dword ptr [rip + ledgerline_inject_aborts]\n mov dword ptr [rip + ledgerline_inject_point], 0"
+    };
+}
 /// A section by its name: its instructions, with the operands of whoever runs it. What differs by machine is made of the
 /// expressions in parentheses.
 macro_rules! section {
@@ -282,5 +334,3 @@ macro_rules! section {
         $($operands)*)
     };
 }
-
-pub(crate) use section;

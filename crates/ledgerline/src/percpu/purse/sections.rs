@@ -1,8 +1,6 @@
 //! The sections of purses. Their pseudocode is in `../purse.rs`, and their instructions are in `../instructions/`.
 
 use super::{GUARDS, Purse};
-use crate::percpu::instructions::section;
-use crate::percpu::rseq::{abort_count, armed, descriptor, point};
 use std::mem::offset_of;
 
 /// Takes units out of the calling thread's purse and labels their block: subtracts `delta` unless that leaves less than none, or the
