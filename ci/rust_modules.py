@@ -24,6 +24,7 @@ TOKEN = re.compile(
 )
 
 Token = collections.namedtuple("Token", "kind text line")
+TESTS = {"test"}  # the cfg names that mean that something is tested
 ITEMS = {"fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"}
 STARTS = ITEMS | {"impl", "mod", "use", "let", "if", "match"}
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
@@ -99,7 +100,7 @@ def holds_without_tests(predicate):
         at += 1
         while at < len(words) and words[at] not in (",", ")"):
             at += 1
-        return (False if word == "test" else None), at
+        return (False if word in TESTS else None), at
 
     return term(0)[0] if words else None
 
