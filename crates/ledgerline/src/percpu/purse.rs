@@ -37,10 +37,11 @@
 pub(super) mod mine;
 #[cfg(not(loom))]
 pub(crate) mod places;
-#[cfg(rseq)]
+#[cfg(not(loom))]
+#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 pub(super) mod sections;
 
-#[cfg(rseq)]
+#[cfg(not(loom))]
 use super::probe;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(loom))]
@@ -50,14 +51,12 @@ use std::sync::atomic::{AtomicIsize, AtomicU16};
 pub(crate) const MOST: u64 = 1 << 16;
 
 const UNITS_SHIFT: u32 = 32;
-#[cfg(any(rseq, loom))]
 const CHARGE: u64 = 1;
 const UNCHARGES_SHIFT: u32 = 18;
 const UNCHARGE: u64 = 1 << UNCHARGES_SHIFT;
 const CHARGES: u64 = UNCHARGE - 1;
 const UNCHARGES: u64 = (1 << (UNITS_SHIFT - UNCHARGES_SHIFT)) - 1;
 /// See above.
-#[cfg(any(rseq, loom))]
 const GUARDS: u32 = 1 << 31 | 1 << 16;
 const FROZEN: u64 = 1 << 63;
 
@@ -74,7 +73,7 @@ struct Own {
 static OWN: Own = Own { area: AtomicIsize::new(0), mine: AtomicIsize::new(0) };
 
 /// See [`Own`]; `None` where purses do not serve.
-#[cfg(rseq)]
+#[cfg(not(loom))]
 #[inline(always)]
 fn own() -> Option<(isize, isize)> {
     // Acquire, partner of the SeqCst in `serve`: the other one was stored before.
@@ -87,13 +86,8 @@ fn own() -> Option<(isize, isize)> {
 /// Has purses serve, or not.
 #[cfg(not(loom))]
 pub(crate) fn serve(serve: bool) {
-    #[cfg(rseq)]
-    {
-        OWN.mine.store(mine::distance(), Ordering::Relaxed);
-        OWN.area.store(if serve { probe::fast_area() } else { 0 }, Ordering::SeqCst);
-    }
-    #[cfg(not(rseq))]
-    let _ = (serve, &OWN.area, &OWN.mine);
+    OWN.mine.store(mine::distance(), Ordering::Relaxed);
+    OWN.area.store(if serve { probe::fast_area() } else { 0 }, Ordering::SeqCst);
 }
 
 /// Takes `units`, at most [`MOST`], out of the calling thread's purse, counts a charge, and writes the group's number to `label`, if
@@ -102,13 +96,10 @@ pub(crate) fn serve(serve: bool) {
 #[inline(always)]
 pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
     debug_assert!(units <= MOST);
-    #[cfg(rseq)]
-    if let Some((area, mine)) = own() {
-        // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc_purses.rs`.
-        return unsafe { sections::take(area, mine, group, taken(units), label.as_ptr()) };
-    }
-    let _ = (group, units, label);
-    false
+    // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc_purses.rs`.
+    own().is_some_and(|(area, mine)| unsafe {
+        sections::take(area, mine, group, taken(units), label.as_ptr())
+    })
 }
 
 /// Puts `units`, at most [`MOST`], back into the calling thread's purse and counts an uncharge, if the purse is that of the number's
@@ -117,24 +108,19 @@ pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
 #[inline(always)]
 pub(crate) fn put(number: u16, units: u64) -> bool {
     debug_assert!(units <= MOST);
-    #[cfg(rseq)]
-    if let Some((area, mine)) = own() {
-        // SAFETY: as above.
-        return unsafe { sections::put(area, mine, number.into(), put_back(units)) };
-    }
-    let _ = (number, units);
-    false
+    // SAFETY: as above.
+    own().is_some_and(|(area, mine)| unsafe {
+        sections::put(area, mine, number.into(), put_back(units))
+    })
 }
 
 /// What `take` subtracts from the word.
-#[cfg(any(rseq, loom))]
 #[inline(always)]
 pub(crate) const fn taken(units: u64) -> u64 {
     (units << UNITS_SHIFT).wrapping_sub(CHARGE)
 }
 
 /// What `put` adds to the word.
-#[cfg(any(rseq, loom))]
 #[inline(always)]
 pub(crate) const fn put_back(units: u64) -> u64 {
     units << UNITS_SHIFT | UNCHARGE

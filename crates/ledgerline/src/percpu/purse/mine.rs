@@ -9,6 +9,12 @@ use super::Purse;
 #[cfg(rseq)]
 pub(in crate::percpu) use variable::distance;
 
+/// Without sections nothing reads the variable, and there is none.
+#[cfg(not(rseq))]
+pub(super) fn distance() -> isize {
+    0
+}
+
 /// What a thread has before it gets one.
 static NONE_YET: Purse = Purse::of_none();
 
