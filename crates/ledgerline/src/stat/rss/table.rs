@@ -5,6 +5,7 @@ use super::{Kind, Pages};
 use crate::percpu::{Words, columns_of_cpus};
 use crate::region::Region;
 use crate::region::free_list::FreeList;
+use crate::region::row_set::Bits;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::fmt;
 use std::io;
@@ -178,14 +179,10 @@ impl Table {
             return Err(Gone);
         }
         let n = self.clamp(n);
-        match row.add_elsewhere(owner.generation, kind, n) {
-            Some(0) => Ok(()),
-            Some(_) => {
-                self.header().clamped.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
-            None => Err(Gone),
+        if row.add_elsewhere(owner.generation, kind, n).ok_or(Gone)? != 0 {
+            self.header().clamped.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// All owners with their pages, one after the other.
@@ -233,25 +230,14 @@ impl Table {
     /// The CPUs that ran an owner since it was shared.
     pub(super) fn ran_on(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(self.mask(row)).flat_map(|(at, word)| {
-            let mut left = word.load(Ordering::Relaxed);
-            std::iter::from_fn(move || {
-                let bit = left.trailing_zeros();
-                left &= left.wrapping_sub(1);
-                (bit < 64).then_some(at * 64 + bit)
-            })
+            Bits(word.load(Ordering::Relaxed)).map(move |bit| at * 64 + bit as u32)
         })
     }
 
     /// The sum of an owner's words.
     pub(super) fn sum(&self, row: u32) -> Pages {
-        let mut sums = Kind::ALL.map(|kind| self.row(row).pages(kind));
-        for column in self.ran_on(row) {
-            for (sum, kind) in sums.iter_mut().zip(Kind::ALL) {
-                let word = self.cell(column, row, kind).load(Ordering::Relaxed);
-                *sum += i128::from(word as i64 >> 1);
-            }
-        }
-        self.pages(sums)
+        let own = Kind::ALL.map(|kind| self.row(row).pages(kind));
+        self.pages(row, own, |word| word.load(Ordering::Relaxed))
     }
 
     /// Ends an owner: empties all its words and frees its row. Returns what the words held.
@@ -261,18 +247,12 @@ impl Table {
         row.generation.store(closed, Ordering::Relaxed);
         // Partner of the fence in `read`.
         fence(Ordering::Release);
-        let mut sums = Kind::ALL.map(|kind| row.take(closed, kind));
-        for column in self.ran_on(owner.row) {
-            for (sum, kind) in sums.iter_mut().zip(Kind::ALL) {
-                // No section is under way on this word: no other thread has the owner any more.
-                let word = self.cell(column, owner.row, kind).swap(0, Ordering::Relaxed);
-                *sum += i128::from(word as i64 >> 1);
-            }
-        }
+        let own = Kind::ALL.map(|kind| row.take(closed, kind));
+        // No section is under way on these words: no other thread has the owner any more.
+        let pages = self.pages(owner.row, own, |word| word.swap(0, Ordering::Relaxed));
         for word in self.mask(owner.row) {
             word.store(0, Ordering::Relaxed);
         }
-        let pages = self.pages(sums);
         if pages.negative().is_some() {
             self.header().negative.fetch_add(1, Ordering::Relaxed);
         }
@@ -280,9 +260,15 @@ impl Table {
         pages
     }
 
-    /// Turns sums into pages. A sum past an `i64` (which takes 2^16 largest updates) is clamped and
-    /// counted.
-    fn pages(&self, sums: [i128; 4]) -> Pages {
+    /// Adds what an owner's cells hold to what its row held. A sum past an `i64` (which takes 2^16 largest updates) is
+    /// clamped and counted.
+    fn pages(&self, row: u32, own: [i128; 4], read: impl Fn(&AtomicU64) -> u64) -> Pages {
+        let mut sums = own;
+        for column in self.ran_on(row) {
+            for (sum, kind) in sums.iter_mut().zip(Kind::ALL) {
+                *sum += i128::from(read(self.cell(column, row, kind)) as i64 >> 1);
+            }
+        }
         Pages::from(sums.map(|sum| {
             let clamped = sum.clamp(i64::MIN.into(), i64::MAX.into());
             if clamped != sum {
