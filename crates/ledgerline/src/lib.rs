@@ -120,81 +120,45 @@ mod wake;
 mod whose;
 
 #[cfg(not(loom))]
-pub use alloc::Alloc;
-#[cfg(not(loom))]
-pub use announced::{Announced, announced};
-#[cfg(not(loom))]
-pub use charge::guard::Charge;
-#[cfg(not(loom))]
-pub use charge::lease::Lease;
-#[cfg(not(loom))]
-pub use charge::owned::{AsGroup, DestroyOnDrop, Kept, OwnedCharge, OwnedGroup};
-#[cfg(not(loom))]
-pub use charge::prepaid::Prepaid;
-#[cfg(not(loom))]
-pub use charge::request::{Request, Requested};
-#[cfg(not(loom))]
-pub use charge::shared::SharedCharge;
-#[cfg(not(loom))]
-pub use control::audit::report::AuditReport;
-#[cfg(not(loom))]
-pub use control::audit::wrong::{AUDIT_REPORTS_MAX, Outstanding, SiteCount, WrongUncharge};
-#[cfg(not(loom))]
-pub use control::events::{Changed, Events, WATCHES_MAX, Watch};
-#[cfg(not(loom))]
-pub use control::mode::ControlMode;
-#[cfg(not(loom))]
-pub use control::protection::{Protection, Unclaimed};
-#[cfg(not(loom))]
-pub use control::reclaimers::{ReclaimReport, Reclaimer};
-#[cfg(not(loom))]
-pub use control::refusals::{NotedRefusal, REFUSALS_NOTED};
-#[cfg(not(loom))]
-pub use control::set_max::SetMaxError;
-#[cfg(not(loom))]
-pub use control::throttle::Backoff;
-#[cfg(not(loom))]
-pub use control::token::{CancelToken, Cancelled, Killed};
-#[cfg(not(loom))]
-pub use control::victim::Victim;
-#[cfg(not(loom))]
-pub use error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge};
-#[cfg(not(loom))]
-pub use gate::forked;
-#[cfg(not(loom))]
-pub use group::Group;
-#[cfg(not(loom))]
-pub use ledger::{Footprint, Ledger, Mistakes};
-#[cfg(not(loom))]
-pub use making::builder::LedgerBuilder;
-#[cfg(not(loom))]
-pub use making::view::{Reading, View};
-#[cfg(not(loom))]
-pub use region::shadow;
+pub use self::{
+    alloc::Alloc,
+    announced::{Announced, announced},
+    charge::guard::Charge,
+    charge::lease::Lease,
+    charge::owned::{AsGroup, DestroyOnDrop, Kept, OwnedCharge, OwnedGroup},
+    charge::prepaid::Prepaid,
+    charge::request::{Request, Requested},
+    charge::shared::SharedCharge,
+    control::audit::report::AuditReport,
+    control::audit::wrong::{AUDIT_REPORTS_MAX, Outstanding, SiteCount, WrongUncharge},
+    control::events::{Changed, Events, WATCHES_MAX, Watch},
+    control::mode::ControlMode,
+    control::protection::{Protection, Unclaimed},
+    control::reclaimers::{ReclaimReport, Reclaimer},
+    control::refusals::{NotedRefusal, REFUSALS_NOTED},
+    control::set_max::SetMaxError,
+    control::throttle::Backoff,
+    control::token::{CancelToken, Cancelled, Killed},
+    control::victim::Victim,
+    error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge},
+    gate::forked,
+    group::Group,
+    ledger::{Footprint, Ledger, Mistakes},
+    making::builder::LedgerBuilder,
+    making::view::{Reading, View},
+    region::shadow,
+    report::diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis},
+    report::estimate::Estimate,
+    report::leak::Leak,
+    report::memory_stat::{MemoryStat, StatLine},
+    report::settled::Settled,
+    report::snapshot::{GroupSnapshot, GroupState, Snapshot},
+    report::statistics::Statistics,
+    size::Limit,
+    stock::refusal::{Reason, Refusal},
+    table::id::GroupId,
+    table::items::{ITEM_NAME_MAX, ITEMS_MAX, StatItem},
+    table::name::NAME_MAX,
+    table::name::{self, NameError},
+};
 pub use region::sparse;
-#[cfg(not(loom))]
-pub use report::diagnosis::{CONSUMERS, ChainLevel, Consumer, Diagnosis};
-#[cfg(not(loom))]
-pub use report::estimate::Estimate;
-#[cfg(not(loom))]
-pub use report::leak::Leak;
-#[cfg(not(loom))]
-pub use report::memory_stat::{MemoryStat, StatLine};
-#[cfg(not(loom))]
-pub use report::settled::Settled;
-#[cfg(not(loom))]
-pub use report::snapshot::{GroupSnapshot, GroupState, Snapshot};
-#[cfg(not(loom))]
-pub use report::statistics::Statistics;
-#[cfg(not(loom))]
-pub use size::Limit;
-#[cfg(not(loom))]
-pub use stock::refusal::{Reason, Refusal};
-#[cfg(not(loom))]
-pub use table::id::GroupId;
-#[cfg(not(loom))]
-pub use table::items::{ITEM_NAME_MAX, ITEMS_MAX, StatItem};
-#[cfg(not(loom))]
-pub use table::name::NAME_MAX;
-#[cfg(not(loom))]
-pub use table::name::{self, NameError};
