@@ -3,7 +3,7 @@
 use super::counters::{Counters, Shared, limits};
 use super::items::Item;
 use super::layout::{Described, Layout, View};
-use super::places::{PlaceId, Places, is_name};
+use super::places::{Places, is_name};
 use super::threshold;
 use super::width::{Width, WidthKind};
 use crate::os;
@@ -66,10 +66,6 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
         self.finish(Region::create_in(file, layout.size, Place::ANYWHERE)?, layout)
     }
 
-    fn columns(&self) -> u32 {
-        self.cpus.unwrap_or_else(possible_cpus)
-    }
-
     fn layout(&self) -> io::Result<Layout> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let names: Vec<&str> = I::ALL.iter().map(|item| item.name()).collect();
@@ -88,7 +84,8 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             let width = W::KIND;
             return Err(invalid(format!("threshold {threshold}: at most {most} with {width}")));
         }
-        let (items, places, columns) = (names.len(), self.places.len(), self.columns());
+        let columns = self.cpus.unwrap_or_else(possible_cpus);
+        let (items, places) = (names.len(), self.places.len());
         Layout::new(W::KIND, items, places, columns).ok_or_else(|| {
             invalid(format!("{items} items at {places} places for {columns} CPUs: not possible"))
         })
@@ -123,12 +120,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             }
         }
         let tree = &self.places;
-        let describe = |place| Described {
-            name: tree.name(place).to_owned(),
-            kind: tree.kind(place),
-            parent: tree.parent(place).map_or(0, PlaceId::index),
-        };
-        view.describe(I::ALL.iter().map(|item| item.name()), tree.iter().map(describe));
+        view.describe(I::ALL.iter().map(|item| item.name()), Described::all(tree));
         Ok(Counters {
             first: view.block(0, 0),
             block: layout.block,

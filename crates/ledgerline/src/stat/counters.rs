@@ -3,7 +3,6 @@
 use super::items::Item;
 use super::layout::View;
 use super::places::{PlaceId, Places};
-use super::total::Totals;
 use super::width::{Signed, Update, Width};
 #[cfg(rseq)]
 use crate::percpu::registration::Registration;
@@ -227,7 +226,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                 }
                 // A thread that cannot use sections where others do has no column.
                 Registration::None if all.is_some() => {
-                    return self.totals().add(0, place, item, update.n);
+                    return self.view.add_to_total(0, place, item, update.n);
                 }
                 Registration::None => {}
             }
@@ -247,7 +246,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             return;
         }
         if !W::BOUNDED {
-            return self.totals().add(0, place, item, update.n);
+            return self.view.add_to_total(0, place, item, update.n);
         }
         let lane = ((1 << (8 * size_of::<W>())) - 1) << first.shift;
         loop {
@@ -256,7 +255,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             let block = self.view.block(column, place);
             let limits = limits(block).load(Ordering::Acquire);
             if limits == W::CLOSED {
-                return self.totals().add(column, place, item, update.n);
+                return self.view.add_to_total(column, place, item, update.n);
             }
             let at = block.wrapping_add(first.word.addr() - first.block.addr());
             // SAFETY: a live, aligned word of the column (S1).
@@ -267,7 +266,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             // SAFETY: as above; the section checks that the thread still runs there, and that
             // nothing has changed.
             if unsafe { compare_store::<INDEX>(area, block, at, column, limits, (word, new)) } {
-                return self.totals().add(column, place, item, carry);
+                return self.view.add_to_total(column, place, item, carry);
             }
         }
     }
@@ -279,14 +278,14 @@ impl<I: Item, W: Width> Counters<I, W> {
         loop {
             let before = if W::BOUNDED { limits(block).load(Ordering::Acquire) } else { 0 };
             if before == W::CLOSED {
-                return self.totals().add(column, place, item, update.n);
+                return self.view.add_to_total(column, place, item, update.n);
             }
             // SAFETY: a live difference (S1).
             let old = unsafe { W::load(at) };
             let (new, carry) = W::step(old, update, before);
             // SAFETY: as above.
             if unsafe { W::exchange(at, old, new) } {
-                self.totals().add(column, place, item, carry);
+                self.view.add_to_total(column, place, item, carry);
                 // SeqCst, partner of the limits' store in `fold.rs`: either the thread that lowered the
                 // threshold takes this difference out, or this thread sees the new threshold.
                 if W::BOUNDED && limits(block).load(Ordering::SeqCst) != before {
@@ -309,13 +308,9 @@ impl<I: Item, W: Width> Counters<I, W> {
             }
             // SAFETY: as above.
             if unsafe { W::exchange(at, old, 0) } {
-                return self.totals().add(column, place, item, old);
+                return self.view.add_to_total(column, place, item, old);
             }
         }
-    }
-
-    pub(super) fn totals(&self) -> Totals<'_> {
-        Totals { view: &self.view }
     }
 
     /// Whether updates go through sections, so that a fold has to fence.
@@ -325,19 +320,11 @@ impl<I: Item, W: Width> Counters<I, W> {
 }
 
 /// One place of a table: [`Counters::at`].
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct At<'c, I, W: Width = i64> {
     counters: &'c Counters<I, W>,
     place: usize,
 }
-
-impl<I, W: Width> Clone for At<'_, I, W> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I, W: Width> Copy for At<'_, I, W> {}
 
 impl<I: Item, W: Width> At<'_, I, W> {
     /// As [`Counters::inc`].
@@ -366,19 +353,11 @@ impl<I: Item, W: Width> At<'_, I, W> {
 }
 
 /// One simulated CPU of a table: [`Counters::on`].
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct On<'c, I, W: Width = i64> {
     counters: &'c Counters<I, W>,
     cpu: u32,
 }
-
-impl<I, W: Width> Clone for On<'_, I, W> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I, W: Width> Copy for On<'_, I, W> {}
 
 impl<I: Item, W: Width> On<'_, I, W> {
     /// As [`Counters::inc`], on this CPU.

@@ -51,14 +51,6 @@ impl fmt::Display for ThresholdError {
 
 impl std::error::Error for ThresholdError {}
 
-/// The blocks from which differences are taken.
-struct Cells<'a> {
-    places: &'a [u32],
-    columns: Range<u32>,
-    /// Whether empty blocks are included, since they get other limits.
-    all: bool,
-}
-
 impl<I: Item, W: Width> Counters<I, W> {
     /// Takes all differences of all CPUs to the totals. Says how many there were. It looks at empty blocks
     /// and leaves them alone.
@@ -66,14 +58,12 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// It does nothing for `i64`: readers add those up. Where the kernel refuses the remote fence, it takes
     /// nothing; `precise` is right all the same. Not async-signal-safe.
     pub fn fold(&self) -> u64 {
-        let all: Vec<u32> = (0..self.view.layout.places as u32).collect();
-        self.take(&Cells { places: &all, columns: 0..self.cpus(), all: false }).unwrap_or(0)
+        self.take(self.places().subtree(0), 0..self.cpus())
     }
 
     /// As [`fold`](Self::fold), but only the differences of one place, not of those below it.
     pub fn fold_place(&self, place: PlaceId) -> u64 {
-        let place = [self.check(place) as u32];
-        self.take(&Cells { places: &place, columns: 0..self.cpus(), all: false }).unwrap_or(0)
+        self.take(&[self.check(place) as u32], 0..self.cpus())
     }
 
     /// As [`fold`](Self::fold), but only the differences of one CPU (a column): one that is idle, or gone.
@@ -82,8 +72,7 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// If there is no such CPU.
     pub fn fold_cpu(&self, cpu: u32) -> u64 {
         assert!(cpu < self.cpus(), "CPU {cpu} of {}", self.cpus());
-        let all: Vec<u32> = (0..self.view.layout.places as u32).collect();
-        self.take(&Cells { places: &all, columns: cpu..cpu + 1, all: false }).unwrap_or(0)
+        self.take(self.places().subtree(0), cpu..cpu + 1)
     }
 
     /// Empties a place that will be used no more, and all below it. Their differences go to the totals, and
@@ -128,7 +117,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         for (&place, &old) in places.iter().zip(&old) {
             self.set(place, threshold, old.max(threshold), old);
         }
-        let taken = self.take_locked(&Cells { places, columns: 0..self.cpus(), all: true });
+        let taken = self.take_locked(places, 0..self.cpus(), true);
         for (&place, &old) in places.iter().zip(&old) {
             match taken {
                 Some(_) => self.set(place, threshold, threshold, old.max(threshold)),
@@ -148,12 +137,13 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
     }
 
-    fn take(&self, cells: &Cells<'_>) -> Option<u64> {
+    /// Takes what the blocks that are not empty hold.
+    fn take(&self, places: &[u32], columns: Range<u32>) -> u64 {
         if !W::BOUNDED {
-            return Some(0);
+            return 0;
         }
         let _held = self.lock();
-        self.take_locked(cells)
+        self.take_locked(places, columns, false).unwrap_or(0)
     }
 
     /// Takes the lock, inside the gate that forks close: no child starts with a fold that never ends.
@@ -164,12 +154,13 @@ impl<I: Item, W: Width> Counters<I, W> {
         (held, inside)
     }
 
-    fn take_locked(&self, cells: &Cells<'_>) -> Option<u64> {
-        let blocks: Vec<(u32, u32)> = cells
-            .places
+    /// Takes what blocks hold, under the lock: of `all`, since they get other limits, or of those that are not empty.
+    /// Says how many differences there were; `None` without a fence.
+    fn take_locked(&self, places: &[u32], columns: Range<u32>, all: bool) -> Option<u64> {
+        let blocks: Vec<(u32, u32)> = places
             .iter()
-            .flat_map(|&place| cells.columns.clone().map(move |column| (place, column)))
-            .filter(|&(place, column)| cells.all || !self.is_empty(place, column))
+            .flat_map(|&place| columns.clone().map(move |column| (place, column)))
+            .filter(|&(place, column)| all || !self.is_empty(place, column))
             .collect();
         if blocks.is_empty() {
             return Some(0);
@@ -242,7 +233,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                 }
             }
             for (item, &sum) in sums.iter().enumerate() {
-                self.totals().add(run[0].1, run[0].0 as usize, item, sum);
+                self.view.add_to_total(run[0].1, run[0].0 as usize, item, sum);
             }
         }
         // Release, partner of the Acquire in `try_steady`.

@@ -16,7 +16,7 @@
 //! fall into the same cache set, which makes adding up a row several times cheaper than with columns a page
 //! apart.
 
-use super::places::{NAME_MAX, PLACES_MAX, PlaceKind};
+use super::places::{NAME_MAX, PLACES_MAX, PlaceId, PlaceKind, Places};
 use super::width::WidthKind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::atomic::{AtomicI64, AtomicU8};
@@ -180,19 +180,21 @@ pub(super) struct Described {
     pub(super) parent: usize,
 }
 
-fn kind_number(kind: PlaceKind) -> u32 {
-    match kind {
-        PlaceKind::Machine => 0,
-        PlaceKind::Node => 1,
-        PlaceKind::Zone => 2,
-        PlaceKind::Other => 3,
+impl Described {
+    /// The places of a tree.
+    pub(super) fn all(tree: &Places) -> impl Iterator<Item = Described> {
+        tree.iter().map(|place| Described {
+            name: tree.name(place).to_owned(),
+            kind: tree.kind(place),
+            parent: tree.parent(place).map_or(0, PlaceId::index),
+        })
     }
 }
 
 fn kind_from(number: u32) -> Option<PlaceKind> {
     [PlaceKind::Machine, PlaceKind::Node, PlaceKind::Zone, PlaceKind::Other]
         .into_iter()
-        .find(|&kind| kind_number(kind) == number)
+        .find(|&kind| kind as u32 == number)
 }
 
 /// The memory of a table, by its parts.
@@ -287,11 +289,11 @@ impl View {
             let record = self.place(at);
             record.name.write(&place.name);
             record.parent.store(place.parent as u32, Ordering::Relaxed);
-            record.kind.store(kind_number(place.kind), Ordering::Relaxed);
+            record.kind.store(place.kind as u32, Ordering::Relaxed);
         }
         let (header, layout) = (self.header(), &self.layout);
         header.version.store(VERSION, Ordering::Relaxed);
-        header.width.store(layout.width.number(), Ordering::Relaxed);
+        header.width.store(layout.width as u32, Ordering::Relaxed);
         header.items.store(layout.items as u32, Ordering::Relaxed);
         header.places.store(layout.places as u32, Ordering::Relaxed);
         header.columns.store(layout.columns, Ordering::Relaxed);

@@ -100,19 +100,11 @@ pub struct Numa<W: Width = i64> {
 }
 
 /// A zone whose allocations are counted: [`Numa::zone`].
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Zone<'n, W: Width = i64> {
     at: At<'n, NumaItem, W>,
     node: u32,
 }
-
-impl<W: Width> Clone for Zone<'_, W> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<W: Width> Copy for Zone<'_, W> {}
 
 /// A place that is not part of a node whose name is its number (`0`, or `node0`).
 #[derive(Clone, Debug, PartialEq, Eq)]

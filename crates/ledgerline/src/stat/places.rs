@@ -11,7 +11,7 @@ pub const DEPTH_MAX: usize = 16;
 /// The longest name of a place or an item, in bytes.
 pub const NAME_MAX: usize = 63;
 
-/// The kind of a place. Printers group by it.
+/// The kind of a place. Printers group by it, and files have its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     /// The whole.

@@ -38,8 +38,10 @@ impl<I: Item, W: Width> Counters<I, W> {
             return Reading { value: self.snapshot(place, item), bound: 0 };
         }
         let place = self.check(place);
-        let total = self.totals().sum(&self.below[place], Self::check_item(item));
-        Reading { value: self.clamp(within(total)), bound: self.bound(place) }
+        let item = Self::check_item(item);
+        let total = |&place: &u32| self.view.total_sum(W::KIND, place as usize, item);
+        let sum = self.below[place].iter().map(|place| i128::from(total(place))).sum();
+        Reading { value: self.clamp(within(sum)), bound: self.bound(place) }
     }
 
     /// The total and all differences, clamped at zero, as printers show it. It is as exact as

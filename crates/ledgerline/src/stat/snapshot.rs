@@ -3,7 +3,7 @@
 use super::counters::Counters;
 use super::items::Item;
 use super::layout::{Described, View};
-use super::places::{PlaceId, PlaceKind};
+use super::places::PlaceKind;
 use super::read::{row, steady};
 use super::width::{Width, WidthKind};
 use crate::sync::{Ordering, PATIENCE};
@@ -74,17 +74,6 @@ impl CountersSnapshot {
         names.try_fold(0, |at, name| self.children(at).find(|&c| self.places[c].name == name))
     }
 
-    pub(super) fn of<I: Item, W: Width>(counters: &Counters<I, W>) -> CountersSnapshot {
-        let tree = counters.places();
-        let places = tree.iter().map(|place| Described {
-            name: tree.name(place).to_owned(),
-            kind: tree.kind(place),
-            parent: tree.parent(place).map_or(0, PlaceId::index),
-        });
-        let items = I::ALL.iter().map(|item| item.name().to_owned()).collect();
-        CountersSnapshot::read(&counters.view, items, places.collect(), PATIENCE)
-    }
-
     /// Reads a table whose names are given.
     pub(super) fn read(
         view: &View,
@@ -132,6 +121,8 @@ impl CountersSnapshot {
 impl<I: Item, W: Width> Counters<I, W> {
     /// The whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
     pub fn table(&self) -> CountersSnapshot {
-        CountersSnapshot::of(self)
+        let items = I::ALL.iter().map(|item| item.name().to_owned()).collect();
+        let places = Described::all(self.places()).collect();
+        CountersSnapshot::read(&self.view, items, places, PATIENCE)
     }
 }

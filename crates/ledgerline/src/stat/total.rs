@@ -15,27 +15,12 @@ const _: () = assert!(STRIPES_MAX as i64 * LIMIT <= 1 << 62);
 /// that at the same moment.
 const SMALL: u64 = 1 << 32;
 
-/// The totals of a table.
-pub(super) struct Totals<'c> {
-    pub(super) view: &'c View,
-}
-
-impl Totals<'_> {
-    /// Adds `n` at the place, in a column's stripe.
-    pub(super) fn add(&self, column: u32, place: usize, item: usize, n: i64) {
-        if n != 0 && !add_clamped(self.view.total(column, place, item), n) {
-            self.view.header().saturated.fetch_add(1, Ordering::Relaxed);
+impl View {
+    /// Adds `n` to a total, in a column's stripe.
+    pub(super) fn add_to_total(&self, column: u32, place: usize, item: usize, n: i64) {
+        if n != 0 && !add_clamped(self.total(column, place, item), n) {
+            self.header().saturated.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// The sum of the totals of these places.
-    pub(super) fn sum(&self, places: &[u32], item: usize) -> i128 {
-        places
-            .iter()
-            .map(|&place| {
-                i128::from(self.view.total_sum(self.view.layout.width, place as usize, item))
-            })
-            .sum()
     }
 }
 

@@ -48,35 +48,27 @@ impl Width for i64 {
 impl Signed for i8 {}
 impl Signed for i64 {}
 
-/// A width as a value, as a file names it.
+/// A width as a value, as a file names it: by the bytes of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WidthKind {
     /// Signed bytes.
-    I8,
+    I8 = 1,
     /// Unsigned 16 bits.
-    U16,
+    U16 = 2,
     /// Signed 64 bits.
-    I64,
+    I64 = 8,
 }
 
 impl WidthKind {
-    pub(super) fn number(self) -> u32 {
-        match self {
-            WidthKind::I8 => 1,
-            WidthKind::U16 => 2,
-            WidthKind::I64 => 8,
-        }
-    }
-
     pub(super) fn from_number(number: u32) -> Option<WidthKind> {
         [WidthKind::I8, WidthKind::U16, WidthKind::I64]
             .into_iter()
-            .find(|width| width.number() == number)
+            .find(|&width| width as u32 == number)
     }
 
     /// Bytes of a difference.
     pub(super) fn bytes(self) -> usize {
-        self.number() as usize
+        self as usize
     }
 
     /// Bytes before a block's differences. The limits have a word of their own, since sections store whole
