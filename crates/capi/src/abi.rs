@@ -1,6 +1,6 @@
 //! The version of the ABI, and the texts of errors.
 
-use crate::border::{hand_out, run, still};
+use crate::border::{hand_out, run};
 use crate::last::{self, Last};
 use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
@@ -74,7 +74,7 @@ pub extern "C" fn ledgerline_error_text(code: i32) -> *const c_char {
         c"the library has another ABI than the header",
     ];
     let text = usize::try_from(-i64::from(code)).ok().and_then(|code| TEXTS.get(code));
-    still(text.unwrap_or(&c"a code that this library does not know"))
+    text.unwrap_or(&c"a code that this library does not know").as_ptr()
 }
 
 /// Writes the text of the last error in the calling thread: for a refusal which group was full, how much was requested
@@ -91,15 +91,13 @@ pub unsafe extern "C" fn ledgerline_last_error(
     size: usize,
     needed: *mut usize,
 ) -> ledgerline_code_t {
-    run(|| {
-        let said = match last::get() {
-            Last::Text(said) => said,
-            Last::Refusal(ledger, refusal) => match registry::enter(ledger) {
-                Some(visit) => visit.ledger().explain(&refusal).to_string(),
-                None => refusal.to_string(),
-            },
-        };
-        // SAFETY: as the header asks of the caller.
-        unsafe { hand_out(&said, buffer, size, needed) }
-    })
+    let said = || match last::get() {
+        Last::Text(said) => said,
+        Last::Refusal(ledger, refusal) => match registry::enter(ledger) {
+            Some(visit) => visit.ledger().explain(&refusal).to_string(),
+            None => refusal.to_string(),
+        },
+    };
+    // SAFETY: as the header asks of the caller.
+    unsafe { hand_out(buffer, size, needed, || Ok(said())) }
 }

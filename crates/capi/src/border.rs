@@ -2,11 +2,12 @@
 
 pub(crate) use crate::failure::{Failure, Outcome, UNITS_MAX, fail, refused, refused_over};
 use crate::last;
+use crate::registrations::{self, Registered};
 use crate::registry::{self, Visit};
 use crate::types::ledgerline_code_t::{self as Code, *};
 use crate::types::{ledgerline_group_t, ledgerline_ledger_t};
-use ledgerline::{Group, GroupId};
-use std::ffi::{CStr, c_char};
+use ledgerline::{Group, GroupId, OwnedGroup};
+use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The longest text that is taken from C. A path of 32 names is shorter.
@@ -54,21 +55,24 @@ pub(crate) struct Out<'o, T> {
 }
 
 impl<T> Out<'_, T> {
-    pub(crate) fn set(&self, value: T) {
+    /// Writes the result of a call, which has succeeded then.
+    pub(crate) fn set(&self, value: T) -> Outcome {
         // SAFETY: `out`'s caller vouches for the place, which may hold anything before.
         unsafe { self.pointer.write(value) }
+        Ok(())
     }
 }
 
-/// Writes to a place that the caller may leave out.
+/// Writes the result of a call, which has succeeded then, to a place that the caller may leave out.
 ///
 /// # Safety
 /// As [`out`].
-pub(crate) unsafe fn set_if_asked<T>(pointer: *mut T, value: impl FnOnce() -> T) {
+pub(crate) unsafe fn set_if_asked<T>(pointer: *mut T, value: impl FnOnce() -> T) -> Outcome {
     if !pointer.is_null() && pointer.is_aligned() {
         // SAFETY: as `out`.
         unsafe { pointer.write(value()) }
     }
+    Ok(())
 }
 
 /// A text of the caller's.
@@ -110,39 +114,37 @@ pub(crate) unsafe fn c_text<'t>(pointer: *const c_char) -> Outcome<&'t str> {
 /// # Safety
 /// `buffer` is NULL and `size` zero, or it leads to `size` bytes; `needed` as in [`out`].
 pub(crate) unsafe fn hand_out(
-    said: &str,
     buffer: *mut c_char,
     size: usize,
     needed: *mut usize,
-) -> Outcome {
-    // SAFETY: as the caller says.
-    unsafe { set_if_asked(needed, || said.len()) };
-    if buffer.is_null() && size > 0 {
-        return Err(fail(LEDGERLINE_ERROR_ARGUMENT, "the buffer is NULL"));
-    }
-    if size > 0 {
-        let fits = said.floor_char_boundary(said.len().min(size - 1));
-        // SAFETY: below `size`, with the NUL.
-        unsafe {
-            buffer.cast::<u8>().copy_from_nonoverlapping(said.as_ptr(), fits);
-            buffer.add(fits).write(0);
+    said: impl FnOnce() -> Outcome<String>,
+) -> Code {
+    run(|| {
+        let said = said()?;
+        // SAFETY: as the caller says.
+        unsafe { set_if_asked(needed, || said.len())? };
+        if buffer.is_null() && size > 0 {
+            return Err(fail(LEDGERLINE_ERROR_ARGUMENT, "the buffer is NULL"));
         }
-        if fits == said.len() {
-            return Ok(());
+        if size > 0 {
+            let fits = said.floor_char_boundary(said.len().min(size - 1));
+            // SAFETY: below `size`, with the NUL.
+            unsafe {
+                buffer.cast::<u8>().copy_from_nonoverlapping(said.as_ptr(), fits);
+                buffer.add(fits).write(0);
+            }
+            if fits == said.len() {
+                return Ok(());
+            }
         }
-    }
-    // (The last error stays what it was: this may be asking for it.)
-    Err(Failure(LEDGERLINE_ERROR_BUFFER))
+        // (The last error stays what it was: this may be asking for it.)
+        Err(Failure(LEDGERLINE_ERROR_BUFFER))
+    })
 }
 
 /// A text for C, without NULs inside.
 pub(crate) fn c_string(said: &str) -> std::ffi::CString {
     std::ffi::CString::new(said.replace('\0', " ")).unwrap_or_default()
-}
-
-/// A text that needs no buffer.
-pub(crate) const fn still(said: &'static CStr) -> *const c_char {
-    said.as_ptr()
 }
 
 /// The ledger of a number.
@@ -162,22 +164,13 @@ fn no_ledger(number: u64) -> Failure {
 
 /// A group that may be used until this is dropped.
 pub(crate) struct Named {
-    visit: Visit,
+    pub(crate) visit: Visit,
     id: GroupId,
 }
 
 impl Named {
     pub(crate) fn group(&self) -> Group<'_> {
         self.visit.ledger().group(self.id)
-    }
-
-    pub(crate) fn visit(&self) -> &Visit {
-        &self.visit
-    }
-
-    /// A handle of another group of the same ledger.
-    pub(crate) fn handle_of(&self, group: Group<'_>) -> ledgerline_group_t {
-        handle(self.visit.number(), group)
     }
 
     /// What a reader said, if the group was there when it was through.
@@ -197,11 +190,6 @@ impl Named {
     }
 }
 
-/// The handle of a group.
-pub(crate) fn handle(ledger: u64, group: Group<'_>) -> ledgerline_group_t {
-    ledgerline_group_t { ledger, id: group.id().to_bits() }
-}
-
 /// The group of two numbers. Whether it exists shows when it is used.
 pub(crate) fn named(group: ledgerline_group_t) -> Outcome<Named> {
     let visit = visit(group.ledger)?;
@@ -216,6 +204,41 @@ pub(crate) fn existing(group: ledgerline_group_t) -> Outcome<Named> {
     let named = named(group)?;
     named.exists()?;
     Ok(named)
+}
+
+/// Reads something of a group into a place.
+///
+/// # Safety
+/// As [`out`].
+pub(crate) unsafe fn reading<T>(
+    group: ledgerline_group_t,
+    place: *mut T,
+    what: &str,
+    read: impl FnOnce(Group<'_>) -> T,
+) -> Code {
+    run(|| {
+        // SAFETY: as the caller says.
+        let into = unsafe { out(place, what)? };
+        into.set(named(group)?.read(read)?)
+    })
+}
+
+/// Registers what `make` adds to a group, with what ends it. Returns its number.
+pub(crate) fn register<T: Registered, E: FnOnce() + Send + 'static>(
+    group: ledgerline_group_t,
+    make: impl FnOnce(OwnedGroup) -> Outcome<(T, E)>,
+) -> Outcome<u64> {
+    let named = existing(group)?;
+    let ledger = named.visit.share();
+    let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
+    let (added, end) = make(owned)?;
+    let number = registrations::add(group.ledger, added, end);
+    if !named.visit.is_open() {
+        // Whoever frees the ledger may have taken out all that there was before this.
+        let _taken_out_by_either = registrations::take_out::<T>(number);
+        return Err(registry::closing());
+    }
+    Ok(number)
 }
 
 /// A number of units that a ledger can count.
@@ -252,19 +275,20 @@ mod tests {
         let mut buffer = [b'x' as c_char; 8];
         let mut needed = 0;
         // SAFETY: the places are this test's.
-        let hand = |said, size, buffer: &mut [c_char; 8], needed: &mut usize| unsafe {
-            hand_out(said, buffer.as_mut_ptr(), size, needed).map_err(|Failure(code)| code)
+        let hand = |said: &str, size, buffer: &mut [c_char; 8], needed: &mut usize| unsafe {
+            hand_out(buffer.as_mut_ptr(), size, needed, || Ok(said.into()))
         };
-        assert_eq!(hand("äöü", 8, &mut buffer, &mut needed), Ok(()));
+        assert_eq!(hand("äöü", 8, &mut buffer, &mut needed), LEDGERLINE_OK);
         for (size, fits) in [(7, "äöü"), (6, "äö"), (5, "äö"), (4, "ä"), (1, "")] {
             let said = hand("äöü", size, &mut buffer, &mut needed);
-            assert_eq!(said.is_ok(), size == 7, "{said:?}");
+            let expected = if size == 7 { LEDGERLINE_OK } else { LEDGERLINE_ERROR_BUFFER };
+            assert_eq!(said, expected);
             // SAFETY: NUL-terminated within the buffer, as is asserted by that.
-            let got = unsafe { CStr::from_ptr(buffer.as_ptr()) };
+            let got = unsafe { std::ffi::CStr::from_ptr(buffer.as_ptr()) };
             assert_eq!((got.to_str().unwrap(), needed), (fits, 6));
         }
         buffer[0] = 7;
-        assert_eq!(hand("a", 0, &mut buffer, &mut needed), Err(LEDGERLINE_ERROR_BUFFER));
+        assert_eq!(hand("a", 0, &mut buffer, &mut needed), LEDGERLINE_ERROR_BUFFER);
         assert_eq!((buffer[0], needed), (7, 1));
     }
 }

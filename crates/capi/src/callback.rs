@@ -46,12 +46,8 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Callback {
-    pub(crate) fn new(data: *mut c_void) -> Callback {
-        Callback::owning(data, None)
-    }
-
-    /// Has the data freed when the last one drops this: nobody is inside then, who holds it too.
-    pub(crate) fn owning(data: *mut c_void, release: ledgerline_release_t) -> Callback {
+    /// Has the data freed, if `release` is there, when the last one drops this: nobody is inside then, who holds it too.
+    pub(crate) fn new(data: *mut c_void, release: ledgerline_release_t) -> Callback {
         Callback { data, release, inside: AtomicU64::new(0) }
     }
 
@@ -98,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_out_is_not_called_and_is_waited_for() {
-        let callback = Callback::new(std::ptr::null_mut());
+        let callback = Callback::new(std::ptr::null_mut(), None);
         let (inside, over) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -119,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_callback_takes_itself_out_without_waiting() {
-        let callback = Callback::new(std::ptr::null_mut());
+        let callback = Callback::new(std::ptr::null_mut(), None);
         assert_eq!(callback.call(|_| callback.close()), Some(()));
         assert_eq!(callback.call(|_| ()), None);
     }

@@ -1,13 +1,13 @@
 //! Tokens, which tell work to stop, and victims, which may be told so when a group above them is full.
 
-use crate::border::{self, Outcome, c_string, existing, fail, hand_out, out, run};
+use crate::border::{Outcome, c_string, existing, fail, hand_out, out, register, run};
 use crate::callback::Callback;
 use crate::registrations::{self, Registered};
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{
     ledgerline_cancelled_t, ledgerline_group_t, ledgerline_token_t, ledgerline_victim_t,
 };
-use ledgerline::{CancelToken, Kept, Killed, Victim};
+use ledgerline::{CancelToken, Kept, Killed, OwnedGroup, Victim};
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,7 +47,7 @@ struct Token {
 
 impl Token {
     fn on_cancel(&self, cancelled: Function, data: *mut c_void) -> Outcome {
-        let callback = Arc::new(Callback::new(data));
+        let callback = Arc::new(Callback::new(data, None));
         if !self.callbacks.add(callback.clone()) {
             return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the token"));
         }
@@ -81,8 +81,7 @@ pub unsafe extern "C" fn ledgerline_token_new(token: *mut ledgerline_token_t) ->
         let callbacks = Callbacks::new();
         let kept = Token { token: CancelToken::new(), callbacks: callbacks.clone() };
         let number = registrations::add(0, kept, move || callbacks.close());
-        into.set(ledgerline_token_t { number });
-        Ok(())
+        into.set(ledgerline_token_t { number })
     })
 }
 
@@ -118,12 +117,12 @@ pub unsafe extern "C" fn ledgerline_token_why(
     size: usize,
     needed: *mut usize,
 ) -> ledgerline_code_t {
-    run(|| {
+    let why = || {
         let token = registrations::get::<Token>(token.number)?;
-        let why = token.token.killed().map(Killed::to_string).unwrap_or_default();
-        // SAFETY: as the header asks of the caller.
-        unsafe { hand_out(&why, buffer, size, needed) }
-    })
+        Ok(token.token.killed().map(Killed::to_string).unwrap_or_default())
+    };
+    // SAFETY: as the header asks of the caller.
+    unsafe { hand_out(buffer, size, needed, why) }
 }
 
 /// Cancels a token by hand. Callbacks run here and now.
@@ -168,20 +167,10 @@ pub unsafe extern "C" fn ledgerline_add_victim(
 ) -> ledgerline_code_t {
     run(|| {
         // SAFETY: as the header asks of the caller.
-        let into = unsafe { border::out(victim, "the victim")? };
+        let into = unsafe { out(victim, "the victim")? };
         let token = registrations::get::<Token>(token.number)?;
-        let named = existing(group)?;
-        let ledger = named.visit().share();
-        let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
-        let added = Added(owned.add_victim(&token.token));
-        let number = registrations::add(group.ledger, added, || ());
-        if !named.visit().is_open() {
-            // As in `ledgerline_add_reclaimer`.
-            let _taken_out_by_either = registrations::take_out::<Added>(number);
-            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
-        }
-        into.set(ledgerline_victim_t { number });
-        Ok(())
+        let added = |owned: OwnedGroup| Ok((Added(owned.add_victim(&token.token)), || ()));
+        into.set(ledgerline_victim_t { number: register(group, added)? })
     })
 }
 

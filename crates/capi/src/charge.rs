@@ -1,6 +1,6 @@
 //! Charges by units, without guards: the caller returns what it charged.
 
-use crate::border::{self, Outcome, fail, named, run};
+use crate::border::{self, Named, Outcome, fail, named, run};
 use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::ledgerline_group_t;
@@ -19,6 +19,20 @@ fn take(group: ledgerline_group_t, units: u64) -> bool {
     registry::lease_of(group.ledger).take(group.ledger, group.id, units)
 }
 
+/// The slow half of a charge or an uncharge.
+#[cold]
+#[inline(never)]
+fn slowly<T>(
+    group: ledgerline_group_t,
+    units: u64,
+    walk: impl FnOnce(&Named, u64) -> Outcome<T>,
+) -> ledgerline_code_t {
+    run(|| {
+        let (named, units) = (named(group)?, border::units(units)?);
+        walk(&named, units).map(drop)
+    })
+}
+
 /// Charges a group and all its ancestors, or refuses. Before it refuses, it asks the reclaimers below the group that is
 /// full (ledgerline_add_reclaimer), which run in this thread. The caller returns the units by ledgerline_uncharge.
 ///
@@ -33,17 +47,10 @@ pub extern "C" fn ledgerline_try_charge(
     group: ledgerline_group_t,
     units: u64,
 ) -> ledgerline_code_t {
-    if take(group, units) { LEDGERLINE_OK } else { try_charge_slow(group, units) }
-}
-
-#[cold]
-#[inline(never)]
-fn try_charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
-    run(|| {
-        let (named, units) = (named(group)?, border::units(units)?);
-        named.group().try_charge(units)?.into_units();
-        Ok(())
-    })
+    if take(group, units) {
+        return LEDGERLINE_OK;
+    }
+    slowly(group, units, |named, units| Ok(named.group().try_charge(units)?.into_units()))
 }
 
 /// As ledgerline_try_charge, for allocators and signal handlers: it asks no reclaimer, waits for nothing and allocates
@@ -56,16 +63,12 @@ pub extern "C" fn ledgerline_try_charge_units(
     group: ledgerline_group_t,
     units: u64,
 ) -> ledgerline_code_t {
-    if take(group, units) { LEDGERLINE_OK } else { try_charge_units_slow(group, units) }
-}
-
-#[cold]
-#[inline(never)]
-fn try_charge_units_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
-    run(|| {
-        let (named, units) = (named(group)?, border::units(units)?);
+    if take(group, units) {
+        return LEDGERLINE_OK;
+    }
+    slowly(group, units, |named, units| {
         let charged = named.group().try_charge_units(units);
-        charged.map_err(|refusal| border::refused(group.ledger, refusal))
+        charged.map_err(|refusal| border::refused(named.visit.number, refusal))
     })
 }
 
@@ -76,16 +79,12 @@ fn try_charge_units_slow(group: ledgerline_group_t, units: u64) -> ledgerline_co
 /// hold more than that. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_charge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
-    if take(group, units) { LEDGERLINE_OK } else { charge_slow(group, units) }
-}
-
-#[cold]
-#[inline(never)]
-fn charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
-    run(|| {
-        let (named, units) = (named(group)?, border::units(units)?);
+    if take(group, units) {
+        return LEDGERLINE_OK;
+    }
+    slowly(group, units, |named, units| {
         let charged = named.group().charge_units(units);
-        charged.map_err(|refusal| border::refused_over(group.ledger, refusal))
+        charged.map_err(|refusal| border::refused_over(named.visit.number, refusal))
     })
 }
 
@@ -103,17 +102,9 @@ fn charge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_uncharge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
     if registry::lease_of(group.ledger).put(group.ledger, group.id, units) {
-        LEDGERLINE_OK
-    } else {
-        uncharge_slow(group, units)
+        return LEDGERLINE_OK;
     }
-}
-
-#[cold]
-#[inline(never)]
-fn uncharge_slow(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
-    run(|| {
-        let (named, units) = (named(group)?, border::units(units)?);
+    slowly(group, units, |named, units| {
         if named.group().try_uncharge_units(units) {
             return Ok(());
         }

@@ -1,10 +1,9 @@
 //! The current group of a thread.
 
-use crate::border::{self, Outcome, existing, fail, handle, out, run, set_if_asked};
+use crate::border::{Outcome, fail, named, out, run, set_if_asked};
 use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::ledgerline_group_t;
-use ledgerline::GroupId;
 use ledgerline::current::{self, Current};
 
 /// Nobody: the handle of two zeros.
@@ -13,7 +12,7 @@ const NOBODY: ledgerline_group_t = ledgerline_group_t { ledger: 0, id: 0 };
 fn handle_of(current: Current) -> Outcome<ledgerline_group_t> {
     let Some(group) = current.group() else { return Ok(NOBODY) };
     let rusts = || fail(LEDGERLINE_ERROR_HANDLE, "the current group's ledger was made in Rust");
-    Ok(handle(registry::number_of(group).ok_or_else(rusts)?, group))
+    registry::handle_of(group).ok_or_else(rusts)
 }
 
 /// The calling thread's current group, as ledgerline_current_swap set it; zeros for none.
@@ -27,8 +26,7 @@ pub unsafe extern "C" fn ledgerline_current_get(
     run(|| {
         // SAFETY: as the header asks of the caller.
         let into = unsafe { out(group, "the group")? };
-        into.set(handle_of(current::get())?);
-        Ok(())
+        into.set(handle_of(current::get())?)
     })
 }
 
@@ -45,27 +43,23 @@ pub unsafe extern "C" fn ledgerline_current_swap(
     before: *mut ledgerline_group_t,
 ) -> ledgerline_code_t {
     run(|| {
-        let next = if group == NOBODY {
-            Current::NOBODY
-        } else {
-            let named = existing_or_gone(group)?;
-            let id = GroupId::from_bits(group.id).expect("it was named by that");
-            Current::from(named.visit().kept()?.group(id))
-        };
+        let next = next(group)?;
         let old = handle_of(current::get())?;
         current::swap(next);
         // SAFETY: as the header asks of the caller.
-        unsafe { set_if_asked(before, || old) };
-        Ok(())
+        unsafe { set_if_asked(before, || old) }
     })
 }
 
-/// The group that is to be current. One that is gone may be put back: a scope ends as it began.
-fn existing_or_gone(group: ledgerline_group_t) -> Outcome<border::Named> {
-    let named = border::named(group)?;
-    named.visit().kept()?;
-    match current::get().group() {
-        Some(_) => Ok(named),
-        None => existing(group),
+/// What is to be current. A group that is gone may be put back: a scope ends as it began.
+fn next(group: ledgerline_group_t) -> Outcome<Current> {
+    if group == NOBODY {
+        return Ok(Current::NOBODY);
     }
+    let named = named(group)?;
+    let ledger = named.visit.kept()?;
+    if current::get().group().is_none() {
+        named.exists()?;
+    }
+    Ok(ledger.group(named.group().id()).into())
 }

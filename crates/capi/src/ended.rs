@@ -43,8 +43,7 @@ pub unsafe extern "C" fn ledgerline_settle_dead(
         let visit = border::ledger(ledger)?;
         let settled = visit.ledger().settle_dead(&alive);
         // SAFETY: as the header asks of the caller.
-        unsafe { set_if_asked(units, || settled) };
-        Ok(())
+        unsafe { set_if_asked(units, || settled) }
     })
 }
 
@@ -64,11 +63,10 @@ pub unsafe extern "C" fn ledgerline_fold_ended(
 ) -> ledgerline_code_t {
     run(|| {
         let named = existing(into)?;
-        let ledger = named.visit().ledger();
+        let ledger = named.visit.ledger();
         let ended: Vec<Group<'_>> = ledger.ended().collect();
         let folded = ledger.fold_ended(&ended, named.group()).len() as u64;
         // SAFETY: as the header asks of the caller.
-        unsafe { set_if_asked(processes, || folded) };
-        Ok(())
+        unsafe { set_if_asked(processes, || folded) }
     })
 }

@@ -37,8 +37,7 @@ pub unsafe extern "C" fn ledgerline_group_create(
         // SAFETY: as the header asks of the caller.
         let (into, name) = unsafe { (out(group, "the group")?, text(name, length)?) };
         let parent = named(parent)?;
-        into.set(parent.handle_of(parent.group().create(name)?));
-        Ok(())
+        into.set(parent.visit.handle_of(parent.group().create(name)?))
     })
 }
 
@@ -56,8 +55,7 @@ pub unsafe extern "C" fn ledgerline_group_destroy(
         let named = existing(group)?;
         let found = named.group().destroy()?;
         // SAFETY: as the header asks of the caller.
-        unsafe { set_if_asked(settled, || self::settled(&found)) };
-        Ok(())
+        unsafe { set_if_asked(settled, || self::settled(&found)) }
     })
 }
 
@@ -74,11 +72,9 @@ pub unsafe extern "C" fn ledgerline_group_destroy_tree(
     run(|| {
         let named = existing(group)?;
         let found = named.group().destroy_tree()?;
-        if let Some(last) = found.last() {
-            // SAFETY: as the header asks of the caller.
-            unsafe { set_if_asked(settled, || self::settled(last)) };
-        }
-        Ok(())
+        let own = found.last().expect("the group's own comes last");
+        // SAFETY: as the header asks of the caller.
+        unsafe { set_if_asked(settled, || self::settled(own)) }
     })
 }
 
@@ -101,11 +97,8 @@ pub unsafe extern "C" fn ledgerline_group_path(
     size: usize,
     needed: *mut usize,
 ) -> ledgerline_code_t {
-    run(|| {
-        let path = named(group)?.read(|group| group.path())?;
-        // SAFETY: as the header asks of the caller.
-        unsafe { hand_out(&path, buffer, size, needed) }
-    })
+    // SAFETY: as the header asks of the caller.
+    unsafe { hand_out(buffer, size, needed, || named(group)?.read(|group| group.path())) }
 }
 
 /// The group's parent.
@@ -124,7 +117,6 @@ pub unsafe extern "C" fn ledgerline_group_parent(
         let parent = named.read(|group| group.parent().map(|parent| parent.id()))?;
         let root = || border::fail(LEDGERLINE_ERROR_ROOT, "the root has no parent");
         let id = parent.ok_or_else(root)?.to_bits();
-        into.set(ledgerline_group_t { id, ..group });
-        Ok(())
+        into.set(ledgerline_group_t { id, ..group })
     })
 }

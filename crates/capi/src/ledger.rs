@@ -1,6 +1,6 @@
 //! Ledgers: made, opened, freed, kept.
 
-use crate::border::{self, Failure, Outcome, c_text, fail, handle, out, run, text};
+use crate::border::{self, Failure, Outcome, c_text, fail, out, run, text};
 use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{
@@ -23,10 +23,8 @@ pub const LEDGERLINE_AUDIT: u32 = 2;
 /// # Safety
 /// The pointer is NULL or leads to `size` bytes.
 unsafe fn options(given: *const ledgerline_options_t) -> Outcome<LedgerBuilder> {
-    let mut options: ledgerline_options_t = {
-        // SAFETY: numbers and a pointer, all of which may be zero.
-        unsafe { std::mem::zeroed() }
-    };
+    // SAFETY: numbers and a pointer, all of which may be zero.
+    let mut options: ledgerline_options_t = unsafe { std::mem::zeroed() };
     if given.is_null() {
         return Ok(Ledger::builder());
     }
@@ -62,22 +60,12 @@ unsafe fn builder(options: &ledgerline_options_t) -> Outcome<LedgerBuilder> {
     let mut builder = Ledger::builder()
         .flows(options.flags & LEDGERLINE_FLOWS != 0)
         .audit(options.flags & LEDGERLINE_AUDIT != 0);
-    if options.capacity != 0 {
-        builder = builder.capacity(options.capacity);
-    }
-    if options.batch != 0 {
-        builder = builder.batch(options.batch);
-    }
-    let time = |milliseconds| (milliseconds != 0).then(|| Duration::from_millis(milliseconds));
-    if let Some(time) = time(options.reclaim_ms) {
-        builder = builder.reclaim_time(time);
-    }
-    if let Some(time) = time(options.throttle_ms) {
-        builder = builder.throttle_time(time);
-    }
-    if let Some(time) = time(options.victim_ms) {
-        builder = builder.victim_time(time);
-    }
+    builder = if_given(builder, options.capacity, LedgerBuilder::capacity);
+    builder = if_given(builder, options.batch, LedgerBuilder::batch);
+    let time = Duration::from_millis;
+    builder = if_given(builder, time(options.reclaim_ms), LedgerBuilder::reclaim_time);
+    builder = if_given(builder, time(options.throttle_ms), LedgerBuilder::throttle_time);
+    builder = if_given(builder, time(options.victim_ms), LedgerBuilder::victim_time);
     if options.item_count == 0 {
         return Ok(builder);
     }
@@ -96,6 +84,15 @@ unsafe fn builder(options: &ledgerline_options_t) -> Outcome<LedgerBuilder> {
 }
 
 /// The caller's file, which stays its own.
+/// Sets an option that is not zero.
+fn if_given<T: Default + PartialEq>(
+    builder: LedgerBuilder,
+    value: T,
+    set: fn(LedgerBuilder, T) -> LedgerBuilder,
+) -> LedgerBuilder {
+    if value == T::default() { builder } else { set(builder, value) }
+}
+
 fn file(descriptor: i32) -> Outcome<ManuallyDrop<File>> {
     // SAFETY: asks whether the number is that of an open file.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {
@@ -108,8 +105,7 @@ fn file(descriptor: i32) -> Outcome<ManuallyDrop<File>> {
 
 /// Adds a ledger to the registry, and gives its number out.
 fn register(ledger: Ledger, into: &border::Out<'_, ledgerline_ledger_t>) -> Outcome {
-    into.set(ledgerline_ledger_t { number: registry::add(ledger)? });
-    Ok(())
+    into.set(ledgerline_ledger_t { number: registry::add(ledger)? })
 }
 
 /// Makes a ledger in memory of this process. `options` may be NULL for the defaults. A forked child has its own copy.
@@ -181,8 +177,7 @@ pub unsafe extern "C" fn ledgerline_ledger_attach(
         let (into, name) = unsafe { (out(group, "the group")?, text(name, length)?) };
         let visit = border::ledger(ledger)?;
         let group = visit.ledger().attach_process(name, std::process::id())?;
-        into.set(handle(visit.number(), group));
-        Ok(())
+        into.set(visit.handle_of(group))
     })
 }
 
@@ -218,8 +213,7 @@ pub unsafe extern "C" fn ledgerline_ledger_root(
         // SAFETY: as the header asks of the caller.
         let into = unsafe { out(root, "the root")? };
         let visit = border::ledger(ledger)?;
-        into.set(handle(visit.number(), visit.ledger().root()));
-        Ok(())
+        into.set(visit.handle_of(visit.ledger().root()))
     })
 }
 
@@ -244,8 +238,7 @@ pub unsafe extern "C" fn ledgerline_ledger_find(
             let why = format_args!("there is no group at the path {path}");
             return Err(fail(LEDGERLINE_ERROR_NOT_FOUND, why));
         };
-        into.set(handle(visit.number(), group));
-        Ok(())
+        into.set(visit.handle_of(group))
     })
 }
 
@@ -265,8 +258,7 @@ pub unsafe extern "C" fn ledgerline_ledger_mistakes(
             underflows: mistakes.underflows,
             strays: mistakes.strays,
             audited: mistakes.audited,
-        });
-        Ok(())
+        })
     })
 }
 
@@ -284,8 +276,7 @@ pub unsafe extern "C" fn ledgerline_ledger_item(
         // SAFETY: as the header asks of the caller.
         let (into, name) = unsafe { (out(item, "the item")?, text(name, length)?) };
         let visit = border::ledger(ledger)?;
-        into.set(visit.ledger().item(name).ok_or_else(no_item)?.index() as u32);
-        Ok(())
+        into.set(visit.ledger().item(name).ok_or_else(no_item)?.index() as u32)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Limits and modes.
 
-use crate::border::{Outcome, UNITS_MAX, existing, fail, named, out, run, set_if_asked};
+use crate::border::{Outcome, UNITS_MAX, existing, fail, named, reading, run, set_if_asked};
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{ledgerline_group_t, ledgerline_limits_t};
 use ledgerline::{ControlMode, Group, Limit};
@@ -75,8 +75,7 @@ pub unsafe extern "C" fn ledgerline_group_set_max_now(
         let (named, limit) = (named(group)?, limit(max)?);
         let left = named.group().set_max_now(limit)?;
         // SAFETY: as the header asks of the caller.
-        unsafe { set_if_asked(above, || left) };
-        Ok(())
+        unsafe { set_if_asked(above, || left) }
     })
 }
 
@@ -121,14 +120,10 @@ pub unsafe extern "C" fn ledgerline_group_limits(
     group: ledgerline_group_t,
     limits: *mut ledgerline_limits_t,
 ) -> ledgerline_code_t {
-    run(|| {
-        // SAFETY: as the header asks of the caller.
-        let into = unsafe { out(limits, "the place for limits")? };
-        let limits =
-            named(group)?.read(|group| [group.max(), group.high(), group.low(), group.min()])?;
-        into.set(self::limits(limits));
-        Ok(())
-    })
+    let read =
+        |group: Group<'_>| self::limits([group.max(), group.high(), group.low(), group.min()]);
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, limits, "the place for limits", read) }
 }
 
 /// Sets the mode of a group and all below it, present and future: LEDGERLINE_ENFORCE, LEDGERLINE_MEASURE or
@@ -163,14 +158,11 @@ pub unsafe extern "C" fn ledgerline_group_mode(
     group: ledgerline_group_t,
     mode: *mut u32,
 ) -> ledgerline_code_t {
-    run(|| {
-        // SAFETY: as the header asks of the caller.
-        let into = unsafe { out(mode, "the mode")? };
-        into.set(match named(group)?.read(|group| group.mode())? {
-            ControlMode::Enforce => LEDGERLINE_ENFORCE,
-            ControlMode::Measure => LEDGERLINE_MEASURE,
-            ControlMode::Off => LEDGERLINE_OFF,
-        });
-        Ok(())
-    })
+    let read = |group: Group<'_>| match group.mode() {
+        ControlMode::Enforce => LEDGERLINE_ENFORCE,
+        ControlMode::Measure => LEDGERLINE_MEASURE,
+        ControlMode::Off => LEDGERLINE_OFF,
+    };
+    // SAFETY: as the header asks of the caller.
+    unsafe { reading(group, mode, "the mode", read) }
 }

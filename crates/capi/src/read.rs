@@ -1,6 +1,6 @@
 //! What readers get: usage, peaks, events, statistics, snapshots, diagnoses.
 
-use crate::border::{self, Outcome, c_string, existing, hand_out, named, out, run, text};
+use crate::border::{self, Outcome, c_string, existing, hand_out, named, reading, run, text};
 use crate::group::estimate;
 use crate::ledger::no_item;
 use crate::limit::limits;
@@ -9,7 +9,7 @@ use crate::types::{
     ledgerline_estimate_t, ledgerline_events_t, ledgerline_group_snapshot_t, ledgerline_group_t,
     ledgerline_ledger_t, ledgerline_visit_t,
 };
-use ledgerline::{Events, Group, GroupState};
+use ledgerline::{Events, GroupState};
 use std::ffi::{c_char, c_void};
 
 /// The group accepts charges, or its process ended and nobody has settled it yet.
@@ -19,22 +19,8 @@ pub const LEDGERLINE_STATE_EXITED: u32 = 1;
 /// Another program wrote over it; its numbers mean nothing.
 pub const LEDGERLINE_STATE_DAMAGED: u32 = 2;
 
-/// Reads something of a group into a place.
-///
-/// # Safety
-/// As `border::out`.
-unsafe fn reading<T>(
-    group: ledgerline_group_t,
-    place: *mut T,
-    read: impl FnOnce(Group<'_>) -> T,
-) -> ledgerline_code_t {
-    run(|| {
-        // SAFETY: as the caller says.
-        let into = unsafe { out(place, "the place for the reading")? };
-        into.set(named(group)?.read(read)?);
-        Ok(())
-    })
-}
+/// What the place for most readings is called in a sentence.
+const PLACE: &str = "the place for the reading";
 
 /// The units that are charged to a group and all below it, exactly: true at a moment of the call. Costs a look at every
 /// cell in use.
@@ -46,7 +32,7 @@ pub unsafe extern "C" fn ledgerline_group_usage(
     usage: *mut u64,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    unsafe { reading(group, usage, |group| group.precise()) }
+    unsafe { reading(group, usage, PLACE, |group| group.precise()) }
 }
 
 /// The usage within a stated bound, in a few loads.
@@ -58,7 +44,7 @@ pub unsafe extern "C" fn ledgerline_group_estimate(
     usage: *mut ledgerline_estimate_t,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    unsafe { reading(group, usage, |group| estimate(group.approximate())) }
+    unsafe { reading(group, usage, PLACE, |group| estimate(group.approximate())) }
 }
 
 /// The highest usage since the group was created or its peak was reset, within a bound.
@@ -70,7 +56,7 @@ pub unsafe extern "C" fn ledgerline_group_peak(
     peak: *mut ledgerline_estimate_t,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    unsafe { reading(group, peak, |group| estimate(group.peak())) }
+    unsafe { reading(group, peak, PLACE, |group| estimate(group.peak())) }
 }
 
 /// Starts the peak anew at the present usage.
@@ -101,7 +87,7 @@ pub unsafe extern "C" fn ledgerline_group_events(
     events: *mut ledgerline_events_t,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    unsafe { reading(group, events, |group| self::events(group.events())) }
+    unsafe { reading(group, events, PLACE, |group| self::events(group.events())) }
 }
 
 /// How often the limits of this very group were met.
@@ -113,7 +99,7 @@ pub unsafe extern "C" fn ledgerline_group_local_events(
     events: *mut ledgerline_events_t,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    unsafe { reading(group, events, |group| self::events(group.local_events())) }
+    unsafe { reading(group, events, PLACE, |group| self::events(group.local_events())) }
 }
 
 /// Adds to one of the ledger's own items (ledgerline_ledger_item).
@@ -155,10 +141,9 @@ pub unsafe extern "C" fn ledgerline_group_stat(
         let line = stat.get(name).ok_or_else(no_item)?;
         // SAFETY: as above.
         unsafe {
-            border::set_if_asked(own, || line.own);
-            border::set_if_asked(subtree, || line.subtree);
+            border::set_if_asked(own, || line.own)?;
+            border::set_if_asked(subtree, || line.subtree)
         }
-        Ok(())
     })
 }
 
@@ -172,11 +157,9 @@ pub unsafe extern "C" fn ledgerline_group_stat_text(
     size: usize,
     needed: *mut usize,
 ) -> ledgerline_code_t {
-    run(|| {
-        let stat = named(group)?.read(|group| group.stat())?;
-        // SAFETY: as the header asks of the caller.
-        unsafe { hand_out(&stat.to_string(), buffer, size, needed) }
-    })
+    let said = || named(group)?.read(|group| group.stat().to_string());
+    // SAFETY: as the header asks of the caller.
+    unsafe { hand_out(buffer, size, needed, said) }
 }
 
 /// Who holds what, from the group to the root and below the fullest of them: a table for a terminal or a log. The buffer
@@ -190,11 +173,9 @@ pub unsafe extern "C" fn ledgerline_group_diagnose(
     size: usize,
     needed: *mut usize,
 ) -> ledgerline_code_t {
-    run(|| {
-        let diagnosis = named(group)?.read(|group| group.diagnose())?;
-        // SAFETY: as the header asks of the caller.
-        unsafe { hand_out(&diagnosis.to_string(), buffer, size, needed) }
-    })
+    let said = || named(group)?.read(|group| group.diagnose().to_string());
+    // SAFETY: as the header asks of the caller.
+    unsafe { hand_out(buffer, size, needed, said) }
 }
 
 /// Takes a picture of the whole tree, and shows each group to `visit`: the root first, each followed by those below it.

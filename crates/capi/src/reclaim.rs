@@ -1,6 +1,6 @@
 //! Reclaimers: functions of C that give memory back before a charge is refused.
 
-use crate::border::{self, Outcome, existing, fail, out, run};
+use crate::border::{Outcome, fail, out, register, run};
 use crate::callback::Callback;
 use crate::registrations::{self, Registered};
 use crate::types::ledgerline_code_t::{self, *};
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ledgerline_add_reclaimer(
     reclaimer: *mut ledgerline_reclaimer_t,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    run(|| unsafe { add(group, priority, reclaim, Callback::new(data), reclaimer) })
+    run(|| unsafe { add(group, priority, reclaim, Callback::new(data, None), reclaimer) })
 }
 
 /// As ledgerline_add_reclaimer, with data that is the library's from this call on, also if it fails. `release`, which may be
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ledgerline_add_reclaimer_owning(
     reclaimer: *mut ledgerline_reclaimer_t,
 ) -> ledgerline_code_t {
     // SAFETY: as the header asks of the caller.
-    run(|| unsafe { add(group, priority, reclaim, Callback::owning(data, release), reclaimer) })
+    run(|| unsafe { add(group, priority, reclaim, Callback::new(data, release), reclaimer) })
 }
 
 /// # Safety
@@ -70,23 +70,16 @@ unsafe fn add(
     let into = unsafe { out(reclaimer, "the reclaimer")? };
     let no_function = || fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
     let reclaim = reclaim.ok_or_else(no_function)?;
-    let named = existing(group)?;
-    let ledger = named.visit().share();
-    let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
-    let callback = Arc::new(callback);
-    let called = callback.clone();
-    let added = owned.add_reclaimer(priority, move |need| {
-        // SAFETY: the caller's function with its data, which is there until it was taken out.
-        called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
-    });
-    let number = registrations::add(group.ledger, Added(added), move || callback.close());
-    if !named.visit().is_open() {
-        // Whoever frees the ledger may have taken out all that there was before this.
-        let _taken_out_by_either = registrations::take_out::<Added>(number);
-        return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
-    }
-    into.set(ledgerline_reclaimer_t { number });
-    Ok(())
+    let number = register(group, |owned| {
+        let callback = Arc::new(callback);
+        let called = callback.clone();
+        let added = owned.add_reclaimer(priority, move |need| {
+            // SAFETY: the caller's function with its data, which is there until it was taken out.
+            called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
+        });
+        Ok((Added(added), move || callback.close()))
+    })?;
+    into.set(ledgerline_reclaimer_t { number })
 }
 
 /// Takes a reclaimer out. When this returns, no other thread is inside the function, nor will be: the data may go. (So
@@ -112,14 +105,13 @@ pub unsafe extern "C" fn ledgerline_reclaimer_report(
 ) -> ledgerline_code_t {
     run(|| {
         // SAFETY: as the header asks of the caller.
-        let into = unsafe { border::out(report, "the place for the report")? };
+        let into = unsafe { out(report, "the place for the report")? };
         let report = registrations::get::<Added>(reclaimer.number)?.0.report();
         into.set(ledgerline_reclaim_report_t {
             runs: report.runs,
             claimed: report.claimed,
             freed: report.freed,
             short_runs: report.short,
-        });
-        Ok(())
+        })
     })
 }

@@ -30,6 +30,7 @@
 use crate::failure::{Failure, Outcome, fail};
 use crate::registrations;
 use crate::types::ledgerline_code_t::*;
+use crate::types::ledgerline_group_t;
 use ledgerline::{Group, Lease, Ledger};
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
@@ -104,7 +105,7 @@ pub(crate) struct Visit {
     place: &'static Place,
     /// The stripe by which it came; `None` for a ledger that is kept for good.
     stripe: Option<usize>,
-    number: u64,
+    pub(crate) number: u64,
 }
 
 /// The place in which a number would be. Any number may be asked for.
@@ -150,8 +151,9 @@ pub(crate) fn enter(number: u64) -> Option<Visit> {
 }
 
 impl Visit {
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    /// The handle of one of its groups.
+    pub(crate) fn handle_of(&self, group: Group<'_>) -> ledgerline_group_t {
+        handle(self.number, group)
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
@@ -202,7 +204,7 @@ impl Visit {
 }
 
 #[cold]
-fn closing() -> Failure {
+pub(crate) fn closing() -> Failure {
     fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger")
 }
 
@@ -298,20 +300,24 @@ pub(crate) fn free(visit: Visit) -> Outcome {
     Ok(())
 }
 
+fn handle(ledger: u64, group: Group<'_>) -> ledgerline_group_t {
+    ledgerline_group_t { ledger, id: group.id().to_bits() }
+}
+
 /// The address by which a group's ledger is known to its groups.
 fn address_of(group: Group<'_>) -> usize {
     ptr::from_ref(group.ledger()).addr()
 }
 
-/// The number of a group's ledger, which is kept for good; `None` if that did not come from C.
-pub(crate) fn number_of(group: Group<'static>) -> Option<u64> {
+/// The handle of a group whose ledger is kept for good; `None` if that did not come from C.
+pub(crate) fn handle_of(group: Group<'static>) -> Option<ledgerline_group_t> {
     let address = address_of(group);
     let kept = |place: &&Place| {
         state::which(place.state.load(Acquire)) == state::KEPT
             && place.address.load(Relaxed) == address
     };
     let place = TABLE[1..=HIGHEST.load(Relaxed)].iter().find(kept)?;
-    Some(place.number.load(Acquire))
+    Some(handle(place.number.load(Acquire), group))
 }
 
 #[cfg(test)]
@@ -363,7 +369,7 @@ mod tests {
         let visit = enter(number).unwrap();
         assert!(visit.stripe.is_none() && visit.keep().is_ok());
         let group = visit.kept().unwrap().root();
-        assert_eq!(number_of(group), Some(number));
+        assert_eq!(handle_of(group), Some(handle(number, group)));
         assert!(free(visit).is_err() && enter(number).is_some());
     }
 }

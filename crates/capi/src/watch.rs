@@ -1,6 +1,6 @@
 //! Watches: an eventfd that is readable when there were events.
 
-use crate::border::{self, existing, fail, out, run};
+use crate::border::{fail, out, register, run};
 use crate::registrations::{self, Registered};
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{ledgerline_group_t, ledgerline_watch_t};
@@ -29,21 +29,15 @@ pub unsafe extern "C" fn ledgerline_watch_open(
     run(|| {
         // SAFETY: as the header asks of the caller.
         let (into, told) =
-            unsafe { (out(watch, "the watch")?, border::out(descriptor, "the descriptor")?) };
-        let named = existing(group)?;
-        let ledger = named.visit().share();
-        let owned = named.group().to_owned_in(&ledger).expect("it is that ledger's");
-        let added = owned.watch()?;
-        let eventfd = added.as_fd().as_raw_fd();
-        let number = registrations::add(group.ledger, Added(added), || ());
-        if !named.visit().is_open() {
-            // As in `ledgerline_add_reclaimer`.
-            let _taken_out_by_either = registrations::take_out::<Added>(number);
-            return Err(fail(LEDGERLINE_ERROR_HANDLE, "another thread frees the ledger"));
-        }
-        told.set(eventfd);
-        into.set(ledgerline_watch_t { number });
-        Ok(())
+            unsafe { (out(watch, "the watch")?, out(descriptor, "the descriptor")?) };
+        let mut eventfd = -1;
+        let number = register(group, |owned| {
+            let added = owned.watch()?;
+            eventfd = added.as_fd().as_raw_fd();
+            Ok((Added(added), || ()))
+        })?;
+        told.set(eventfd)?;
+        into.set(ledgerline_watch_t { number })
     })
 }
 
