@@ -23,7 +23,7 @@
 //! All of it is lock-free. A fork, or a thread that is killed, in the middle of a step loses a number at worst.
 
 use crate::group::Group;
-use crate::os;
+use crate::os::{self, Advice, memory};
 use crate::percpu::word::Cell;
 use crate::region::shadow::Shadow;
 use crate::sync::are_calls_forbidden;
@@ -284,8 +284,9 @@ fn wipe(page: u32) -> bool {
     let start = &raw const SLOTS.0[(page * IN_PAGE) as usize];
     // SAFETY: the advice is about one page of a table of ours, which begins at a page. (Where pages are larger, the
     // kernel refuses a part of one. There are no sections there, either.)
-    let done =
-        unsafe { os::page_size() == PAGE && os::memory::wipe_in_children(start as *mut u8, PAGE) };
+    let done = unsafe {
+        os::page_size() == PAGE && memory::advise(start as *mut u8, PAGE, Advice::WipedInChildren)
+    };
     if done {
         wiped.store(true, Ordering::Release);
     }

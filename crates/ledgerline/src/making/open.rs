@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use crate::making::builder::{BATCHES, CAPACITIES, TIMES};
 use crate::os;
 use crate::percpu::columns_of_cpus;
-use crate::region::Region;
+use crate::region::{Place, Region};
 use crate::sync::Ordering;
 use crate::table::Settings;
 use crate::table::header::{Header, MAGIC, VERSION};
@@ -107,7 +107,7 @@ fn open(file: &File, map: impl FnOnce(Plan) -> io::Result<Region>) -> Result<Led
     let (settings, audit) = read_settings(file, columns_of_cpus())?;
     let region = map(settings.plan).map_err(|error| {
         if error.kind() == io::ErrorKind::OutOfMemory
-            && let Ok(first) = Region::shared(file, Plan::PAGE)
+            && let Ok(first) = Region::shared_at(file, Plan::PAGE, Place::ANYWHERE)
         {
             // SAFETY: the file holds a header, as was just seen, which is all atomics.
             let header = unsafe { &*first.at::<Header>(0) };

@@ -37,9 +37,48 @@ pub(crate) use unix::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
+use std::fs::File;
+
 /// Whether a table reserves for a million groups what costs nothing until it is touched: not where address space is
 /// small, nor where memory is taken when it is reserved.
 pub(crate) const LARGE_TABLES: bool = cfg!(all(unix, target_pointer_width = "64"));
+
+/// What lies behind a mapping.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(windows, allow(dead_code, reason = "the files are refused"))]
+pub(crate) enum Backing<'f> {
+    /// Zeros, which this process alone has. They cost memory where they are touched.
+    Zeros,
+    /// A file that other processes map, too.
+    Shared(&'f File),
+    /// Likewise, for reading alone: a write kills the process.
+    ReadOnly(&'f File),
+}
+
+/// What came of a place that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "Linux alone says that a place is taken, and can always tell")]
+pub(crate) enum Found {
+    /// It is the caller's.
+    Mapped,
+    /// Something lies there.
+    Taken,
+    /// The system cannot be asked so: nothing is mapped.
+    CannotTell,
+}
+
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// It takes small pages: with huge ones the first cell of each column would cost two megabytes. A kernel without
+    /// huge pages refuses this, which does no harm.
+    SmallPages,
+    /// It stays out of core dumps. A refusal does not matter.
+    NoDumps,
+    /// The kernel makes zeros of whole pages in forked children. What lies in them is valid when it is zero. This is
+    /// refused where pages are larger, or the system cannot.
+    WipedInChildren,
+}
 
 /// The offset with which memory is mapped that has no file (see `region/sparse.rs`).
 pub(crate) const MARK: libc::off_t = 0x1ed6_0000;

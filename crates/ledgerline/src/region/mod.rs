@@ -16,8 +16,7 @@ pub(crate) mod row_set;
 pub mod shadow;
 pub mod sparse;
 
-use crate::os;
-use crate::os::memory::{self, Backing};
+use crate::os::{self, Advice, Backing, memory};
 use parts::Parts;
 use std::fs::File;
 use std::io;
@@ -108,21 +107,19 @@ impl Region {
 
     /// Extends an empty file to `size` and maps it. Other processes may open the file and map it too.
     pub(crate) fn create_in(file: &File, size: usize, place: Place) -> io::Result<Region> {
-        Region::extend(file, size)?;
-        let mut region = Region::shared_at(file, size, place)?;
-        region.file = file.try_clone().ok();
-        Ok(region)
+        Region::extend(file, size, || Region::shared_at(file, size, place))
     }
 
     /// As [`create_in`](Self::create_in), and maps the parts alone, where that can be.
     pub(crate) fn create_in_parts(file: &File, parts: Parts, place: Place) -> io::Result<Region> {
-        Region::extend(file, parts.size)?;
-        let mut region = Region::shared_in_parts(file, parts, place)?;
-        region.file = file.try_clone().ok();
-        Ok(region)
+        Region::extend(file, parts.size, || Region::shared_in_parts(file, parts, place))
     }
 
-    fn extend(file: &File, size: usize) -> io::Result<()> {
+    fn extend(
+        file: &File,
+        size: usize,
+        map: impl FnOnce() -> io::Result<Region>,
+    ) -> io::Result<Region> {
         if file.metadata()?.len() != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -135,15 +132,13 @@ impl Region {
                 "the file is not open for writing, or is none that can grow (a directory, a device, a pipe)",
             ),
             _ => error,
-        })
+        })?;
+        let mut region = map()?;
+        region.file = file.try_clone().ok();
+        Ok(region)
     }
 
-    /// Maps `size` bytes of a file that holds at least as many.
-    pub(crate) fn shared(file: &File, size: usize) -> io::Result<Region> {
-        Region::shared_at(file, size, Place::ANYWHERE)
-    }
-
-    /// As [`shared`](Self::shared), at a given place.
+    /// Maps `size` bytes of a file that holds at least as many, at a given place.
     pub(crate) fn shared_at(file: &File, size: usize, place: Place) -> io::Result<Region> {
         Region::map(size, place, Backing::Shared(file))
     }
@@ -153,20 +148,7 @@ impl Region {
         let Some(base) = parts.map(file, place)? else {
             return Region::shared_at(file, parts.size, place);
         };
-        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        let region = Region {
-            base,
-            size: parts.size,
-            shared: true,
-            parts: Some(parts),
-            file: None,
-            keeps_address: AtomicBool::new(false),
-        };
-        for part in region.mappings() {
-            // SAFETY: advises about the mappings just made.
-            unsafe { memory::take_small_pages(base.as_ptr().wrapping_add(part.start), part.len()) };
-        }
-        Ok(region)
+        Region::over(base, parts.size, true, Some(parts))
     }
 
     /// Maps `size` bytes of a file for reading. A write to them kills the process.
@@ -187,17 +169,20 @@ impl Region {
         if let Some(reservation) = reserved {
             reservation.keep(size);
         }
-        // SAFETY: advises about the mapping just made.
-        unsafe { memory::take_small_pages(base, size) };
+        Region::over(base, size, !matches!(backing, Backing::Zeros), None)
+    }
+
+    /// The region of mappings that were just made.
+    fn over(base: *mut u8, size: usize, shared: bool, parts: Option<Parts>) -> io::Result<Region> {
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Region {
-            base,
-            size,
-            shared: !matches!(backing, Backing::Zeros),
-            parts: None,
-            file: None,
-            keeps_address: AtomicBool::new(false),
-        })
+        let keeps_address = AtomicBool::new(false);
+        let region = Region { base, size, shared, parts, file: None, keeps_address };
+        for part in region.mappings() {
+            let start = base.as_ptr().wrapping_add(part.start);
+            // SAFETY: advises about the mappings just made.
+            unsafe { memory::advise(start, part.len(), Advice::SmallPages) };
+        }
+        Ok(region)
     }
 
     /// The address of a `T` at an offset.

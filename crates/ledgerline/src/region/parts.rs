@@ -13,7 +13,7 @@
 //! a place taken, and the next one is tried.
 
 use super::Place;
-use crate::os::memory::{self, Found};
+use crate::os::{Found, memory};
 use std::fs::File;
 use std::io;
 use std::iter::once;

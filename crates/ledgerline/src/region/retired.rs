@@ -9,7 +9,7 @@
 //! below are taken, the address space is given up (and its memory is not).
 
 use super::Place;
-use crate::os::memory::{self, Backing};
+use crate::os::{Backing, memory};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many ranges are remembered.

@@ -27,7 +27,7 @@
 //! assert_eq!(OWNERS.entry(address).unwrap().load(Ordering::Relaxed), 7);
 //! ```
 
-use crate::os::memory::{self, Backing};
+use crate::os::{Advice, Backing, memory};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
@@ -163,13 +163,13 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
         // they are zero.
         unsafe {
             let map = memory::map(null_mut(), Self::MAP, Backing::Zeros).ok()?;
-            if WIPED && !memory::wipe_in_children(map, Self::MAP) {
+            if WIPED && !memory::advise(map, Self::MAP, Advice::WipedInChildren) {
                 memory::unmap(map, Self::MAP);
                 return None;
             }
             // The map takes small pages, and stays out of core dumps. Both only save.
-            memory::take_small_pages(map, Self::MAP);
-            memory::leave_out_of_dumps(map, Self::MAP);
+            memory::advise(map, Self::MAP, Advice::SmallPages);
+            memory::advise(map, Self::MAP, Advice::NoDumps);
             Some(map.expose_provenance())
         }
     }

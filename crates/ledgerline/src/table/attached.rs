@@ -1,6 +1,6 @@
 //! The number under which this process charges ledgers that it shares with others.
 
-use crate::os::memory;
+use crate::os::{Advice, memory};
 use crate::sync::{AtomicU32, Ordering, are_calls_forbidden};
 
 /// The process's number, zero before it attaches.
@@ -37,7 +37,8 @@ pub(crate) fn note_here() {
     if WIPED.load(Ordering::Relaxed) == 0 && !are_calls_forbidden() {
         let page = &raw const HERE;
         // SAFETY: the advice is about a page of ours. (The kernel refuses a part of a larger page.)
-        let done = unsafe { memory::wipe_in_children(page as *mut u8, size_of::<Page>()) };
+        let done =
+            unsafe { memory::advise(page as *mut u8, size_of::<Page>(), Advice::WipedInChildren) };
         WIPED.store(u32::from(done), Ordering::Relaxed);
     }
     HERE.0[0].store(WIPED.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -1,34 +1,10 @@
 //! Mappings.
 
-use crate::os::MARK;
+use crate::os::{Advice, Backing, Found, MARK};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
-
-/// What lies behind a mapping.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Backing<'f> {
-    /// Zeros, which this process alone has. They cost memory where they are touched.
-    Zeros,
-    /// A file that other processes map, too.
-    Shared(&'f File),
-    /// Likewise, for reading alone: a write kills the process.
-    ReadOnly(&'f File),
-}
-
-/// What came of a place that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// It is the caller's.
-    Mapped,
-    /// Something lies there. (Linux alone says so.)
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    Taken,
-    /// The system cannot be asked so: nothing is mapped.
-    #[cfg_attr(target_os = "linux", allow(dead_code))]
-    CannotTell,
-}
 
 const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const ZEROS: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -119,49 +95,24 @@ pub(crate) unsafe fn unmap(base: *mut u8, size: usize) {
     unsafe { libc::munmap(base.cast(), size) };
 }
 
-/// Takes small pages: with huge ones the first cell of each column would cost two megabytes. This is advice, and a
-/// kernel without huge pages refuses it, which does no harm.
+/// Advises about a mapping. Says `false` where the system refuses.
 ///
 /// # Safety
-/// It is a mapping of the caller's.
-pub(crate) unsafe fn take_small_pages(base: *mut u8, size: usize) {
+/// It is a mapping of the caller's, and for [`Advice::WipedInChildren`] what that says holds.
+pub(crate) unsafe fn advise(base: *mut u8, size: usize, advice: Advice) -> bool {
     #[cfg(target_os = "linux")]
-    // SAFETY: as the caller says.
-    unsafe {
-        libc::madvise(base.cast(), size, libc::MADV_NOHUGEPAGE);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (base, size);
-}
-
-/// Stays out of core dumps. A refusal does not matter.
-///
-/// # Safety
-/// It is a mapping of the caller's.
-pub(crate) unsafe fn leave_out_of_dumps(base: *mut u8, size: usize) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: as the caller says.
-    unsafe {
-        libc::madvise(base.cast(), size, libc::MADV_DONTDUMP);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (base, size);
-}
-
-/// Has the kernel make zeros of whole pages in forked children. Says `false` where it does not: pages are larger, or
-/// the system cannot.
-///
-/// # Safety
-/// The pages are the caller's, and what lies in them is valid when it is zero.
-pub(crate) unsafe fn wipe_in_children(base: *mut u8, size: usize) -> bool {
-    #[cfg(target_os = "linux")]
-    // SAFETY: as the caller says.
-    unsafe {
-        libc::madvise(base.cast(), size, libc::MADV_WIPEONFORK) == 0
+    {
+        let advice = match advice {
+            Advice::SmallPages => libc::MADV_NOHUGEPAGE,
+            Advice::NoDumps => libc::MADV_DONTDUMP,
+            Advice::WipedInChildren => libc::MADV_WIPEONFORK,
+        };
+        // SAFETY: as the caller says.
+        unsafe { libc::madvise(base.cast(), size, advice) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = (base, size);
+        let _ = (base, size, advice);
         false
     }
 }

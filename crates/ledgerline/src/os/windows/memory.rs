@@ -1,5 +1,6 @@
 //! Memory that is taken from the system when it is reserved.
 
+use crate::os::{Advice, Backing, Found};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
@@ -8,30 +9,6 @@ use windows_sys::Win32::System::Memory::{
     MEM_COMMIT, MEM_DECOMMIT, MEM_RELEASE, MEM_RESERVE, MEMORY_BASIC_INFORMATION, PAGE_NOACCESS,
     PAGE_READWRITE, VirtualAlloc, VirtualFree, VirtualQuery,
 };
-
-/// What lies behind memory.
-#[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "the files are refused")]
-pub(crate) enum Backing<'f> {
-    /// Zeros.
-    Zeros,
-    /// A file that other processes map, too: refused.
-    Shared(&'f File),
-    /// Likewise.
-    ReadOnly(&'f File),
-}
-
-/// What came of a place that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "the files are refused")]
-pub(crate) enum Found {
-    /// It is the caller's.
-    Mapped,
-    /// Something lies there.
-    Taken,
-    /// The system cannot be asked so: nothing is mapped.
-    CannotTell,
-}
 
 fn made(base: *mut c_void) -> io::Result<*mut u8> {
     if base.is_null() { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
@@ -90,23 +67,11 @@ pub(crate) unsafe fn unmap(base: *mut u8, _: usize) {
     }
 }
 
-/// Pages are small.
+/// Pages are small, dumps are not asked about, and nothing forks.
 ///
 /// # Safety
 /// None: it is as the other system's.
-pub(crate) unsafe fn take_small_pages(_: *mut u8, _: usize) {}
-
-/// It is not asked for.
-///
-/// # Safety
-/// None: it is as the other system's.
-pub(crate) unsafe fn leave_out_of_dumps(_: *mut u8, _: usize) {}
-
-/// Nothing forks, so there is nothing to wipe.
-///
-/// # Safety
-/// None: it is as the other system's.
-pub(crate) unsafe fn wipe_in_children(_: *mut u8, _: usize) -> bool {
+pub(crate) unsafe fn advise(_: *mut u8, _: usize, _: Advice) -> bool {
     true
 }
 
