@@ -26,6 +26,7 @@
 #[cfg_attr(not(target_os = "linux"), path = "at_end_nowhere.rs")]
 pub(crate) mod at_end;
 #[cfg(not(loom))]
+#[cfg_attr(not(target_os = "linux"), path = "bell_nowhere.rs")]
 pub(crate) mod bell;
 #[cfg(unix)]
 mod unix;
