@@ -67,48 +67,31 @@ impl fmt::Debug for Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RefusedCharge { group, refused_by, .. } = &*self.0;
+        let [requested, usage, limit, most] =
+            [self.requested, self.usage, self.limit, COUNTER_MAX].map(size::format);
         match self.reason {
-            Reason::Limit if self.requested > COUNTER_MAX => write!(
-                f,
-                "{} cannot hold {}: no group counts beyond {}",
-                self.group,
-                size::format(self.requested),
-                size::format(COUNTER_MAX),
-            ),
+            Reason::Limit if self.requested > COUNTER_MAX => {
+                write!(f, "{group} cannot hold {requested}: no group counts beyond {most}")
+            }
             Reason::Limit if is_beyond(self.limit, self.usage, self.requested) => write!(
                 f,
-                "{} cannot hold {} more, {} in use: no group counts beyond {}",
-                self.group,
-                size::format(self.requested),
-                size::format(self.usage),
-                size::format(COUNTER_MAX),
+                "{group} cannot hold {requested} more, {usage} in use: no group counts beyond {most}"
             ),
-            Reason::Limit => write!(
-                f,
-                "{} is full: {} requested, {} of max {} in use",
-                self.group,
-                size::format(self.requested),
-                size::format(self.usage),
-                size::format(self.limit),
-            ),
+            Reason::Limit => {
+                write!(f, "{group} is full: {requested} requested, {usage} of max {limit} in use")
+            }
             Reason::Cancelled => write!(
                 f,
-                "{} was cancelled to make room for others, and does not wait for room ({} requested)",
-                self.group,
-                size::format(self.requested),
+                "{group} was cancelled to make room for others, and does not wait for room ({requested} requested)"
             ),
             Reason::Damaged => write!(
                 f,
-                "the ledger is damaged, another program wrote over it: {} was not charged ({} requested)",
-                self.group,
-                size::format(self.requested),
+                "the ledger is damaged, another program wrote over it: {group} was not charged ({requested} requested)"
             ),
             Reason::Gone => write!(
                 f,
-                "{} takes no more charges (group {}, {} requested)",
-                self.group,
-                self.refused_by,
-                size::format(self.requested),
+                "{group} takes no more charges (group {refused_by}, {requested} requested)"
             ),
         }
     }
