@@ -16,43 +16,27 @@ impl FreeList {
 
     /// Pushes a row; `next` is the row's word for the row behind it.
     pub(crate) fn push(&self, row: u32, next: &AtomicU32) {
-        let mut seen = self.0.load(Ordering::Relaxed);
-        loop {
+        let put = |seen: u64| {
             next.store(seen as u32, Ordering::Relaxed);
-            // Release, partner of the Acquire in `pop`: the next row is written before.
-            match self.0.compare_exchange_weak(
-                seen,
-                Self::step(seen, row),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
+            Some(Self::step(seen, row))
+        };
+        // Release, partner of the Acquire in `pop`: the next row is written before.
+        let _always_put = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, put);
     }
 
     /// Pops a row; `next` finds a row's word, or `None` for a number that is no row (memory that
     /// another process overwrote).
     pub(crate) fn pop<'a>(&self, next: impl Fn(u32) -> Option<&'a AtomicU32>) -> Option<u32> {
-        let mut seen = self.0.load(Ordering::Acquire);
-        loop {
-            let row = seen as u32;
-            if row == 0 {
+        let take = |seen: u64| {
+            if seen as u32 == 0 {
                 return None;
             }
             // May be stale if another thread takes the row first; then the tag has changed.
-            let behind = next(row)?.load(Ordering::Relaxed);
-            match self.0.compare_exchange_weak(
-                seen,
-                Self::step(seen, behind),
-                Ordering::Acquire,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return Some(row),
-                Err(now) => seen = now,
-            }
-        }
+            let behind = next(seen as u32)?.load(Ordering::Relaxed);
+            Some(Self::step(seen, behind))
+        };
+        let taken = self.0.fetch_update(Ordering::Acquire, Ordering::Acquire, take);
+        taken.ok().map(|seen| seen as u32)
     }
 
     const fn step(seen: u64, row: u32) -> u64 {

@@ -64,24 +64,15 @@ impl Row {
     /// Returns what did not fit (the word was clamped), or `None` if the owner has gone.
     pub(super) fn add_elsewhere(&self, generation: u32, kind: Kind, n: i64) -> Option<i64> {
         let word = &self.elsewhere[kind as usize];
-        let mut seen = word.load(Ordering::Relaxed);
-        loop {
-            if seen as u16 != generation as u16 {
-                return None;
-            }
-            let old = seen as i64 >> VALUE;
-            let sum = old.saturating_add(n).clamp(i64::MIN >> VALUE, i64::MAX >> VALUE);
-            // Relaxed: the word is all there is to see.
-            match word.compare_exchange_weak(
-                seen,
-                elsewhere(sum, generation),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(old.saturating_add(n) - sum),
-                Err(now) => seen = now,
-            }
-        }
+        let mut left = 0;
+        let add = |seen: u64| {
+            let sum = (seen as i64 >> VALUE).saturating_add(n);
+            let clamped = sum.clamp(i64::MIN >> VALUE, i64::MAX >> VALUE);
+            left = sum - clamped;
+            (seen as u16 == generation as u16).then(|| elsewhere(clamped, generation))
+        };
+        // Relaxed: the word is all there is to see.
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| left)
     }
 
     /// What the row itself holds of a kind.
