@@ -157,47 +157,41 @@ impl Ledger {
         most: usize,
     ) -> Diagnosis {
         // Also for who looks at a group that is full, from inside.
-        whose::nobody(|| self.diagnose_now(charged, full, requested, most))
-    }
-
-    fn diagnose_now(
-        &self,
-        charged: GroupId,
-        full: Option<GroupId>,
-        requested: Option<u64>,
-        most: usize,
-    ) -> Diagnosis {
-        let mut scan = Scan::of(self.table());
-        scan.sum_up();
-        let known = |id: GroupId| {
-            let line = scan.lines.get(id.index() as usize);
-            line.is_some_and(|line| line.state != state::FREE && line.generation == id.generation())
-        };
-        let first = [Some(charged), full].into_iter().flatten().find(|&id| known(id));
-        let mut rows = vec![first.unwrap_or(GroupId::ROOT).index()];
-        while let Some(&row) = rows.last().filter(|&&row| row != 0) {
-            rows.push(scan.lines[row as usize].parent);
-        }
-        let chain = self.chain(&scan, &rows);
-        let refused_by = full.and_then(|full| chain.iter().position(|level| level.id == full));
-        let tightest = || {
-            let limited = chain.iter().enumerate().filter(|(_, level)| level.room().is_some());
-            limited.min_by_key(|(_, level)| level.room()).map(|(at, _)| at)
-        };
-        let full = refused_by.or_else(tightest).unwrap_or(chain.len() - 1);
-        let below = Below::new(&scan, rows[full]);
-        Diagnosis {
-            requested,
-            full,
-            groups: below.own.len(),
-            holders: self.consumers(&scan, rows[full], below.own, most),
-            subtrees: self.consumers(&scan, rows[full], below.subtrees, most),
-            idle: scan.lines[rows[full] as usize].idle,
-            charged: scan.lines[0].current(),
-            resident: if self.is_shared() { None } else { resident() },
-            steady: scan.steady,
-            chain,
-        }
+        whose::nobody(|| {
+            let mut scan = Scan::of(self.table());
+            scan.sum_up();
+            let known = |id: GroupId| {
+                let line = scan.lines.get(id.index() as usize);
+                line.is_some_and(|line| {
+                    line.state != state::FREE && line.generation == id.generation()
+                })
+            };
+            let first = [Some(charged), full].into_iter().flatten().find(|&id| known(id));
+            let mut rows = vec![first.unwrap_or(GroupId::ROOT).index()];
+            while let Some(&row) = rows.last().filter(|&&row| row != 0) {
+                rows.push(scan.lines[row as usize].parent);
+            }
+            let chain = self.chain(&scan, &rows);
+            let refused_by = full.and_then(|full| chain.iter().position(|level| level.id == full));
+            let tightest = || {
+                let limited = chain.iter().enumerate().filter(|(_, level)| level.room().is_some());
+                limited.min_by_key(|(_, level)| level.room()).map(|(at, _)| at)
+            };
+            let full = refused_by.or_else(tightest).unwrap_or(chain.len() - 1);
+            let [own, subtrees] = below(&scan, rows[full]);
+            Diagnosis {
+                requested,
+                full,
+                groups: own.len(),
+                holders: self.consumers(&scan, rows[full], own, most),
+                subtrees: self.consumers(&scan, rows[full], subtrees, most),
+                idle: scan.lines[rows[full] as usize].idle,
+                charged: scan.lines[0].current(),
+                resident: if self.is_shared() { None } else { resident() },
+                steady: scan.steady,
+                chain,
+            }
+        })
     }
 
     fn chain(&self, scan: &Scan, rows: &[u32]) -> Vec<ChainLevel> {
@@ -272,41 +266,28 @@ impl Ledger {
     }
 }
 
-/// What the rows of a subtree hold, with their numbers. Rows that hold nothing are left out.
-struct Below {
-    own: Vec<(u64, u32)>,
-    subtrees: Vec<(u64, u32)>,
-}
-
-impl Below {
-    fn new(scan: &Scan, top: u32) -> Below {
-        let lines = &scan.lines;
-        let mut inside = vec![false; lines.len()];
-        inside[top as usize] = true;
-        let mut children = vec![0u64; lines.len()];
-        let mut rows = scan.deepest_first();
-        // Parents before their children.
-        rows.reverse();
-        for &row in rows.iter().filter(|&&row| row != top && row != 0) {
-            let line = &lines[row as usize];
-            inside[row as usize] = inside[line.parent as usize];
-            let sum = &mut children[line.parent as usize];
-            *sum = sum.saturating_add(line.current());
-        }
-        rows.retain(|&row| inside[row as usize]);
-        let own = |row: u32| lines[row as usize].current().saturating_sub(children[row as usize]);
-        let all = |row: u32| lines[row as usize].current();
-        let holding = |&(units, _): &(u64, u32)| units > 0;
-        Below {
-            own: rows.iter().map(|&row| (own(row), row)).filter(holding).collect(),
-            subtrees: rows
-                .iter()
-                .filter(|&&row| row != top)
-                .map(|&row| (all(row), row))
-                .filter(holding)
-                .collect(),
-        }
+/// What the rows of a subtree hold by themselves, and what they hold with all below, with their numbers. Rows that hold
+/// nothing are left out.
+fn below(scan: &Scan, top: u32) -> [Vec<(u64, u32)>; 2] {
+    let lines = &scan.lines;
+    let mut inside = vec![false; lines.len()];
+    inside[top as usize] = true;
+    let mut children = vec![0u64; lines.len()];
+    let mut rows = scan.deepest_first();
+    // Parents before their children.
+    rows.reverse();
+    for &row in rows.iter().filter(|&&row| row != top && row != 0) {
+        let line = &lines[row as usize];
+        inside[row as usize] = inside[line.parent as usize];
+        let sum = &mut children[line.parent as usize];
+        *sum = sum.saturating_add(line.current());
     }
+    rows.retain(|&row| inside[row as usize]);
+    let all = |row: u32| lines[row as usize].current();
+    let own = rows.iter().map(|&row| (all(row).saturating_sub(children[row as usize]), row));
+    let subtrees = rows.iter().filter(|&&row| row != top).map(|&row| (all(row), row));
+    let holding = |&(units, _): &(u64, u32)| units > 0;
+    [own.filter(holding).collect(), subtrees.filter(holding).collect()]
 }
 
 /// Bytes of this process in memory. Allocates nothing.

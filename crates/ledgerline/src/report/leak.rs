@@ -32,23 +32,17 @@ pub struct Leak {
 
 impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was destroyed with ", self.path)?;
-        match self.charges {
-            0 => {}
-            1 => write!(f, "1 charge of ")?,
-            charges => write!(f, "{charges} charges of ")?,
-        }
-        let (units, peak) = (size::format(self.units), size::format(self.peak.value));
-        let all = if self.charges > 1 { " in all" } else { "" };
-        let they = match self.charges {
-            1 => "it stays charged to",
-            _ => "they stay charged to",
+        let (charges, all, they_stay, they_are) = match self.charges {
+            0 => (String::new(), "", "they stay", "they are"),
+            1 => ("1 charge of ".into(), "", "it stays", "it is"),
+            charges => (format!("{charges} charges of "), " in all", "they stay", "they are"),
         };
-        let are = if self.charges == 1 { "it is" } else { "they are" };
+        let Leak { path, parent, .. } = self;
+        let (units, peak) = (size::format(self.units), size::format(self.peak.value));
         write!(
             f,
-            "{units}{all} still held (peak {peak}); {they} {} until {are} returned",
-            self.parent
+            "{path} was destroyed with {charges}{units}{all} still held (peak {peak}); {they_stay} charged to {parent} \
+             until {they_are} returned"
         )
     }
 }

@@ -146,24 +146,20 @@ impl Scan {
             steady = look(table, &mut lines, HELD_TRIES);
             GATE.open();
         }
-        let mut scan = Scan { lines, steady };
-        scan.place(table);
-        scan
+        Scan { lines, steady }.placed(table)
     }
 
     /// Looks at all rows of a table that nobody changes: a copy, of which the caller knows whether it is steady.
     pub(crate) fn of_copy(table: &Table, steady: bool) -> Scan {
         let mut lines = vec![Line::default(); table.high_water() as usize];
         read_rows(table, &mut lines);
-        let mut scan = Scan { lines, steady };
-        scan.place(table);
-        scan
+        Scan { lines, steady }.placed(table)
     }
 
     /// Finds each row's depth. A row that does not lead to the root was left by its ancestors during the look, and is
     /// dropped; or another program wrote over it, and it is placed below the root. The first round does that where the
     /// row's own parent is at fault, so that the rows below it stay there; the second, in a ring of parents.
-    fn place(&mut self, table: &Table) {
+    fn placed(mut self, table: &Table) -> Scan {
         for index in 1..self.lines.len() {
             let parent = self.lines[index].parent as usize;
             let is_used = self.lines.get(parent).is_some_and(|line| line.state != state::FREE);
@@ -183,6 +179,7 @@ impl Scan {
                 None => self.lines[index] = Line::default(),
             }
         }
+        self
     }
 
     fn place_below_root(&mut self, table: &Table, index: usize) {
