@@ -70,12 +70,8 @@ impl<F: Future> Future for Catching<F> {
         // SAFETY: C2: `task` is not moved out, and set to `None` in its place alone (guarded by
         // `tests/alloc_tasks.rs`).
         let mut task = unsafe { self.map_unchecked_mut(|this| &mut this.task) };
-        let result = {
-            let task =
-                task.as_mut().as_pin_mut().expect("a task that has ended is not polled again");
-            group.catch(|| task.poll(context))
-        };
-        let result = match result {
+        let polled = task.as_mut().as_pin_mut().expect("a task that has ended is not polled again");
+        let result = match group.catch(|| polled.poll(context)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(value)) => Ok(value),
             Err(refused) => Err(refused),

@@ -134,21 +134,6 @@ fn raise(group: Group<'static>, refusal: &Refusal) -> ! {
     resume_unwind(payload)
 }
 
-/// While this lives, the thread is in a catch.
-struct Caught {
-    before: Catch,
-}
-
-impl Caught {
-    fn begin(overdraft: u64) -> Caught {
-        Caught { before: CATCH.replace(Catch { active: true, overdraft, pending: None }) }
-    }
-
-    fn end(self) -> Option<(Group<'static>, Refusal)> {
-        CATCH.replace(self.before).pending
-    }
-}
-
 impl Group<'static> {
     /// Runs `work` with this as the thread's current group, and returns what it returned, or the first [`Refused`] of
     /// an allocation in it: so that the query fails and not the process.
@@ -212,9 +197,9 @@ impl Group<'static> {
     pub fn catch_within<R>(self, overdraft: u64, work: impl FnOnce() -> R) -> Result<R, Refused> {
         #[cfg(feature = "unwind")]
         hook::install();
-        let caught = Caught::begin(overdraft);
+        let before = CATCH.replace(Catch { active: true, overdraft, pending: None });
         let result = catch_unwind(AssertUnwindSafe(|| self.scope(work)));
-        let pending = caught.end();
+        let pending = CATCH.replace(before).pending;
         match (result, pending) {
             (Ok(value), None) => Ok(value),
             (Ok(value), Some((group, refusal))) => {

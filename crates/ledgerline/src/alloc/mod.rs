@@ -323,21 +323,19 @@ impl<A: GlobalAlloc> Alloc<A> {
     fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
         let (size, spaced) = (layout.size(), spaced(layout));
         match owner::charge(size as u64) {
-            Charged::To(slot) => self.obtained(within(get(&self.beneath, spaced)), slot, size),
+            Charged::To(slot) => {
+                let block = within(get(&self.beneath, spaced));
+                if block.is_null() {
+                    uncharge(slot, size);
+                    forget();
+                } else {
+                    own(block, slot, size);
+                }
+                block
+            }
             Charged::Nobody => within(get(&self.beneath, spaced)),
             Charged::Refused => std::ptr::null_mut(),
         }
-    }
-
-    /// Notes the owner of a block that is charged, or gives the charge back where there is none.
-    fn obtained(&self, block: *mut u8, slot: &Slot, units: usize) -> *mut u8 {
-        if block.is_null() {
-            uncharge(slot, units);
-            forget();
-        } else {
-            own(block, slot, units);
-        }
-        block
     }
 
     /// Frees a block whose owner's units the thread does not carry, or not with so much room.
@@ -385,7 +383,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         };
         let charged = match group.take_prepaid(more as u64) {
             true => Charged::To(slot),
-            false => owner::grow(group, more as u64),
+            false => owner::charge_from(group, more as u64),
         };
         if let Charged::Refused = charged {
             return std::ptr::null_mut();

@@ -106,6 +106,8 @@ pub(super) fn charge(units: u64) -> Charged {
 
 /// Charges a group, or the nearest ancestor that can be charged: where the group was destroyed, one that still exists;
 /// where no number is left, one that has one.
+#[cold]
+#[inline(never)]
 pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     let mut group = wanted;
     let mut without_number = false;
@@ -175,11 +177,4 @@ fn note(group: Group<'static>, slot: &'static Slot) {
 fn above(group: Group<'static>) -> Option<Group<'static>> {
     let root = group.ledger().root();
     (group != root).then(|| slots::parent_of(group).unwrap_or(root))
-}
-
-/// Charges a block that grows: its owner, or who is above it when that was destroyed.
-#[cold]
-#[inline(never)]
-pub(super) fn grow(owner: Group<'static>, units: u64) -> Charged {
-    charge_from(owner, units)
 }

@@ -158,10 +158,7 @@ pub(crate) enum Without {
 /// The slot of a group, which gets one if it has none. Makes no system call but for the first group in a GiB of cells,
 /// and for the first in a page of numbers of shared ledgers.
 pub(crate) fn of(group: Group<'static>) -> Result<&'static Slot, Without> {
-    match known(group) {
-        Some(slot) => Ok(slot),
-        None => give(group),
-    }
+    known(group).map_or_else(|| give(group), Ok)
 }
 
 /// The slot of a group that has one.

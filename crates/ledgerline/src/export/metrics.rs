@@ -127,11 +127,8 @@ impl<'l> Metrics<'l> {
             describe_gauge!(name, Unit::Bytes, help);
         }
         for (name, help) in COUNTS {
-            if name.contains("bytes") {
-                describe_counter!(name, Unit::Bytes, help);
-            } else {
-                describe_counter!(name, Unit::Count, help);
-            }
+            let unit = if name.contains("bytes") { Unit::Bytes } else { Unit::Count };
+            describe_counter!(name, unit, help);
         }
         describe_gauge!("ledgerline_groups", Unit::Count, "Groups.");
         describe_gauge!("ledgerline_unlisted_groups", Unit::Count, "Groups without figures.");
