@@ -145,6 +145,27 @@ where
     }
 }
 
+/// Has spans follow what changed around them: `old` was current there, and is `new`. Those without a group of their own
+/// hand on what was before them; what others made current in between stays.
+fn hand_on(
+    inside: &mut [Inside],
+    mut old: Current,
+    mut new: Current,
+    look_up: impl Fn(&mut Inside),
+) {
+    for at in inside {
+        let was = at.after();
+        if at.before == old {
+            at.before = new;
+        }
+        look_up(at);
+        (old, new) = (was, at.after());
+    }
+    if old != new && get() == old {
+        swap(new);
+    }
+}
+
 impl<S, F> Layer<S> for GroupLayer<F>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
@@ -168,24 +189,13 @@ where
             let Some(first) = inside.iter().position(|at| own(at) && at.span == *span) else {
                 return;
             };
-            // From this span inwards each is looked up anew. What others made current in between stays.
-            let mut changed: Option<(Current, Current)> = None;
-            for at in &mut inside[first..] {
-                let old = at.after();
-                match changed {
-                    Some((old, new)) if at.before == old => at.before = new,
-                    _ => {}
-                }
+            // From this span inwards each is looked up anew.
+            let before = inside[first].before;
+            hand_on(&mut inside[first..], before, before, |at| {
                 if own(at) {
                     at.made = group_of(&at.span, &context);
                 }
-                changed = Some((old, at.after()));
-            }
-            if let Some((old, new)) = changed
-                && get() == old
-            {
-                swap(new);
-            }
+            });
         });
     }
 
@@ -209,29 +219,11 @@ where
             let found = inside.iter().rposition(|at| at.layer == self.number && at.span == *span);
             let Some(place) = found else { return };
             let left = inside.remove(place);
-            match inside.get_mut(place) {
+            if place == inside.len() {
+                swap(left.before);
+            } else {
                 // Others go on inside of it: the next of them is where this one was.
-                Some(next) => {
-                    let old = left.after();
-                    let mut changed = (next.before == old).then_some(left.before);
-                    // Those without a group of their own hand on what was before them.
-                    for at in &mut inside[place..] {
-                        let Some(before) = changed else { return };
-                        changed = None;
-                        if at.before == old {
-                            at.before = before;
-                            changed = at.made.is_none().then_some(before);
-                        }
-                    }
-                    if let Some(before) = changed
-                        && get() == old
-                    {
-                        swap(before);
-                    }
-                }
-                None => {
-                    swap(left.before);
-                }
+                hand_on(&mut inside[place..], left.after(), left.before, |_| ());
             }
         });
     }
