@@ -11,7 +11,7 @@
 //! path; where it is no part of the path, the process's own cgroup cannot be seen there. The text comes from the
 //! kernel, but all of it is checked: nothing in it may lead to a folder outside of the mount.
 
-use crate::os;
+use crate::os::path_of_bytes;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -66,7 +66,7 @@ fn memberships(text: &[u8]) -> Vec<(Version, PathBuf)> {
             _ if has_memory(controllers) => Version::V1,
             _ => return None,
         };
-        path.starts_with(b"/").then(|| (version, path_of(path)))
+        path.starts_with(b"/").then(|| (version, path_of_bytes(path)))
     };
     let mut found: Vec<_> = text.split(|&byte| byte == b'\n').filter_map(line).collect();
     found.sort_by_key(|(version, _)| *version == Version::V1);
@@ -87,17 +87,17 @@ fn mounts(text: &[u8]) -> Vec<Mount> {
         };
         let [root, point] = [3, 4].map(|at| unescape(fields[at]));
         let absolute = root.starts_with(b"/") && point.starts_with(b"/");
-        absolute.then(|| Mount { version, root: path_of(&root), point: path_of(&point) })
+        absolute.then(|| Mount {
+            version,
+            root: path_of_bytes(&root),
+            point: path_of_bytes(&point),
+        })
     };
     text.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
 
 fn has_memory(list: &[u8]) -> bool {
     list.split(|&byte| byte == b',').any(|word| word == b"memory")
-}
-
-fn path_of(bytes: &[u8]) -> PathBuf {
-    os::path_of_bytes(bytes)
 }
 
 /// mountinfo writes blanks and backslashes as three octal digits.

@@ -303,7 +303,9 @@ impl<I: Item, W: Width> Counters<I, W> {
             let limits = limits(block).load(Ordering::SeqCst);
             // SAFETY: a live difference (S1).
             let old = unsafe { W::load(at) };
-            if old == 0 || limits != W::CLOSED && W::rests(old, limits) {
+            // What an update by nothing leaves where it is may stay.
+            let stays = || W::step(old, Update { n: 0, by_one: false }, limits) == (old, 0);
+            if old == 0 || limits != W::CLOSED && stays() {
                 return;
             }
             // SAFETY: as above.

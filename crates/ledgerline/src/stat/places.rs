@@ -199,17 +199,12 @@ impl Places {
 
     /// The path of a place below the root, as [`find`](Self::find) takes it.
     pub fn path(&self, place: PlaceId) -> String {
-        let mut path = String::new();
-        let mut at = place;
-        while let Some(parent) = self.parent(at) {
-            path = if path.is_empty() {
-                self.name(at).to_owned()
-            } else {
-                format!("{}/{path}", self.name(at))
-            };
-            at = parent;
-        }
-        path
+        self.check(place);
+        let above = self.ancestors(place.index).map(|at| &*self.tree.places[at as usize].name);
+        let mut names: Vec<&str> = above.collect();
+        names.pop();
+        names.reverse();
+        names.join("/")
     }
 
     /// The number of the tree, which no other tree of the process has.

@@ -5,36 +5,22 @@ use super::items::Item;
 use super::width::Width;
 use crate::sync::thread::{self, Thread};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// A thread that folds a table until this is dropped: see [`Counters::refresh`].
 #[derive(Debug)]
 #[must_use = "the thread ends when its handle is dropped"]
 pub struct RefreshHandle {
-    stop: Arc<Stop>,
+    /// The thread ends when nobody holds this any more.
+    running: Option<Sender<()>>,
     thread: Option<Thread>,
-}
-
-#[derive(Debug, Default)]
-struct Stop {
-    asked: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stop {
-    /// Sleeps. Says whether the thread was asked to stop.
-    fn wait(&self, time: Duration) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(asked, time, |asked| !*asked);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
 }
 
 impl Drop for RefreshHandle {
     fn drop(&mut self) {
-        *self.stop.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.changed.notify_all();
+        self.running = None;
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
@@ -55,13 +41,13 @@ impl<I: Item, W: Width> Counters<I, W> {
                 "the time between two folds is zero",
             ));
         }
-        let stop = Arc::new(Stop::default());
-        let (counters, told) = (Arc::clone(self), Arc::clone(&stop));
+        let (running, ended) = channel();
+        let counters = Arc::clone(self);
         let thread = thread::start(c"ledgerline-fold", move || {
-            while !told.wait(every) {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 counters.fold();
             }
         })?;
-        Ok(RefreshHandle { stop, thread: Some(thread) })
+        Ok(RefreshHandle { running: Some(running), thread: Some(thread) })
     }
 }

@@ -229,24 +229,26 @@ impl Update<'_> {
 /// # Ok::<(), ledgerline::stat::tree::BadShape>(())
 /// ```
 pub fn compare(a: &Sum, b: &Sum) -> cmp::Ordering {
-    let (about_a, about_b) = (a.approximate(), b.approximate());
-    if about_a.least() > about_b.most() {
-        cmp::Ordering::Greater
-    } else if about_a.most() < about_b.least() {
-        cmp::Ordering::Less
-    } else {
-        a.precise().cmp(&b.precise())
-    }
+    by_bounds(a.approximate(), b.approximate(), || a.precise().cmp(&b.precise()))
 }
 
 /// Compares a sum with a number, in the same way.
 pub fn compare_value(sum: &Sum, value: i64) -> cmp::Ordering {
-    let about = sum.approximate();
-    if about.least() > value {
+    let exact = Approximation { value, below: 0, above: 0 };
+    by_bounds(sum.approximate(), exact, || sum.precise().cmp(&value))
+}
+
+#[inline]
+fn by_bounds(
+    a: Approximation,
+    b: Approximation,
+    precisely: impl FnOnce() -> cmp::Ordering,
+) -> cmp::Ordering {
+    if a.least() > b.most() {
         cmp::Ordering::Greater
-    } else if about.most() < value {
+    } else if a.most() < b.least() {
         cmp::Ordering::Less
     } else {
-        sum.precise().cmp(&value)
+        precisely()
     }
 }

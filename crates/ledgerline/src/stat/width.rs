@@ -125,9 +125,6 @@ pub(super) mod sealed {
         /// Applies the rule. Returns what is left of a difference, and what goes to the total.
         fn step(old: i64, update: Update, limits: u16) -> (i64, i64);
 
-        /// Whether a difference may stay under open limits.
-        fn rests(difference: i64, limits: u16) -> bool;
-
         /// # Safety
         /// `at` is a live difference. (The functions below require that, too.)
         unsafe fn load(at: *const u8) -> i64;
@@ -211,10 +208,6 @@ impl sealed::Difference for i8 {
         if sum > 0 { (-overstep, sum + overstep) } else { (overstep, sum - overstep) }
     }
 
-    fn rests(difference: i64, limits: u16) -> bool {
-        difference.abs() <= i64::from(limits.to_le_bytes()[0]) - Self::ZERO
-    }
-
     atomics!(AtomicU8, u8);
 
     #[cfg(rseq)]
@@ -252,10 +245,6 @@ impl sealed::Difference for u16 {
         if sum <= i64::from(limits) { (sum, 0) } else { (0, sum) }
     }
 
-    fn rests(difference: i64, limits: u16) -> bool {
-        difference <= i64::from(limits)
-    }
-
     atomics!(AtomicU16, u16);
 
     #[cfg(rseq)]
@@ -282,10 +271,6 @@ impl sealed::Difference for i64 {
 
     fn step(old: i64, update: Update, _: u16) -> (i64, i64) {
         old.checked_add(update.n).map_or((old, update.n), |sum| (sum, 0))
-    }
-
-    fn rests(_: i64, _: u16) -> bool {
-        true
     }
 
     atomics!(AtomicI64, i64);
