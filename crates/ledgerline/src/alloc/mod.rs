@@ -88,6 +88,7 @@ pub use caught::Catching;
 use limit::forget;
 pub use limit::{OVERDRAFT, checkpoint, last_refusal};
 use owner::{Charged, UNOWNED};
+pub use owner::{set_accounting, set_default};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::AtomicU16;
 
@@ -147,22 +148,6 @@ pub fn counts() -> Counts {
     // Relaxed: numbers that are added up by themselves.
     let [above, unowned] = [&owner::ABOVE, &UNOWNED].map(|count| count.load(Ordering::Relaxed));
     Counts { above, unowned }
-}
-
-/// Switches the accounting of new blocks on or off, for the whole process, at once. While it is off, new blocks are
-/// nobody's, at the cost of a call and a few loads a pair; blocks from before are credited as ever when they are freed, and charged
-/// when they grow. It is on at first.
-///
-/// To measure and refuse nothing, set the [mode](Group::set_mode) of a group to
-/// [`Measure`](crate::ControlMode::Measure) instead.
-pub fn set_accounting(on: bool) {
-    owner::set_on(on);
-}
-
-/// Sets who is charged where nobody is current: what the program does for itself. Returns the one before. Such a block
-/// takes some ten nanoseconds more than one of a current group.
-pub fn set_default(group: Option<Group<'static>>) -> Option<Group<'static>> {
-    owner::set_default(group)
 }
 
 /// What the allocator beneath is asked for; a free computes the same.
@@ -276,7 +261,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
         // From here on the program's alignment is of no use, and no register is to be kept for it.
         let block = get(&self.beneath, spaced_small(size));
-        let group = current::get().packed().map_or(0, Packed::raw);
+        let group = current::get().group.map_or(0, Packed::raw);
         if group != 0
             && let Some(entry) = OWNERS.entry_unless_null(block.addr())
             && purse::take(group, size as u64, entry)
@@ -289,7 +274,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     /// Charges a small block, where the thread's purse does not serve: nobody may be current, or another group.
     #[inline(never)]
     fn charge_otherwise(&self, block: *mut u8, size: usize) -> *mut u8 {
-        if current::get().packed().is_none() && !owner::has_default() {
+        if current::get().group.is_none() && !owner::has_default() {
             return within(block);
         }
         let block = within(block);

@@ -61,48 +61,13 @@ use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::table::handle::Packed;
-use crate::whose::{self, Whose};
+use crate::whose;
+pub use crate::whose::Current;
 pub use inherit::{inherit, inherit_once, spawn};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
-
-/// What a thread, a task or a fiber has as its current group: a group or nobody. A word and a number, to be kept by
-/// whoever switches ([`swap`]).
-#[derive(Clone, Copy)]
-pub struct Current {
-    group: Option<Packed>,
-    /// The allocator's slot of the group, once it is known, and where the fast half of a charge works.
-    slot: Option<&'static Slot>,
-}
 
 impl Current {
-    /// No group: what is allocated is charged to nobody.
-    pub const NOBODY: Current = Current { group: None, slot: None };
-
-    #[inline(always)]
-    fn of(whose: Whose) -> Current {
-        // SAFETY: only `whose` below makes one with a slot, which is a `&'static Slot`. Guarded by `tests/alloc_slots.rs`.
-        let slot = whose.slot.map(|slot| unsafe { slot.cast::<Slot>().as_ref() });
-        Current { group: whose.group, slot }
-    }
-
-    #[inline(always)]
-    fn whose(self) -> Whose {
-        Whose { group: self.group, slot: self.slot.map(|slot| NonNull::from(slot).cast()) }
-    }
-
-    #[inline(always)]
-    pub(crate) fn packed(self) -> Option<Packed> {
-        self.group
-    }
-
-    /// See the field.
-    #[inline(always)]
-    pub(crate) fn slot(self) -> Option<&'static Slot> {
-        self.slot
-    }
-
     /// The group; `None` for nobody.
     #[inline]
     pub fn group(self) -> Option<Group<'static>> {
@@ -166,7 +131,7 @@ pub fn group() -> Option<Group<'static>> {
 /// handler may find them halfway exchanged. It asks [`group`], which is one.)
 #[inline]
 pub fn get() -> Current {
-    Current::of(whose::get())
+    whose::get()
 }
 
 /// Notes the allocator's slot of a group, if that is the thread's current one, and says whether it is.
@@ -208,7 +173,7 @@ pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
 /// ```
 #[inline]
 pub fn swap(next: Current) -> Current {
-    Current::of(whose::replace(next.whose()))
+    whose::replace(next)
 }
 
 /// Runs `work` with nobody as the current group: for what outlives the task that happens to make it, like a cache

@@ -30,6 +30,7 @@ use crate::sync::are_calls_forbidden;
 use crate::table::handle::Packed;
 use crate::table::row::Row;
 use crate::table::{attached, follow};
+pub(crate) use crate::whose::Slot;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -40,19 +41,7 @@ const IN_PAGE: u32 = (PAGE / size_of::<Slot>()) as u32;
 /// After a look through all slots in vain, so many requests for a number are refused at once.
 const PAUSE: u32 = 256;
 
-/// The place of one number.
-#[derive(Debug)]
-#[repr(C, align(32))]
-pub(crate) struct Slot {
-    /// The group; zero before there is one, or [`BUSY`]. It is stored last.
-    group: AtomicU64,
-    /// Its handle's parts (R2).
-    cell: AtomicPtr<Cell>,
-    generation_bits: AtomicU64,
-    number: AtomicU64,
-}
-
-/// In `group`: a thread changes the slot.
+/// In a slot's `group`: a thread changes the slot.
 const BUSY: u64 = 1;
 
 #[repr(C, align(4096))]
