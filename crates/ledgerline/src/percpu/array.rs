@@ -80,8 +80,14 @@ impl Array {
     #[inline(never)]
     unsafe fn add_otherwise(&self, base: *const AtomicU64, n: i64) {
         // SAFETY: as in `add`. (With compact ids the thread was registered just now.)
-        let done =
-            unsafe { by_index!(probe::registration(), rseq::add(base.cast(), self.stride, n)) };
+        let done = unsafe {
+            by_index!(probe::registration(), |INDEX, area| rseq::add::<INDEX>(
+                area,
+                base.cast(),
+                self.stride,
+                n
+            ))
+        };
         if done.is_some() {
             return;
         }

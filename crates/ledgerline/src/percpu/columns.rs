@@ -201,9 +201,9 @@ impl Columns {
         // places within a column (R5).
         let done = unsafe {
             if put {
-                by_index!(self.at, rseq::put(cell, id, delta))
+                by_index!(self.at, |INDEX, area| rseq::put::<INDEX>(area, cell, id, delta))
             } else {
-                by_index!(self.at, rseq::take(cell, id, delta))
+                by_index!(self.at, |INDEX, area| rseq::take::<INDEX>(area, cell, id, delta))
             }
         };
         // Also in the calling thread's own column: nobody changes it by plain stores but this thread, which is not in a
@@ -215,7 +215,9 @@ impl Columns {
     /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
     pub(crate) fn current(&self) -> u32 {
         // SAFETY: the thread is registered.
-        if let Some(column) = unsafe { by_index!(self.at, rseq::index()) } {
+        if let Some(column) =
+            unsafe { by_index!(self.at, |INDEX, area| rseq::index::<INDEX>(area)) }
+        {
             return column;
         }
         if self.owned_end > 0
@@ -243,7 +245,11 @@ impl Columns {
         let cell = self.cell(column, row);
         // SAFETY: `cell` is the row's cell in `column`; the section checks that the thread still
         // runs there.
-        let done = unsafe { by_index!(self.at, rseq::compare_store(cell, column, expected, new)) };
+        let done = unsafe {
+            by_index!(self.at, |INDEX, area| rseq::compare_store::<INDEX>(
+                area, cell, column, expected, new
+            ))
+        };
         if let Some(done) = done {
             return done;
         }

@@ -46,7 +46,8 @@ mod linked;
 mod machine;
 #[cfg(not(loom))]
 pub(crate) mod membarrier;
-#[cfg(rseq)]
+#[cfg(not(loom))]
+#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 pub(crate) mod narrow;
 #[cfg(not(loom))]
 mod node;

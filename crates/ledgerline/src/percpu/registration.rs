@@ -63,14 +63,19 @@ impl Registration {
     }
 }
 
-/// Runs a section by the index that a registration has: `by_index!(registration, section(arguments))`. Says `None` where the
-/// calling thread may use none.
+/// Runs a section by the index that a registration has; says `None` where the calling thread may use none.
 macro_rules! by_index {
-    ($registration:expr, $($section:ident)::+($($argument:expr),*)) => {{
-        use $crate::percpu::registration::{COMPACT, CPU, Registration};
+    ($registration:expr, |$INDEX:ident, $area:ident| $run:expr) => {{
+        use $crate::percpu::registration::{self, Registration};
         match $registration.of_this_thread() {
-            Registration::Compact { area } => Some($($section)::+::<COMPACT>(area, $($argument),*)),
-            Registration::Cpu { area } => Some($($section)::+::<CPU>(area, $($argument),*)),
+            Registration::Compact { area: $area } => {
+                const $INDEX: isize = registration::COMPACT;
+                Some($run)
+            }
+            Registration::Cpu { area: $area } => {
+                const $INDEX: isize = registration::CPU;
+                Some($run)
+            }
             Registration::None => None,
         }
     }};

@@ -67,7 +67,7 @@ impl Words {
         // SAFETY: as in `add_return`. (With compact ids the thread was registered just now.)
         let told = unsafe {
             let base = self.base.add(slot).cast();
-            by_index!(self.at, sums::add_return(base, self.stride, n))
+            by_index!(self.at, |INDEX, area| sums::add_return::<INDEX>(area, base, self.stride, n))
         };
         if let Some(told) = told {
             return told;
@@ -131,7 +131,7 @@ impl Words {
     /// The column that the calling thread would use now.
     fn current(&self) -> u32 {
         // SAFETY: the thread is registered.
-        let index = unsafe { by_index!(self.at, rseq::index()) };
+        let index = unsafe { by_index!(self.at, |INDEX, area| rseq::index::<INDEX>(area)) };
         index.unwrap_or_else(|| shared_column(self.at.is_some()))
     }
 
@@ -143,7 +143,11 @@ impl Words {
         let cell = std::ptr::from_ref(word).cast();
         // SAFETY: the section touches the eight bytes of the word alone, and checks that the thread
         // still runs on `column`.
-        let done = unsafe { by_index!(self.at, rseq::compare_store(cell, column, expected, new)) };
+        let done = unsafe {
+            by_index!(self.at, |INDEX, area| rseq::compare_store::<INDEX>(
+                area, cell, column, expected, new
+            ))
+        };
         if let Some(done) = done {
             return done;
         }

@@ -4,21 +4,13 @@ use super::items::Item;
 use super::layout::View;
 use super::places::{PlaceId, Places};
 use super::width::{Signed, Update, Width};
-#[cfg(rseq)]
-use crate::percpu::registration::Registration;
-use crate::percpu::{self, Mode, probe, stripe};
-#[cfg(rseq)]
-use crate::percpu::{
-    narrow::{Lane, compare_store},
-    registration::{COMPACT, CPU},
-    rseq,
-};
+use crate::percpu::narrow::{Lane, compare_store};
+use crate::percpu::registration::{COMPACT, by_index};
+use crate::percpu::{self, Mode, probe, rseq, stripe};
 use crate::region::Region;
 use std::marker::PhantomData;
 use std::sync::Mutex;
-#[cfg(rseq)]
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Counters of items at places: a difference for each CPU, and shared totals.
 ///
@@ -67,7 +59,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// assert!(reading.value.abs_diff(1) <= reading.bound);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[cfg_attr(not(rseq), allow(dead_code, reason = "the fields that sections need"))]
 pub struct Counters<I, W = i64> {
     /// The first block of the first column.
     pub(super) first: *const u8,
@@ -189,7 +180,6 @@ impl<I: Item, W: Width> Counters<I, W> {
 
     #[inline(always)]
     fn update(&self, place: usize, item: usize, update: Update) {
-        #[cfg(rseq)]
         if self.area != 0 && probe::serves_this_thread() {
             // SAFETY: place and item are below the layout's, and there is a column for every index
             // that the kernel can report (S1, P3).
@@ -201,7 +191,6 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 
     /// The addresses by which the sections find a difference.
-    #[cfg(rseq)]
     #[inline(always)]
     fn lane(&self, place: usize, item: usize) -> Lane {
         let block = self.first.wrapping_add(place * self.block);
@@ -214,21 +203,16 @@ impl<I: Item, W: Width> Counters<I, W> {
     #[cold]
     #[inline(never)]
     fn update_otherwise(&self, place: usize, item: usize, update: Update) {
-        #[cfg(rseq)]
-        {
-            let all = if self.simulated { Registration::None } else { probe::registration() };
-            match all.of_this_thread() {
-                Registration::Compact { area } => {
-                    return self.overstep::<COMPACT>(area, place, item, update);
-                }
-                Registration::Cpu { area } => {
-                    return self.overstep::<CPU>(area, place, item, update);
-                }
-                // A thread that cannot use sections where others do has no column.
-                Registration::None if all.is_some() => {
-                    return self.view.add_to_total(0, place, item, update.n);
-                }
-                Registration::None => {}
+        if !self.simulated {
+            let all = probe::registration();
+            if by_index!(all, |INDEX, area| self.overstep::<INDEX>(area, place, item, update))
+                .is_some()
+            {
+                return;
+            }
+            // A thread that cannot use sections where others do has no column.
+            if all.is_some() {
+                return self.view.add_to_total(0, place, item, update.n);
             }
         }
         self.update_column(stripe() % self.cpus(), place, item, update);
@@ -237,7 +221,6 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// Lets a difference overstep: one section stores what is left of it, then the carry goes to the
     /// totals. Between the two the carry is in flight, and counted in neither (at most `t + t/2 + 1` or
     /// `t + n` a thread).
-    #[cfg(rseq)]
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
         let first = self.lane(place, item);
         // SAFETY: as in `update`, where compact ids have failed already, or the thread was not registered yet.

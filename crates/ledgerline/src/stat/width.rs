@@ -17,7 +17,6 @@
 //! `t + t/2 + 1` updates and not once in `t + 1`.
 
 use super::threshold;
-#[cfg(rseq)]
 use crate::percpu::narrow::{self, Lane};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, Ordering};
 
@@ -145,13 +144,11 @@ pub(super) mod sealed {
         ///
         /// # Safety
         /// As for the sections in `percpu/narrow.rs`.
-        #[cfg(rseq)]
         unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool;
     }
 }
 
 /// Sections take amounts up to this: 32 bits hold every sum.
-#[cfg(rseq)]
 const AMOUNT_MOST: u64 = 1 << 16;
 
 /// The atomic operations on a difference, which are alike for all widths.
@@ -210,7 +207,6 @@ impl sealed::Difference for i8 {
 
     atomics!(AtomicU8, u8);
 
-    #[cfg(rseq)]
     #[inline(always)]
     unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
         if n.unsigned_abs() > AMOUNT_MOST {
@@ -247,7 +243,6 @@ impl sealed::Difference for u16 {
 
     atomics!(AtomicU16, u16);
 
-    #[cfg(rseq)]
     #[inline(always)]
     unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
         // (Not negative: amounts are unsigned.)
@@ -275,7 +270,6 @@ impl sealed::Difference for i64 {
 
     atomics!(AtomicI64, i64);
 
-    #[cfg(rseq)]
     #[inline(always)]
     unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
         // SAFETY: by the caller.
