@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// When PSI tells: tasks stood still for memory for this long, within this long (microseconds). Who is not root may
@@ -43,39 +43,41 @@ enum Kind {
     Level,
 }
 
+impl Watched {
+    fn open(kind: Kind, file: &Path) -> io::Result<Watched> {
+        let (fd, level) = match kind {
+            Kind::Stalls => (stalls(file)?, None),
+            Kind::Events => (File::open(file)?.into(), None),
+            Kind::Level => level(file).map(|(event, level)| (event, Some(level)))?,
+        };
+        Ok(Watched { kind, fd, _level: level })
+    }
+}
+
 impl Pressure {
     /// Begins to watch a cgroup, or the machine where there is none.
     pub(super) fn watch(system: &Path, cgroup: Option<(Version, &Path)>) -> Pressure {
-        let mut pressure = Pressure::default();
-        match cgroup {
-            Some((Version::V2, folder)) => {
-                let file = folder.join("memory.pressure");
-                pressure.add(&file, stalls(&file).map(|fd| (Kind::Stalls, fd, None)));
-                let file = folder.join("memory.events");
-                let events = File::open(&file).map(|file| (Kind::Events, file.into(), None));
-                pressure.add(&file, events);
-            }
+        let files = match cgroup {
+            Some((Version::V2, folder)) => vec![
+                (Kind::Stalls, folder.join("memory.pressure")),
+                (Kind::Events, folder.join("memory.events")),
+            ],
             Some((Version::V1, folder)) => {
-                let file = folder.join("memory.pressure_level");
-                let level = level(folder, &file);
-                pressure.add(&file, level.map(|(fd, file)| (Kind::Level, fd, Some(file))));
+                vec![(Kind::Level, folder.join("memory.pressure_level"))]
             }
-            None => {
-                let file = system.join("proc/pressure/memory");
-                pressure.add(&file, stalls(&file).map(|fd| (Kind::Stalls, fd, None)));
-            }
+            None => vec![(Kind::Stalls, system.join("proc/pressure/memory"))],
+        };
+        let mut pressure = Pressure::default();
+        for (kind, file) in files {
+            pressure.told.push(match Watched::open(kind, &file) {
+                Ok(watched) => {
+                    pressure.watched.push(watched);
+                    format!("{} is watched", file.display())
+                }
+                Err(error) => format!("{} is not watched: {error}", file.display()),
+            });
         }
         pressure
-    }
-
-    fn add(&mut self, file: &Path, made: io::Result<(Kind, OwnedFd, Option<File>)>) {
-        self.told.push(match made {
-            Ok((kind, fd, level)) => {
-                self.watched.push(Watched { kind, fd, _level: level });
-                format!("{} is watched", file.display())
-            }
-            Err(error) => format!("{} is not watched: {error}", file.display()),
-        });
     }
 
     /// Sleeps until the time is up, `stop` is rung, or the kernel tells something. Says whether it told of
@@ -149,10 +151,10 @@ fn stalls(file: &Path) -> io::Result<OwnedFd> {
 }
 
 /// An eventfd that version 1 adds to at each sign of pressure.
-fn level(folder: &Path, file: &Path) -> io::Result<(OwnedFd, File)> {
+fn level(file: &Path) -> io::Result<(OwnedFd, File)> {
     let level = File::open(file)?;
     let event = OwnedFd::from(Bell::new()?);
-    let control = PathBuf::from(folder).join("cgroup.event_control");
+    let control = file.with_file_name("cgroup.event_control");
     let order = format!("{} {} {LEVEL}", event.as_raw_fd(), level.as_raw_fd());
     OpenOptions::new().write(true).open(control)?.write_all(order.as_bytes())?;
     Ok((event, level))
