@@ -85,9 +85,7 @@ impl LocalPage {
         // the handle says (R2; guarded by `handle::tests` and every test that charges).
         unsafe { &*handle.column().byte_sub(Plan::LOCAL).cast() }
     }
-}
 
-impl LocalPage {
     /// The ledger of a page, while that is being ended.
     ///
     /// # Safety

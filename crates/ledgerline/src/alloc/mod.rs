@@ -382,13 +382,10 @@ impl<A: GlobalAlloc> Alloc<A> {
             forget();
             return moved;
         }
-        let owner = match charged {
-            Charged::To(charged) => charged,
+        let Charged::To(owner) = charged else {
             // It is nobody's from here on.
-            _ => {
-                uncharge(slot, layout.size());
-                return moved;
-            }
+            uncharge(slot, layout.size());
+            return moved;
         };
         match OWNERS.entry(moved.addr()) {
             Some(entry) => entry.store(owner.number(), Ordering::Relaxed),
