@@ -17,7 +17,6 @@
 use crate::control::events::Events;
 use crate::group::Group;
 use crate::report::snapshot::{GroupSnapshot, GroupState};
-use crate::size::Limit;
 use crate::table::id::GroupId;
 use std::collections::HashMap;
 use tracing::{error, info, warn};
@@ -143,34 +142,28 @@ impl Counted {
 
     fn tell(&self, group: &GroupSnapshot) {
         let (path, current) = (&*group.path, group.current);
-        let limit = |limit: Limit| tracing::field::display(limit);
         let Events { low, high, max, oom, oom_kill, oom_group_kill, limits } = self.events;
         if max > 0 {
-            let limit = limit(group.max);
-            warn!(target: "ledgerline", group = path, count = max, max = limit, current, "charges met the group's max");
+            warn!(target: "ledgerline", group = path, count = max, max = %group.max, current, "charges met the group's max");
         }
         if high > 0 {
-            let limit = limit(group.high);
-            info!(target: "ledgerline", group = path, count = high, high = limit, current, "charges went over the group's high");
+            info!(target: "ledgerline", group = path, count = high, high = %group.high, current, "charges went over the group's high");
         }
         if self.reclaimed > 0 {
             info!(target: "ledgerline", group = path, bytes = self.reclaimed, "caches gave back memory");
         }
         if low > 0 {
-            let limit = limit(group.low);
-            warn!(target: "ledgerline", group = path, count = low, low = limit, "low was not kept");
+            warn!(target: "ledgerline", group = path, count = low, low = %group.low, "low was not kept");
         }
         if oom > 0 {
-            let limit = limit(group.max);
-            warn!(target: "ledgerline", group = path, count = oom, max = limit, current, "a victim was looked for: the group was full");
+            warn!(target: "ledgerline", group = path, count = oom, max = %group.max, current, "a victim was looked for: the group was full");
         }
         if oom_kill + oom_group_kill > 0 {
             let count = oom_kill.max(oom_group_kill);
             error!(target: "ledgerline", group = path, count, current, "victims were cancelled");
         }
         if limits > 0 {
-            let (max, high) = (limit(group.max), limit(group.high));
-            info!(target: "ledgerline", group = path, count = limits, max, high, "limits were set");
+            info!(target: "ledgerline", group = path, count = limits, max = %group.max, high = %group.high, "limits were set");
         }
     }
 }
