@@ -88,7 +88,7 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
         stopped: AtomicBool::new(false),
     });
     // The limit holds before anybody can charge.
-    let next = shared.sample(true);
+    let next = shared.sample(&[], true);
     let (threads, process) = (Mutex::default(), std::process::id());
     let sampler = Sampler { shared: shared.clone(), threads, process };
     let set = ledger.control().companion.set(Box::new(sampler));
@@ -116,13 +116,8 @@ impl Shared {
         None
     }
 
-    /// Takes a sample, unless another one does not end.
-    fn sample(&self, fresh: bool) -> Option<Next> {
-        self.sample_after(&[], fresh)
-    }
-
-    /// As [`sample`](Self::sample), when memory was given back since that look.
-    fn sample_after(&self, before: &[(Source, u64, u64)], fresh: bool) -> Option<Next> {
+    /// Takes a sample, unless another one does not end. Memory may have been given back since the look `before`.
+    fn sample(&self, before: &[(Source, u64, u64)], fresh: bool) -> Option<Next> {
         let mut follower = self.lock()?;
         if !before.is_empty() {
             follower.lower(before);
@@ -203,7 +198,7 @@ impl Shared {
                 return;
             }
             // (It is None only while some caller takes samples without an end.)
-            let Some(next) = self.sample(false) else { continue };
+            let Some(next) = self.sample(&[], false) else { continue };
             after = next.after;
             let mut relief = 0;
             if (told || next.pressure) && relieved.is_none_or(|last| last.elapsed() >= RELIEF) {
@@ -279,7 +274,7 @@ impl Ledger {
     pub fn update_container(&self) -> Option<Status> {
         let sampler = self.sampler()?;
         if sampler.process == std::process::id()
-            && let Some(next) = sampler.shared.sample(true)
+            && let Some(next) = sampler.shared.sample(&[], true)
         {
             let relief = if next.pressure { next.relief.max(1) } else { 0 };
             sampler.shared.pressure.fetch_add(u64::from(next.pressure), Ordering::Relaxed);
@@ -311,12 +306,12 @@ impl Ledger {
         let before = sampler.and_then(|sampler| {
             let shared = &sampler.shared;
             // (Of now, so that the row falls by what is released and nothing else.)
-            shared.sample(false)?;
+            shared.sample(&[], false)?;
             shared.lock().map(|follower| (shared, follower.look(), follower.status.untracked))
         });
         release();
         let Some((shared, looked, untracked)) = before else { return 0 };
-        shared.sample_after(&looked, false);
+        shared.sample(&looked, false);
         untracked.saturating_sub(shared.status().untracked)
     }
 }
