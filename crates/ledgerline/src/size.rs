@@ -139,16 +139,11 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
         return Err(malformed());
     }
     let unit = unit.trim_start().to_ascii_uppercase();
-    let letter = match unit.as_str() {
-        "" | "B" => None,
-        // (Of a bare "iB" nothing is left, which is no suffix.)
-        other => Some(other.strip_suffix("IB").or(other.strip_suffix('B')).unwrap_or(other)),
-    };
-    let shift = match letter {
-        None => 0,
-        Some(letter) => {
-            SUFFIXES.iter().find(|(_, suffix)| *suffix == letter).ok_or_else(malformed)?.0
-        }
+    // (Of a bare "iB" nothing is left, which is no suffix.)
+    let suffix = unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit);
+    let shift = match &*unit {
+        "" | "B" => 0,
+        _ => SUFFIXES.iter().find(|(_, known)| *known == suffix).ok_or_else(malformed)?.0,
     };
     number
         .parse::<u64>()

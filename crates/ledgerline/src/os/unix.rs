@@ -73,14 +73,11 @@ pub(crate) fn is_process(pid: u32) -> bool {
 
 /// Gives the calling thread a name.
 pub(crate) fn name_thread(name: &CStr) {
-    // SAFETY: takes a string with its end.
-    #[cfg(target_os = "linux")]
+    // SAFETY: both take a string with its end.
     unsafe {
+        #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-    }
-    // SAFETY: likewise.
-    #[cfg(target_os = "macos")]
-    unsafe {
+        #[cfg(target_os = "macos")]
         libc::pthread_setname_np(name.as_ptr());
     }
 }

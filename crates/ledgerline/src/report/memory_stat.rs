@@ -168,9 +168,7 @@ impl Ledger {
     /// ```
     pub fn item(&self, name: &str) -> Option<StatItem> {
         let names = &self.table().header().items[..self.table().plan.items];
-        let called =
-            |item: &StatItem| names.get(item.index()).is_some_and(|item| is_called(item, name));
-        self.items().find(called)
+        names.iter().position(|item| is_called(item, name)).map(|at| StatItem(at as u8))
     }
 
     /// All of the ledger's own items, in the order of their declaration.

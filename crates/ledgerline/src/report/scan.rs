@@ -217,10 +217,7 @@ impl Scan {
 
     /// Adds what each row counts itself (idle units and counts) to its ancestors.
     pub(crate) fn sum_up(&mut self) {
-        for row in self.deepest_first() {
-            if row == 0 {
-                continue;
-            }
+        for row in self.deepest_first().into_iter().filter(|&row| row != 0) {
             let own = self.lines[row as usize];
             let up = &mut self.lines[own.parent as usize];
             // (Wrapping: a program may have written anything here.)
