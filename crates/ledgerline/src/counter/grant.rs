@@ -21,7 +21,7 @@ use super::life::CLOSED;
 use super::limit::UNENFORCED;
 use super::reserve::AHEAD_MAX;
 use super::stuck::Waiting;
-use super::{PageCounter, Underflow, at_least_zero, is_impossible};
+use super::{PageCounter, Underflow, at_least_zero, exchange, is_impossible};
 use crate::sync::{Ordering, PATIENCE};
 
 impl PageCounter {
@@ -75,13 +75,7 @@ impl PageCounter {
                 return Err(Underflow);
             }
             if at_least_zero(usage) >= n {
-                let exchanged = self.hot.usage.compare_exchange_weak(
-                    usage,
-                    usage - n,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
-                if exchanged.is_ok() {
+                if exchange(&self.hot.usage, usage, usage - n) {
                     return Ok(());
                 }
                 continue;

@@ -19,6 +19,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// count has not changed during a look, the number was never larger than at the end of the look.
 #[repr(transparent)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Tally(AtomicU64);
 
 /// One subtraction. The bits below have space for what 2^22 threads have in flight; caps are not allowed
@@ -28,11 +29,6 @@ const WENT: u64 = 1 << 52;
 impl Tally {
     /// The largest sum of caps.
     const MOST: u64 = WENT / 4;
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Tally {
-        Tally(AtomicU64::new(0))
-    }
 
     /// Adds units. Says how many there are then.
     pub(crate) fn add(&self, units: u64) -> u64 {

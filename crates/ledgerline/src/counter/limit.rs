@@ -3,7 +3,7 @@
 use super::changes::Which;
 use super::life::CLOSED;
 use super::stuck::Waiting;
-use super::{COUNTER_MAX, PageCounter};
+use super::{COUNTER_MAX, PageCounter, exchange};
 use crate::sync::{Ordering, PATIENCE};
 
 /// In `max`: the limit is kept and not enforced (`control/mode.rs`).
@@ -98,17 +98,7 @@ impl PageCounter {
             }
             let difference = old - new;
             let _under_way = self.begin_change();
-            if self
-                .hot
-                .reserved
-                .compare_exchange_weak(
-                    reserved,
-                    reserved + difference,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                )
-                .is_err()
-            {
+            if !exchange(&self.hot.reserved, reserved, reserved + difference) {
                 continue;
             }
             let meant = meant();

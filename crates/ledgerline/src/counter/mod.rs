@@ -56,6 +56,7 @@ pub(crate) const IMPOSSIBLE: u64 = COUNTER_MAX + (1 << 54);
 /// The words that every walk writes: alone on their line.
 #[repr(C)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Hot {
     reserved: AtomicU64,
     usage: AtomicU64,
@@ -76,6 +77,7 @@ pub(crate) struct Hot {
 /// write both: the pair of lines that a CPU fetches together is written together.
 #[repr(C)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Track {
     watermark: AtomicU64,
     /// Charges that this level refused.
@@ -98,6 +100,7 @@ pub(crate) struct Track {
 /// The words that a walk only reads.
 #[repr(C)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Limits {
     max: AtomicU64,
     pub(crate) high: AtomicU64,
@@ -117,29 +120,11 @@ pub(crate) struct PageCounter {
 impl PageCounter {
     #[cfg(loom)]
     pub(crate) fn new(max: u64) -> Self {
-        let word = AtomicU64::new;
+        let (changes, high) = (PageCounter::sealed(max), AtomicU64::new(COUNTER_MAX));
         PageCounter {
-            hot: Hot {
-                reserved: word(0),
-                usage: word(0),
-                lower_watermark: word(0),
-                thrift: word(0),
-                stuck: Stuck::new(),
-                stuck_in_flight: Stuck::new(),
-                changes: PageCounter::sealed(max),
-                uncollected: word(0),
-            },
-            track: Track {
-                watermark: word(0),
-                failcnt: word(0),
-                max_events: word(0),
-                high_events: word(0),
-                prepaid: Tally::new(),
-                draining: word(0),
-                in_flight: Tally::new(),
-                statistics: word(0),
-            },
-            limits: Limits { max: word(max), high: word(COUNTER_MAX), low: word(0), min: word(0) },
+            hot: Hot { changes, ..Hot::default() },
+            track: Track::default(),
+            limits: Limits { max: AtomicU64::new(max), high, ..Limits::default() },
         }
     }
 
@@ -170,21 +155,17 @@ impl PageCounter {
     /// Whether a word holds what no walk leaves there: another program wrote over it. (One that still makes sense is not
     /// noticed, unless it is a limit.)
     pub(crate) fn is_damaged(&self) -> bool {
-        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let limit = |word: u64| word <= COUNTER_MAX;
-        let all = [
-            &self.track.watermark,
-            &self.track.failcnt,
-            &self.track.max_events,
-            &self.track.high_events,
-        ];
-        let limits = [&self.limits.high, &self.limits.low, &self.limits.min];
-        !(!is_impossible(load(&self.hot.usage))
-            && self.pending() <= IMPOSSIBLE
-            && all.into_iter().all(|word| load(word) <= IMPOSSIBLE)
-            && limit(self.max_as_set())
-            && limits.into_iter().all(|word| limit(load(word)))
-            && self.are_limits_sealed())
+        let Track { watermark, failcnt, max_events, high_events, .. } = &self.track;
+        let Limits { high, low, min, .. } = &self.limits;
+        let any_above = |words: &[&AtomicU64], most: u64| {
+            words.iter().any(|word| word.load(Ordering::Relaxed) > most)
+        };
+        is_impossible(self.hot.usage.load(Ordering::Relaxed))
+            || self.pending() > IMPOSSIBLE
+            || any_above(&[watermark, failcnt, max_events, high_events], IMPOSSIBLE)
+            || self.max_as_set() > COUNTER_MAX
+            || any_above(&[high, low, min], COUNTER_MAX)
+            || !self.are_limits_sealed()
     }
 
     pub(crate) fn failcnt(&self) -> u64 {
@@ -229,6 +210,12 @@ pub(crate) struct Underflow;
 /// Whether no walk leaves a word of `usage` so. (It may be below zero for a moment, by what is added ahead.)
 const fn is_impossible(word: u64) -> bool {
     word > IMPOSSIBLE && word < (IMPOSSIBLE - COUNTER_MAX).wrapping_neg()
+}
+
+/// Exchanges what was read in a word, if nobody changed it meanwhile. It may fail for no reason: the caller reads again.
+#[inline]
+fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+    word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// A word of `usage` as a number of units.

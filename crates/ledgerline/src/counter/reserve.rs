@@ -17,7 +17,7 @@
 
 use super::life::CLOSED;
 use super::stuck::Waiting;
-use super::{COUNTER_MAX, IMPOSSIBLE, PageCounter, is_impossible};
+use super::{COUNTER_MAX, IMPOSSIBLE, PageCounter, exchange, is_impossible};
 use crate::sync::Ordering;
 
 /// The most that is added to a word, or subtracted, before it is known to be right. Linux has 2^22 threads
@@ -116,13 +116,7 @@ impl PageCounter {
             }
             if reserved.saturating_add(n) <= max() {
                 // As the addition above.
-                let exchanged = self.hot.reserved.compare_exchange_weak(
-                    reserved,
-                    reserved + n,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
-                if exchanged.is_err() {
+                if !exchange(&self.hot.reserved, reserved, reserved + n) {
                     continue;
                 }
                 if reserved + n <= max() {
@@ -139,7 +133,7 @@ impl PageCounter {
             }
             let pending = reserved.saturating_sub(usage);
             if !waiting.turn(&self.hot.stuck, pending, patience) {
-                let damaged = self.has_impossible_pending(waiting.least());
+                let damaged = self.has_impossible_pending(waiting.least);
                 return Err(if damaged { NotReserved::Damaged } else { NotReserved::Full });
             }
         }

@@ -20,31 +20,24 @@
 
 use super::PageCounter;
 use crate::sync::{AtomicU64, Ordering, PATIENCE, wait_a_turn};
-#[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
 
 /// How many turns a walk waits for what a whole wait did not see go: some ten microseconds.
 const SHORT: u32 = if cfg!(loom) { PATIENCE } else { PATIENCE / 24 };
 
 /// How many whole waits of this process were in vain, since a long one was not. (Relaxed: it orders nothing.)
-#[cfg(not(loom))]
 static IN_VAIN: AtomicU32 = AtomicU32::new(0);
 /// After so many, waits are short: what stands in the way may be another amount each time, in a ledger that was written
 /// over.
-#[cfg(not(loom))]
 const MANY: u32 = 8;
 
 /// How much was left when a wait ran out; zero if none did.
 #[repr(transparent)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Stuck(AtomicU64);
 
 impl Stuck {
-    #[cfg(loom)]
-    pub(super) fn new() -> Stuck {
-        Stuck(AtomicU64::new(0))
-    }
-
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -54,40 +47,30 @@ impl Stuck {
 #[derive(Debug)]
 pub(super) struct Waiting {
     turn: u32,
-    least: u64,
-    #[cfg(not(loom))]
+    /// The least that stood in the way at any turn.
+    pub(super) least: u64,
     in_vain: &'static AtomicU32,
 }
 
 impl Waiting {
     pub(super) fn new() -> Waiting {
-        Waiting {
-            turn: 0,
-            least: u64::MAX,
-            #[cfg(not(loom))]
-            in_vain: &IN_VAIN,
-        }
-    }
-
-    /// The least that stood in the way at any turn.
-    pub(super) fn least(&self) -> u64 {
-        self.least
+        Waiting { turn: 0, least: u64::MAX, in_vain: &IN_VAIN }
     }
 
     /// Waits one more turn. Says `false` when it is enough.
     pub(super) fn turn(&mut self, stuck: &Stuck, in_the_way: u64, patience: u32) -> bool {
         self.least = self.least.min(in_the_way);
-        // Relaxed, here and below: the note orders nothing. (The models leave it out, whose waits are as short
-        // as can be.)
+        // Relaxed, here and below: the note orders nothing. (The models leave it out, and what was in vain: their waits
+        // are as short as can be.)
         let known = if cfg!(loom) { 0 } else { stuck.0.load(Ordering::Relaxed) };
         if in_the_way < known {
             stuck.forget();
         }
-        let hopeless = known != 0 && in_the_way == known || self.are_many_in_vain();
+        let are_many = !cfg!(loom) && self.in_vain.load(Ordering::Relaxed) >= MANY;
+        let hopeless = known != 0 && in_the_way == known || are_many;
         let most = if hopeless { patience.min(SHORT) } else { patience };
         if self.turn >= most {
-            #[cfg(not(loom))]
-            if self.turn >= PATIENCE {
+            if !cfg!(loom) && self.turn >= PATIENCE {
                 stuck.0.store(self.least, Ordering::Relaxed);
                 self.in_vain.fetch_add(1, Ordering::Relaxed);
             }
@@ -98,20 +81,12 @@ impl Waiting {
         self.turn += 1;
         true
     }
-
-    fn are_many_in_vain(&self) -> bool {
-        #[cfg(not(loom))]
-        return self.in_vain.load(Ordering::Relaxed) >= MANY;
-        #[cfg(loom)]
-        false
-    }
 }
 
-#[cfg(not(loom))]
 impl Drop for Waiting {
     fn drop(&mut self) {
         // It ended well, and not by itself.
-        if self.turn > SHORT {
+        if !cfg!(loom) && self.turn > SHORT {
             self.in_vain.store(0, Ordering::Relaxed);
         }
     }

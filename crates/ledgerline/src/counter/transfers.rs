@@ -17,6 +17,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// See the module's documentation. It lies in the ledger's header, so that it works among processes.
 #[repr(C, align(128))]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Transfers {
     begun: AtomicU64,
     ended: AtomicU64,
@@ -27,11 +28,6 @@ pub(crate) struct Transfers {
 pub(crate) struct UnderWay<'a>(&'a Transfers);
 
 impl Transfers {
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Transfers { begun: AtomicU64::new(0), ended: AtomicU64::new(0) }
-    }
-
     /// Announces a transfer, before its first unit is granted.
     pub(crate) fn begin(&self) -> UnderWay<'_> {
         // Relaxed is enough: the counters' own read-modify-writes, which follow, are Release, and a reader

@@ -417,7 +417,7 @@ fn a_reading_between_two_quiet_moments_shows_a_transfer_whole_or_not_at_all() {
     model(|| {
         let [from, to] = [0, 1].map(|_| Arc::new(PageCounter::new(100)));
         walk::try_charge(&[&from], 5).unwrap();
-        let transfers = Arc::new(Transfers::new());
+        let transfers = Arc::new(Transfers::default());
         let other = (from.clone(), to.clone(), transfers.clone());
         let mover = thread::spawn(move || {
             let (from, to, transfers) = other;

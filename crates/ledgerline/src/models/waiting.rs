@@ -14,7 +14,7 @@ use loom::thread;
 #[test]
 fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
     model(|| {
-        let all = Arc::new((Open::none(), QueueHead::new(), PageCounter::new(4)));
+        let all = Arc::new((Open::none(), QueueHead::default(), PageCounter::new(4)));
         walk::try_charge(&[&all.2], 4).unwrap();
         let other = all.clone();
         let returned = thread::spawn(move || {
@@ -38,7 +38,7 @@ fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
 #[test]
 fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
     model(|| {
-        let all = Arc::new((Open::none(), QueueHead::new(), PageCounter::new(4)));
+        let all = Arc::new((Open::none(), QueueHead::default(), PageCounter::new(4)));
         walk::try_charge(&[&all.2], 4).unwrap();
         let (returning, opening) = (all.clone(), all.clone());
         let queues = Arc::new(Mutex::new(()));
@@ -72,7 +72,7 @@ fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
 #[test]
 fn of_a_notice_and_a_sleep_one_sees_the_other() {
     model(|| {
-        let eventcount = Arc::new(Eventcount::new());
+        let eventcount = Arc::new(Eventcount::default());
         let key = eventcount.key();
         let other = eventcount.clone();
         let notice = thread::spawn(move || other.advance());
@@ -89,9 +89,9 @@ fn of_a_notice_and_a_sleep_one_sees_the_other() {
 fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
     model(|| {
         const NUMBER: u32 = 70;
-        let rung = Rung::new();
+        let rung = Rung::default();
         rung.make_room(NUMBER);
-        let all = Arc::new((QueueHead::new(), rung, Mutex::new(false)));
+        let all = Arc::new((QueueHead::default(), rung, Mutex::new(false)));
         let (ringing, waking) = (all.clone(), all.clone());
         let ringer = thread::spawn(move || {
             let (head, rung, _) = &*ringing;
@@ -127,7 +127,7 @@ fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
 #[test]
 fn what_is_rung_is_taken_by_one_who_comes_again_when_told() {
     model(|| {
-        let rung = Rung::new();
+        let rung = Rung::default();
         rung.make_room(1);
         let rung = Arc::new(rung);
         let ringers = [1, 2].map(|number| {

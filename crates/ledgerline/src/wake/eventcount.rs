@@ -21,6 +21,7 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// See the module's documentation. All zeros are an eventcount that nobody waits on.
 #[repr(C)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Eventcount {
     count: AtomicU32,
     sleepers: AtomicU32,
@@ -29,11 +30,6 @@ pub(crate) struct Eventcount {
 impl Eventcount {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        Eventcount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
         Eventcount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
     }
 

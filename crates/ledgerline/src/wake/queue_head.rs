@@ -31,6 +31,7 @@ use std::io;
 /// See the module's documentation. All zeros are a head that is not open.
 #[repr(C)]
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct QueueHead {
     /// The group at whose limit the queue waits (0: none). Written under the queues' lock.
     group: AtomicU64,
@@ -41,15 +42,6 @@ pub(crate) struct QueueHead {
 }
 
 impl QueueHead {
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        QueueHead {
-            group: AtomicU64::new(0),
-            eventcount: Eventcount::new(),
-            alarm: AtomicU32::new(0),
-        }
-    }
-
     /// The raw id of the group whose queue has this head; 0 if there is none.
     pub(crate) fn group(&self) -> u64 {
         self.group.load(Ordering::Relaxed)

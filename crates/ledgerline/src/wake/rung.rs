@@ -35,6 +35,7 @@ struct Chunk {
 
 /// See the module's documentation.
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Rung {
     segments: [OnceLock<Box<[Chunk]>>; SEGMENTS],
     /// The thread that takes the numbers sleeps on this.
@@ -62,12 +63,6 @@ impl Rung {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
         Rung { segments: [const { OnceLock::new() }; SEGMENTS], eventcount: Eventcount::new() }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        let segments = std::array::from_fn(|_| OnceLock::new());
-        Rung { segments, eventcount: Eventcount::new() }
     }
 
     /// Makes room for a number, before any code can ring it. Allocates.
