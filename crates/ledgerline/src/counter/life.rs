@@ -99,10 +99,11 @@ impl PageCounter {
         self.track.draining.store(0, Ordering::Relaxed);
     }
 
-    /// Takes from a level what [`take_all`](Self::take_all) found below it. It takes the same from both
+    /// Takes granted units from a level, or what [`take_all`](Self::take_all) found below it. It takes the same from both
     /// words, whatever the row had reserved: a process that was killed in the middle of a walk may have
     /// turned the reservation into usage on one level and not on the other. Says `true` as
     /// [`cancel`](Self::cancel) does.
+    #[inline]
     pub(crate) fn remove(&self, usage: u64) -> Result<bool, Underflow> {
         self.ungrant(usage)?;
         Ok(self.cancel(usage))

@@ -45,8 +45,8 @@ pub(crate) enum NotGranted {
 pub(crate) struct Emptied(u64);
 
 impl Emptied {
-    fn note(&mut self, level: usize) {
-        self.0 |= 1 << level;
+    fn note(&mut self, level: usize, emptied: bool) {
+        self.0 |= u64::from(emptied) << level;
     }
 
     /// The levels, the row's first.
@@ -61,36 +61,57 @@ pub(crate) type Levels = u64;
 /// Why a request was not granted, and the rows that cancelling it emptied.
 type Stopped = (NotGranted, Emptied);
 
+/// What happens to a charge that a limit does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtLimit {
+    /// It is refused.
+    Refuse,
+    /// It goes over the limit. It fails only for a destroyed row or beyond [`COUNTER_MAX`](super::COUNTER_MAX).
+    Overrun,
+}
+
 /// Grants `n` units on every level, or grants nothing and names the level that refused.
 ///
-/// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`] units.
+/// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`](super::COUNTER_MAX) units.
 #[cfg(loom)]
 pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
-    try_reserve(path, n, PATIENCE)?;
-    commit(path, n);
+    reserve(path, n, AtLimit::Refuse, PATIENCE)?;
+    commit(path, n, AtLimit::Refuse);
     Ok(())
 }
 
-/// Reserves on every level without granting: the first half of [`try_charge`], for a caller that acts
-/// between the two (`stock/mod.rs` trims idle units there).
-pub(crate) fn try_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Stopped> {
+/// Reserves on every level without granting: the first half of a charge, for a caller that acts between the two
+/// (`stock/mod.rs` trims idle units there).
+#[inline]
+pub(crate) fn reserve(path: &Path<'_>, n: u64, at: AtLimit, patience: u32) -> Result<(), Stopped> {
     // Looking first keeps a request that cannot be granted from reserving anything at all.
-    if let Some(level) = path.iter().position(|counter| counter.refuses(n)) {
+    if at == AtLimit::Refuse
+        && let Some(level) = path.iter().position(|counter| counter.refuses(n))
+    {
         return Err((NotGranted::Full { level }, Emptied::default()));
     }
     for (level, counter) in path.iter().enumerate().rev() {
-        if let Err(why) = counter.reserve(n, patience) {
-            return Err(refuse(path, n, level, why));
-        }
+        let reserved = match at {
+            AtLimit::Refuse => counter.reserve(n, patience),
+            AtLimit::Overrun => counter.force_reserve(n, patience),
+        };
+        reserved.map_err(|why| refuse(path, n, level, why))?;
     }
     Ok(())
 }
 
-/// Grants what [`try_reserve`] reserved. Says at which levels that met the high limit.
-pub(crate) fn commit(path: &Path<'_>, n: u64) -> Levels {
+/// Grants what [`reserve`] reserved, and counts a `max` event on each level that this took over its limit. Says at which
+/// levels a limit was met.
+#[inline]
+pub(crate) fn commit(path: &Path<'_>, n: u64, at: AtLimit) -> Levels {
     let mut met = 0;
     for (level, counter) in path.iter().enumerate().rev() {
-        met |= u64::from(counter.commit(n)) << level;
+        let high = counter.commit(n);
+        let over = at == AtLimit::Overrun && counter.usage() > counter.max();
+        if over {
+            counter.track.max_events.fetch_add(1, Ordering::Relaxed);
+        }
+        met |= u64::from(high || over) << level;
     }
     met
 }
@@ -99,18 +120,14 @@ pub(crate) fn commit(path: &Path<'_>, n: u64) -> Levels {
 pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
     let mut emptied = Emptied::default();
     for (level, counter) in path.iter().enumerate().skip(first) {
-        if counter.cancel(n) {
-            emptied.note(level);
-        }
+        emptied.note(level, counter.cancel(n));
     }
     emptied
 }
 
 fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved) -> Stopped {
     let mut emptied = cancel(path, level + 1, n);
-    if why == NotReserved::Emptied {
-        emptied.note(level);
-    }
+    emptied.note(level, why == NotReserved::Emptied);
     let no = match why {
         // A lower level may have filled up since it was looked at.
         NotReserved::Full => {
@@ -123,40 +140,6 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved) -> Stopped {
     (no, emptied)
 }
 
-/// Grants `n` units whatever the limits say, for what must not fail; counts a `max` event on every
-/// level that it takes over its limit. Fails only for a destroyed row or beyond [`COUNTER_MAX`].
-#[cfg(loom)]
-pub(crate) fn charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
-    force_reserve(path, n, PATIENCE)?;
-    force_commit(path, n);
-    Ok(())
-}
-
-/// Reserves on every level whatever the limits say: the first half of [`charge`].
-pub(crate) fn force_reserve(path: &Path<'_>, n: u64, patience: u32) -> Result<(), Stopped> {
-    for (level, counter) in path.iter().enumerate().rev() {
-        if let Err(why) = counter.force_reserve(n, patience) {
-            return Err(refuse(path, n, level, why));
-        }
-    }
-    Ok(())
-}
-
-/// Grants what [`force_reserve`] reserved, and counts a `max` event on each level that is over its limit
-/// then. Says at which levels a limit was met.
-pub(crate) fn force_commit(path: &Path<'_>, n: u64) -> Levels {
-    let mut met = 0;
-    for (level, counter) in path.iter().enumerate().rev() {
-        let high = counter.commit(n);
-        let over = counter.usage() > counter.max();
-        if over {
-            counter.track.max_events.fetch_add(1, Ordering::Relaxed);
-        }
-        met |= u64::from(high || over) << level;
-    }
-    met
-}
-
 /// Returns `n` granted units on every level. Says which closed rows that emptied.
 ///
 /// An uncharge of more than the row holds changes nothing and is an error. An ancestor holds at least as
@@ -165,12 +148,8 @@ pub(crate) fn uncharge(path: &Path<'_>, n: u64) -> (Emptied, Result<(), Underflo
     let mut emptied = Emptied::default();
     let mut result = Ok(());
     for (level, counter) in path.iter().enumerate() {
-        match counter.ungrant(n) {
-            Ok(()) => {
-                if counter.cancel(n) {
-                    emptied.note(level);
-                }
-            }
+        match counter.remove(n) {
+            Ok(was_last) => emptied.note(level, was_last),
             Err(underflow) => {
                 result = Err(underflow);
                 if level == 0 {

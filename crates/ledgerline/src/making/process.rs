@@ -135,7 +135,6 @@ impl Ledger {
             let held = self.table().row(0).counter.reserved();
             held.saturating_add(units) <= most && group.charge_units(units).is_ok()
         })
-        .unwrap_or(false)
     }
 
     /// From now on, in this process and in those that it forks, charging, uncharging, creating groups,
@@ -155,7 +154,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use crate::counter::walk;
+    use crate::counter::walk::{self, AtLimit};
     use crate::table::path::RowPath;
     use crate::{Ledger, Limit};
 
@@ -167,10 +166,10 @@ mod tests {
         let reserve = |units| ledger.charge_reserve(group, units, 110, &|_| true);
         // Another process is about to take all that the max allows.
         let path = RowPath::new(ledger.table(), group.id().index()).unwrap();
-        walk::try_reserve(path.counters(), 100, 1).unwrap();
+        walk::reserve(path.counters(), 100, AtLimit::Refuse, 1).unwrap();
         assert!(reserve(10));
         assert!(!reserve(1), "it could not be held beside the other's");
-        walk::commit(path.counters(), 100);
+        walk::commit(path.counters(), 100, AtLimit::Refuse);
         assert_eq!(ledger.root().approximate().value, 110);
         group.uncharge_units(110);
         assert!(reserve(10));

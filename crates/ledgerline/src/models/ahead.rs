@@ -2,7 +2,7 @@
 //! that takes one back disturbs nobody for good.
 
 use super::model;
-use crate::counter::walk;
+use crate::counter::walk::{self, AtLimit};
 use crate::counter::{COUNTER_MAX, PageCounter};
 use crate::sync::{AtomicU32, Ordering};
 use loom::sync::Arc;
@@ -12,9 +12,9 @@ use loom::thread;
 const PATIENCE: u32 = 12;
 
 fn try_charge(counter: &PageCounter, n: u64) -> bool {
-    let granted = walk::try_reserve(&[counter], n, PATIENCE).is_ok();
+    let granted = walk::reserve(&[counter], n, AtLimit::Refuse, PATIENCE).is_ok();
     if granted {
-        walk::commit(&[counter], n);
+        walk::commit(&[counter], n, AtLimit::Refuse);
     }
     granted
 }
@@ -124,7 +124,7 @@ impl Row {
 
     /// A late walk: it finds the row closed, or sees that it is another group's now.
     fn stray(&self, n: u64) {
-        let emptied = match walk::try_reserve(&[&self.counter], n, PATIENCE) {
+        let emptied = match walk::reserve(&[&self.counter], n, AtLimit::Refuse, PATIENCE) {
             Ok(()) => walk::cancel(&[&self.counter], 0, n),
             Err((_, emptied)) => emptied,
         };

@@ -26,8 +26,7 @@
 //! it has more than that. It makes such a level thrifty only if it has most of what lies idle there.
 
 use super::drain;
-use crate::counter::walk;
-use crate::counter::{COUNTER_MAX, Unallowed};
+use crate::counter::{COUNTER_MAX, Unallowed, walk};
 use crate::gate::lock;
 use crate::percpu::word;
 use crate::sync::{Ordering, fence};

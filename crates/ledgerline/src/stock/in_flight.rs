@@ -6,7 +6,7 @@ use crate::table::path::RowPath;
 /// refused waits until they are in the cell (I2), and a reader counts them as idle (I4).
 pub(super) struct InFlight<'p> {
     path: &'p RowPath<'p>,
-    units: u64,
+    pub(super) units: u64,
 }
 
 impl<'p> InFlight<'p> {

@@ -45,6 +45,7 @@ pub(crate) mod totals;
 pub(crate) mod transfer;
 
 use crate::counter::COUNTER_MAX;
+pub(crate) use crate::counter::walk::AtLimit;
 use crate::counter::walk::{self, Levels, NotGranted};
 use crate::gate::lock::{self, Inside};
 use crate::percpu::word;
@@ -54,15 +55,6 @@ use crate::table::path::RowPath;
 use crate::table::{Table, allocate, counts};
 use in_flight::InFlight;
 use refusal::Refusal;
-
-/// What happens to a charge that a limit does not allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtLimit {
-    /// It is refused.
-    Refuse,
-    /// It goes over the limit.
-    Overrun,
-}
 
 /// Tries once to charge what the running CPU's cell could not serve. Says at which levels its walk met a
 /// limit. The watchers of those levels have not been told yet, and a refusal is not counted yet: another
@@ -134,7 +126,8 @@ fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
     {
         return true;
     }
-    let (above, in_flight) = skim(table, column, &path, id, n);
+    let in_flight = skim(table, column, &path, id, n);
+    let above = in_flight.as_ref().map_or(0, |skimmed| skimmed.units);
     counts::note_uncharge(table, column, path.leaf());
     let returned = returns::units(table, &path, n.saturating_add(above));
     if !returned && above > 0 {
@@ -159,11 +152,7 @@ fn fetch(
     inside: &Inside,
 ) -> Result<(u64, Levels), NotGranted> {
     let counters = path.counters();
-    walk::try_reserve(counters, n + surplus, inside.patience()).map_err(|(no, emptied)| {
-        allocate::recycle_emptied(table, path, emptied);
-        no
-    })?;
-    still_current(table, path, counters, n + surplus)?;
+    reserve(table, path, counters, n + surplus, AtLimit::Refuse, inside)?;
     let drained = caps::trim(table, path, counters);
     let surplus = if drained && surplus > 0 {
         allocate::recycle_emptied(table, path, walk::cancel(counters, 0, surplus));
@@ -171,24 +160,29 @@ fn fetch(
     } else {
         surplus
     };
-    let met = walk::commit(counters, n + surplus);
+    let met = walk::commit(counters, n + surplus, AtLimit::Refuse);
     peak::note(table, path, counters);
     Ok((surplus, met))
 }
 
-/// Cancels a reservation if the row was destroyed, and perhaps given to another group, between the look at
-/// the path and the reservation. (From the reservation on, the row cannot be reused.)
-fn still_current(
+/// Reserves on the lowest levels of a path. Cancels the reservation if the row was destroyed, and perhaps given to another
+/// group, between the look at the path and the reservation. (From the reservation on, the row cannot be reused.)
+#[inline]
+fn reserve(
     table: &Table,
     path: &RowPath<'_>,
-    reserved: &walk::Path<'_>,
+    levels: &walk::Path<'_>,
     n: u64,
+    at: AtLimit,
+    inside: &Inside,
 ) -> Result<(), NotGranted> {
-    if path.is_current(table) {
-        return Ok(());
-    }
-    allocate::recycle_emptied(table, path, walk::cancel(reserved, 0, n));
-    Err(NotGranted::Closed { level: 0 })
+    let (no, emptied) = match walk::reserve(levels, n, at, inside.patience()) {
+        Ok(()) if path.is_current(table) => return Ok(()),
+        Ok(()) => (NotGranted::Closed { level: 0 }, walk::cancel(levels, 0, n)),
+        Err(stopped) => stopped,
+    };
+    allocate::recycle_emptied(table, path, emptied);
+    Err(no)
 }
 
 /// Asks the counters for exactly `n`. A level that is full of idle stock is drained before it counts as
@@ -232,16 +226,10 @@ fn fetch_exactly(
         Ok(met) => Ok(met),
         Err(NotGranted::Full { .. }) if at == AtLimit::Overrun => {
             let counters = path.counters();
-            walk::force_reserve(counters, n, inside.patience())
-                .map_err(|(no, emptied)| {
-                    allocate::recycle_emptied(table, path, emptied);
-                    no
-                })
-                .and_then(|()| still_current(table, path, counters, n))
+            reserve(table, path, counters, n, at, inside)
                 .map_err(|no| refusal::of(table, path, id, n, no))?;
             caps::trim(table, path, counters);
-            let met = walk::force_commit(counters, n);
-            Ok(met)
+            Ok(walk::commit(counters, n, at))
         }
         Err(no) => Err(refusal::of(table, path, id, n, no)),
     }
@@ -263,25 +251,21 @@ fn skim<'p>(
     path: &'p RowPath<'_>,
     id: GroupId,
     n: u64,
-) -> (u64, Option<InFlight<'p>>) {
+) -> Option<InFlight<'p>> {
     let row = path.leaf();
     let cell = table.columns.cell(column, row);
     let word = cell.word.load(Ordering::Acquire);
     if !word::passes(word, table.cell_id(id)) {
-        return (0, None);
+        return None;
     }
     let keep = u64::from(cell.cap.load(Ordering::Relaxed)) / 2;
     let above = word::stock(word).saturating_sub(keep);
     // A large `n` by itself does not make the stock too large.
     if above == 0 || n > keep.max(1) * 2 {
-        return (0, None);
+        return None;
     }
     let in_flight = InFlight::new(path, above);
-    if table.columns.swap(column, row, word, word - above) {
-        (above, Some(in_flight))
-    } else {
-        (0, None)
-    }
+    table.columns.swap(column, row, word, word - above).then_some(in_flight)
 }
 
 /// How much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges

@@ -9,8 +9,7 @@
 //! in flight, and from the caps of children's cells. And the group has no child now. What a drain has taken
 //! out of a cell stays in the usage until the cell is opened again, so a frozen cell spoils the look.
 
-use crate::counter::PageCounter;
-use crate::counter::walk;
+use crate::counter::{PageCounter, walk};
 use crate::percpu::purse::places;
 use crate::percpu::{purse, word};
 use crate::sync::{Ordering, fence};

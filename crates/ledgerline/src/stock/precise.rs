@@ -52,17 +52,13 @@ fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
             return (usage, sure);
         }
     }
-    (at_once(table, index, in_flight(table, index)), false)
+    (at_once(table, index, table.row(index).counter.track.in_flight.units()), false)
 }
 
 /// The usage without what is idle in the cells and in flight, even if other threads disturb the reading.
 fn at_once(table: &Table, top: u32, in_flight: u64) -> u64 {
     let usage = table.row(top).counter.usage();
     usage.saturating_sub(in_flight.saturating_add(idle(table, top).0))
-}
-
-fn in_flight(table: &Table, top: u32) -> u64 {
-    table.row(top).counter.track.in_flight.units()
 }
 
 /// Looks once at a subtree. Returns its usage without idle stock, if nothing moved meanwhile.

@@ -111,14 +111,13 @@ pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
     rows.iter().filter(|(_, top, index)| top == index).map(|&(.., index)| index).collect()
 }
 
-/// Does something while no other process settles; `None` where another does for too long.
-pub(crate) fn alone<T>(
+/// Does something while no other process settles; `false` where another does for too long.
+pub(crate) fn alone(
     table: &Table,
     alive: &dyn Fn(u32) -> bool,
-    act: impl FnOnce() -> T,
-) -> Option<T> {
-    let _settler = Settler::take(table, alive, settler::LONG)?;
-    Some(act())
+    act: impl FnOnce() -> bool,
+) -> bool {
+    Settler::take(table, alive, settler::LONG).is_some_and(|_settler| act())
 }
 
 /// Whether a row is the topmost of its process.

@@ -1,7 +1,7 @@
 //! A transfer moves granted units from one group to another.
 
 use super::refusal::{self, Refusal};
-use super::{AtLimit, caps, drain, still_current};
+use super::{AtLimit, caps, drain, reserve};
 use crate::counter::walk::{self, Levels, NotGranted};
 use crate::gate::lock;
 use crate::table::id::GroupId;
@@ -32,17 +32,17 @@ pub(crate) fn units(
         return Err(Refusal::gone(to, units));
     };
     let levels = new.below_common(&old);
-    match at {
-        AtLimit::Refuse => make_room(table, &new, levels, to, units, &inside)?,
-        AtLimit::Overrun => {
-            walk::force_reserve(levels, units, inside.patience()).map_err(|(no, emptied)| {
-                allocate::recycle_emptied(table, &new, emptied);
-                refusal::of(table, &new, to, units, no)
-            })?
+    // Each full level is drained once, the lowest first, which is the one that a refusal names.
+    let mut drained = 0u64;
+    while let Err(no) = reserve(table, &new, levels, units, at, &inside) {
+        match no {
+            NotGranted::Full { level } if at == AtLimit::Refuse && drained >> level & 1 == 0 => {
+                drained |= 1 << level;
+                drain::subtree(table, new.row(level));
+            }
+            no => return Err(refusal::of(table, &new, to, units, no)),
         }
     }
-    still_current(table, &new, levels, units)
-        .map_err(|no| refusal::of(table, &new, to, units, no))?;
     caps::trim(table, &new, levels);
     // This is counted before the units leave, since they keep the rows.
     let column = table.columns.current();
@@ -52,10 +52,7 @@ pub(crate) fn units(
     counts::note_uncharge(table, column, old.leaf());
     // Until this ends, readers of both groups see the units twice, and read again.
     let under_way = table.transfers().begin();
-    let met = match at {
-        AtLimit::Refuse => walk::commit(levels, units),
-        AtLimit::Overrun => walk::force_commit(levels, units),
-    };
+    let met = walk::commit(levels, units, at);
     #[cfg(test)]
     if let Some(act) = IN_THE_MIDDLE.take() {
         act();
@@ -69,30 +66,6 @@ pub(crate) fn units(
     table.heads.tell(old.rows());
     allocate::recycle_emptied(table, &old, emptied);
     Ok(met)
-}
-
-/// Reserves on the levels that only the new group has. Drains each full one once, the lowest first, which
-/// is the one that a refusal names.
-fn make_room(
-    table: &Table,
-    new: &RowPath<'_>,
-    levels: &walk::Path<'_>,
-    to: GroupId,
-    units: u64,
-    inside: &lock::Inside,
-) -> Result<(), Refusal> {
-    let mut drained = 0u64;
-    while let Err((no, emptied)) = walk::try_reserve(levels, units, inside.patience()) {
-        allocate::recycle_emptied(table, new, emptied);
-        match no {
-            NotGranted::Full { level } if drained >> level & 1 == 0 => {
-                drained |= 1 << level;
-                drain::subtree(table, new.row(level));
-            }
-            no => return Err(refusal::of(table, new, to, units, no)),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
