@@ -1,6 +1,7 @@
 //! Collects what groups counted: moves it from the cells to the totals of the rows and of their ancestors'
 //! subtrees (`sums.rs` has the protocol).
 
+use super::items::ITEMS_MAX;
 use super::path::{RowPath, leads_through};
 use super::row::state;
 use super::sums::{self, BLOCKS, CHANGES, COUNTED, EVENTS, FIXED, total_words};
@@ -8,36 +9,33 @@ use super::{Table, counts};
 use crate::counter::changes::Changes;
 use crate::gate::lock::{self, Held};
 use crate::sync::{AtomicU64, Ordering};
+use std::collections::HashSet;
 
 /// Collects what changed in the rows of this process.
 pub(crate) fn collect(table: &Table, held: &Held) {
-    let changed = |column| table.changed(column).iter().filter(|&row| table.is_mine(row));
-    let mut open = false;
-    for column in 0..table.columns.count() {
-        for row in changed(column) {
-            open |= close_sums(table, held, column, row);
-        }
-    }
-    // Without a fence (a sandbox forbids it) it cannot be known what sections add meanwhile.
-    if open && !table.columns.fence() {
+    let cells = || {
+        (0..table.columns.count()).flat_map(|column| {
+            let changed = table.changed(column).iter().filter(|&row| table.is_mine(row));
+            changed.map(move |row| (column, row))
+        })
+    };
+    if !close_sums(table, held, cells()) {
         return;
     }
     let mut changing = Vec::new();
     table.begin_collection();
-    for column in 0..table.columns.count() {
-        for row in changed(column) {
-            // The row leaves the set before it is read: a later count puts it in again. (The summaries of
-            // the set stay, since rows are put in without the lock.)
-            table.changed(column).remove_shared(row);
-            if table.row(row).counter.uncollected() != Changes::default() {
-                changing.push((column, row));
-            }
-            // (A free row's parent is the next free row.)
-            let free = table.row(row).state.load(Ordering::Acquire) == state::FREE;
-            if let Some(path) = RowPath::new(table, row).filter(|_| !free) {
-                take_sums(table, column, &path);
-                take_counted(table, &path);
-            }
+    for (column, row) in cells() {
+        // The row leaves the set before it is read: a later count puts it in again. (The summaries of
+        // the set stay, since rows are put in without the lock.)
+        table.changed(column).remove_shared(row);
+        if table.row(row).counter.uncollected() != Changes::default() {
+            changing.push((column, row));
+        }
+        // (A free row's parent is the next free row.)
+        let free = table.row(row).state.load(Ordering::Acquire) == state::FREE;
+        if let Some(path) = RowPath::new(table, row).filter(|_| !free) {
+            take_sums(table, column, &path);
+            take_counted(table, &path);
         }
     }
     table.end_collection();
@@ -73,18 +71,22 @@ fn hand_changes_up(table: &Table, index: u32, parent: u32) {
 /// not collected yet.
 pub(crate) fn read_changes(table: &Table, top: u32) -> u64 {
     let words = total_words(table.plan.items) / 2;
-    let mut changes = table.total(top, words + CHANGES).load(Ordering::Acquire);
-    let mut seen = std::collections::HashSet::new();
-    for column in 0..table.columns.count() {
-        for row in table.changed(column).iter().filter(|&row| row < table.capacity()) {
-            let waiting = table.row(row).counter.uncollected().all();
-            let others = waiting != 0 && !table.is_mine(row);
-            if others && leads_through(table, row, top) && seen.insert(row) {
-                changes = changes.wrapping_add(waiting);
-            }
-        }
-    }
-    changes
+    let waiting = |row: u32| table.row(row).counter.uncollected().all();
+    let changed = |column| table.changed(column).iter().filter(|&row| waiting(row) != 0);
+    let collected = table.total(top, words + CHANGES).load(Ordering::Acquire);
+    of_others(table, top, changed).fold(collected, |sum, row| sum.wrapping_add(waiting(row)))
+}
+
+/// Those of the rows in all columns that other processes write, and that lie in a subtree: each once.
+fn of_others<I: Iterator<Item = u32>>(
+    table: &Table,
+    top: u32,
+    rows: impl Fn(u32) -> I,
+) -> impl Iterator<Item = u32> {
+    let mut seen = HashSet::new();
+    (0..table.columns.count()).flat_map(rows).filter(move |&row| {
+        !table.is_mine(row) && leads_through(table, row, top) && seen.insert(row)
+    })
 }
 
 /// Collects rows for good: they are being destroyed, and no thread opens their cells any more. One fence serves all.
@@ -101,13 +103,9 @@ pub(crate) fn close(table: &Table, rows: impl Iterator<Item = u32> + Clone) {
         return;
     }
     let Some(held) = lock::lock() else { return };
-    let mut open = false;
-    for row in counting.clone() {
-        for column in 0..table.columns.count() {
-            open |= close_sums(table, &held, column, row);
-        }
-    }
-    if open && !table.columns.fence() {
+    let columns = 0..table.columns.count();
+    let cells = counting.clone().flat_map(|row| columns.clone().map(move |column| (column, row)));
+    if !close_sums(table, &held, cells) {
         return;
     }
     for path in counting.filter_map(|row| RowPath::new(table, row)) {
@@ -136,10 +134,14 @@ fn counts_anything(table: &Table, row: u32) -> bool {
         || track.max_events.load(Ordering::Relaxed) | track.high_events.load(Ordering::Relaxed) != 0
 }
 
-/// Clears a cell's tag. Says whether it had one.
-fn close_sums(table: &Table, _held: &Held, column: u32, row: u32) -> bool {
-    table.row(row).has_sums_in(column)
-        && table.statistics.word(column, row, 0).swap(0, Ordering::AcqRel) != 0
+/// Clears the tags of cells, by column and row. Says `false` where sections may add to their sums all the same: without a
+/// fence (a sandbox forbids it) that cannot be known.
+fn close_sums(table: &Table, _held: &Held, cells: impl Iterator<Item = (u32, u32)>) -> bool {
+    let mut open = false;
+    for (column, row) in cells.filter(|&(column, row)| table.row(row).has_sums_in(column)) {
+        open |= table.statistics.word(column, row, 0).swap(0, Ordering::AcqRel) != 0;
+    }
+    !open || table.columns.fence()
 }
 
 /// Moves the sums of a closed cell to the totals (T1).
@@ -237,40 +239,26 @@ pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
     if !table.is_shared() {
         return;
     }
-    let mut add = |row: u32, word: usize, n: u64| {
-        if row == top {
-            totals[word] = totals[word].wrapping_add(n as i64);
-        }
-        totals[words + word] = totals[words + word].wrapping_add(n as i64);
-    };
-    let mut seen = std::collections::HashSet::new();
-    for column in 0..table.columns.count() {
-        for row in table.changed(column).iter().chain(table.stocked(column).iter()) {
-            let others = row < table.capacity() && !table.is_mine(row);
-            if !others || !leads_through(table, row, top) || !seen.insert(row) {
-                continue;
+    let rows = |column| table.changed(column).iter().chain(table.stocked(column).iter());
+    let (own, subtree) = totals.split_at_mut(words);
+    let mut more = [0; COUNTED + FIXED + ITEMS_MAX];
+    let more = &mut more[..words];
+    for row in of_others(table, top, rows) {
+        more.fill(0);
+        // (The changes of groups that are gone are no row's own, but the subtrees'.)
+        let below = read_uncollected(table, row, more);
+        subtree[CHANGES] = subtree[CHANGES].wrapping_add(below);
+        for (word, &more) in more.iter().enumerate() {
+            if row == top {
+                own[word] = own[word].wrapping_add(more);
             }
-            for (word, counted) in counted(table, row).into_iter().enumerate() {
-                add(row, word, counted.wrapping_sub(collected(table, row, word)));
-            }
-            let changes = table.row(row).counter.uncollected();
-            add(row, CHANGES, changes.own);
-            // (No row's own, but the subtrees'.)
-            add(u32::MAX, CHANGES, changes.below);
-            for column in 0..table.columns.count() {
-                for sum in 0..FIXED + table.plan.items {
-                    if table.row(row).has_sums_in(column) {
-                        let cell = table.statistics.word(column, row, 1 + sum);
-                        add(row, COUNTED + sum, cell.load(Ordering::Acquire));
-                    }
-                }
-            }
+            subtree[word] = subtree[word].wrapping_add(more);
         }
     }
 }
 
-/// What a row counted and its totals do not have yet, word by word: of a table that nobody changes. Returns the changes
-/// of limits of groups below it that are gone, which its subtree has and it itself has not.
+/// What a row counted and its totals do not have yet, word by word, into words of zeros. Returns the changes of limits of
+/// groups below it that are gone, which its subtree has and it itself has not.
 pub(crate) fn read_uncollected(table: &Table, row: u32, words: &mut [i64]) -> i64 {
     for (word, counted) in counted(table, row).into_iter().enumerate() {
         words[word] = counted.wrapping_sub(collected(table, row, word)) as i64;

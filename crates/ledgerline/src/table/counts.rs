@@ -39,7 +39,7 @@ pub(crate) fn fold(table: &Table, column: u32, row: u32, word: u64) {
     table.note_changed(column, row);
 }
 
-/// Adds what a purse counted.
+/// Adds what was counted elsewhere.
 pub(crate) fn add(table: &Table, column: u32, row: u32, (charges, uncharges): (u64, u64)) {
     table.row(row).note_column(column);
     let counts = table.counts(column, row);
@@ -68,11 +68,7 @@ pub(super) fn hand_over(table: &Table, from: u32, to: u32) {
         let charges = counts.charges.swap(0, Ordering::Relaxed);
         let uncharges = counts.uncharges.swap(0, Ordering::Relaxed);
         if charges | uncharges != 0 {
-            table.row(to).note_column(current);
-            let inherited = table.counts(current, to);
-            inherited.charges.fetch_add(charges, Ordering::Relaxed);
-            inherited.uncharges.fetch_add(uncharges, Ordering::Relaxed);
-            table.note_changed(current, to);
+            add(table, current, to, (charges, uncharges));
         }
     }
     table.row(from).forget_columns();

@@ -1,7 +1,7 @@
 //! The names of the statistics that a ledger counts for its program, in its header.
 
 use super::name;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
 
 /// The most items of its own that a ledger may have.
 pub const ITEMS_MAX: usize = 24;
@@ -27,32 +27,19 @@ pub(crate) type Name = [AtomicU64; ITEM_NAME_MAX / 8];
 
 /// Writes a name of at most [`ITEM_NAME_MAX`] bytes.
 pub(crate) fn set_name(into: &Name, name: &str) {
-    let mut bytes = [0u8; ITEM_NAME_MAX];
-    bytes[..name.len()].copy_from_slice(name.as_bytes());
-    for (word, part) in into.iter().zip(bytes.chunks_exact(8)) {
-        let part = part.try_into().expect("chunks of eight");
-        word.store(u64::from_le_bytes(part), Ordering::Relaxed);
-    }
+    name::store::<ITEM_NAME_MAX>(into, name);
 }
 
 pub(crate) fn name_of(name: &Name) -> String {
-    let (bytes, length) = bytes_of(name);
-    name::escaped_unless(&String::from_utf8_lossy(&bytes[..length]), allows).into_owned()
+    let bytes = name::load::<ITEM_NAME_MAX>(name);
+    let name = String::from_utf8_lossy(name::before_zeros(&bytes).0);
+    name::escaped_unless(&name, allows).into_owned()
 }
 
 /// Whether an item is called that. Allocates nothing: an allocator asks it.
 pub(crate) fn is_called(name: &Name, wanted: &str) -> bool {
-    let (bytes, length) = bytes_of(name);
-    &bytes[..length] == wanted.as_bytes() && wanted.chars().all(allows)
-}
-
-fn bytes_of(name: &Name) -> ([u8; ITEM_NAME_MAX], usize) {
-    let mut bytes = [0u8; ITEM_NAME_MAX];
-    for (word, part) in name.iter().zip(bytes.chunks_exact_mut(8)) {
-        part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-    }
-    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(ITEM_NAME_MAX);
-    (bytes, length)
+    let bytes = name::load::<ITEM_NAME_MAX>(name);
+    name::before_zeros(&bytes).0 == wanted.as_bytes() && wanted.chars().all(allows)
 }
 
 /// A line of `memory.stat` is a name, a space and a number.

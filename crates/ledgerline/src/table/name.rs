@@ -4,6 +4,7 @@
 //! characters, no ends of lines, no marks that change the direction of what follows, nothing that cannot be
 //! seen. A name from a file that another process wrote may break these rules, so it is shown escaped.
 
+use crate::sync::{AtomicU64, Ordering};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -65,11 +66,34 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_unless(text, allows)
 }
 
+/// Writes a text of at most so many bytes into words, and zeros behind it.
+pub(super) fn store<const BYTES: usize>(into: &[AtomicU64], text: &str) {
+    let mut bytes = [0u8; BYTES];
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    for (word, part) in into.iter().zip(bytes.chunks_exact(8)) {
+        let part = part.try_into().expect("chunks of eight");
+        word.store(u64::from_le_bytes(part), Ordering::Relaxed);
+    }
+}
+
+/// The bytes of such words. Allocates nothing.
+pub(super) fn load<const BYTES: usize>(from: &[AtomicU64]) -> [u8; BYTES] {
+    let mut bytes = [0u8; BYTES];
+    for (word, part) in from.iter().zip(bytes.chunks_exact_mut(8)) {
+        part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    bytes
+}
+
+/// What stands before the first zero, and the rest.
+pub(super) fn before_zeros(bytes: &[u8]) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()))
+}
+
 /// A row's name. Another process may have written over it: what is not UTF-8 shows as replacement marks, and what no name
 /// may hold is escaped.
 pub(crate) fn of_bytes(bytes: &[u8; NAME_MAX]) -> String {
-    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
-    escaped(&String::from_utf8_lossy(&bytes[..length])).into_owned()
+    escaped(&String::from_utf8_lossy(before_zeros(bytes).0)).into_owned()
 }
 
 /// The text, with each character that is not allowed shown as an escape.

@@ -101,7 +101,7 @@ impl Row {
         self.owner.store(owner, Ordering::Relaxed);
         self.columns.store(0, Ordering::Relaxed);
         self.at_exit.store(0, Ordering::Relaxed);
-        self.set_name(name);
+        name::store::<NAME_MAX>(&self.name, name);
         let generation = self.generation() % last + 1;
         self.children.store(family(generation), Ordering::Relaxed);
         // Release, partner of the Acquire in `generation_acquired`: a reader that sees the generation sees
@@ -251,15 +251,6 @@ impl Row {
         }
     }
 
-    fn set_name(&self, name: &str) {
-        let mut bytes = [0u8; NAME_MAX];
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-        for (word, part) in self.name.iter().zip(bytes.chunks_exact(8)) {
-            let part = part.try_into().expect("chunks of eight");
-            word.store(u64::from_le_bytes(part), Ordering::Relaxed);
-        }
-    }
-
     /// The name. Another process may have written over it: what is not UTF-8 shows as replacement marks,
     /// and what no name may hold is escaped.
     pub(crate) fn name(&self) -> String {
@@ -268,11 +259,7 @@ impl Row {
 
     /// The name's bytes, and zeros. Allocates nothing.
     pub(crate) fn name_bytes(&self) -> [u8; NAME_MAX] {
-        let mut bytes = [0u8; NAME_MAX];
-        for (word, part) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
-            part.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-        }
-        bytes
+        name::load(&self.name)
     }
 
     /// Whether the name is this one, which has no zero. Allocates nothing.
@@ -293,7 +280,7 @@ impl Row {
                 || self.counter.is_damaged();
         }
         let bytes = self.name_bytes();
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX);
+        let (text, rest) = name::before_zeros(&bytes);
         let is_name =
             |text: &[u8]| std::str::from_utf8(text).is_ok_and(|it| name::check(it).is_ok());
         state > state::LAST
@@ -301,8 +288,8 @@ impl Row {
             || generation > u32::from(u16::MAX)
             || flags != 0
             || self.at_exit.load(Ordering::Relaxed) > IMPOSSIBLE
-            || !is_name(&bytes[..end])
-            || bytes[end..].iter().any(|&byte| byte != 0)
+            || !is_name(text)
+            || rest.iter().any(|&byte| byte != 0)
             || self.counter.is_damaged()
     }
 }

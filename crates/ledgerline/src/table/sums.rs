@@ -102,7 +102,6 @@ pub(crate) fn add_slow(table: &Table, id: GroupId, sum: usize, n: i64) -> bool {
         return false;
     };
     let cells = &table.statistics;
-    let _row = table.row(path.leaf());
     if cells.is_used() && table.is_mine(path.leaf()) {
         // It tries twice: the thread may move to another column whose cell is closed.
         for _ in 0..2 {
