@@ -17,6 +17,7 @@ mod process;
 
 use called::Called;
 use folder::Folder;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -54,39 +55,27 @@ pub struct Announced {
 /// }
 /// ```
 pub fn announced() -> Vec<Announced> {
-    let mut found: Vec<Announced> = Vec::new();
-    for folder in folder::existing() {
-        found.extend(listed(&folder).into_iter().map(|(_, announced)| announced));
-    }
+    let mut found: Vec<Announced> = folder::existing().iter().flat_map(listed).collect();
     found.sort_by(|a, b| {
         (!a.running, &a.name, a.since, a.pid).cmp(&(!b.running, &b.name, b.since, b.pid))
     });
     found
 }
 
-/// What lies in a folder, with the files' names.
-fn listed(folder: &Folder) -> Vec<(String, Announced)> {
+/// What lies in a folder.
+fn listed(folder: &Folder) -> Vec<Announced> {
     let listed = folder.names().into_iter().filter_map(|file| {
-        let called = Called::parse(&file)?;
+        let Called { name, program, process } = Called::parse(&file)?;
         let opened = folder.open(&file)?;
-        let since = opened.metadata().ok()?.created_or_changed();
-        let running = is_locked(&opened) && called.process.may_run();
-        let Called { name, program, process } = called;
+        let metadata = opened.metadata().ok()?;
+        // (A file's birth, which tmpfs keeps since Linux 6.)
+        let born = metadata.created().or_else(|_| metadata.modified());
+        let since = born.unwrap_or(SystemTime::UNIX_EPOCH);
+        let running = is_locked(&opened) && process.may_run();
         let path = folder.path().join(&file);
-        Some((file, Announced { name, program, pid: process.pid, running, path, since }))
+        Some(Announced { name, program, pid: process.pid, running, path, since })
     });
     listed.collect()
-}
-
-trait Since {
-    fn created_or_changed(&self) -> SystemTime;
-}
-
-impl Since for std::fs::Metadata {
-    /// (A file's birth, which tmpfs keeps since Linux 6.)
-    fn created_or_changed(&self) -> SystemTime {
-        self.created().or_else(|_| self.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
-    }
 }
 
 /// Whether somebody holds a file's lock.
@@ -151,14 +140,16 @@ impl Drop for Announcement {
 
 /// Takes away what ended programs left: under this name, and all but the newest under others.
 fn tidy(folder: &Folder, name: &str) {
-    let mut ended: Vec<(String, Announced)> =
-        listed(folder).into_iter().filter(|(_, announced)| !announced.running).collect();
-    ended.sort_by_key(|(_, announced)| std::cmp::Reverse(announced.since));
+    let mut ended = listed(folder);
+    ended.retain(|announced| !announced.running);
+    ended.sort_by_key(|announced| std::cmp::Reverse(announced.since));
     let mut kept = 0;
-    for (file, announced) in ended {
+    for announced in ended {
         kept += usize::from(announced.name != name);
-        if announced.name == name || kept > KEPT {
-            folder.remove(&file);
+        if (announced.name == name || kept > KEPT)
+            && let Some(file) = announced.path.file_name().and_then(OsStr::to_str)
+        {
+            folder.remove(file);
         }
     }
 }
