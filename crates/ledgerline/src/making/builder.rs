@@ -13,9 +13,8 @@ use crate::region::Region;
 use crate::sync::Ordering;
 use crate::table::handle::CAPACITY_MAX;
 use crate::table::header::{MAGIC, VERSION};
-use crate::table::items;
 use crate::table::plan::Plan;
-use crate::table::{Settings, attached};
+use crate::table::{Settings, attached, items};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -215,7 +214,7 @@ impl LedgerBuilder {
             plan,
             batch: self.batch,
             flows: self.flows,
-            detour: self.flows || self.audit,
+            audit: self.audit,
             opened: false,
             makers_limits: !self.steerable,
         })
@@ -333,9 +332,7 @@ impl LedgerBuilder {
         }
         Ok(ledger)
     }
-}
 
-impl LedgerBuilder {
     /// Follows each charge, to find wrong uncharges. An uncharge by
     /// [`Group::uncharge_units`](crate::Group::uncharge_units) that returns what no charge took changes
     /// nothing, and [`Ledger::audit_report`] names its group and its line.

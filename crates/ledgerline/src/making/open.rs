@@ -8,11 +8,10 @@ use crate::making::builder::{BATCHES, CAPACITIES, TIMES};
 use crate::os;
 use crate::percpu::columns_of_cpus;
 use crate::region::{Place, Region};
-use crate::sync::Ordering;
-use crate::table::Settings;
+use crate::sync::{AtomicU32, Ordering};
 use crate::table::header::{Header, MAGIC, VERSION};
-use crate::table::items;
 use crate::table::plan::Plan;
+use crate::table::{Settings, items};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
@@ -25,9 +24,9 @@ struct CopiedHeader([u8; size_of::<Header>()]);
 
 const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
 
-/// What a file says of itself, if it makes sense: the settings of its ledger, and whether its charges are followed.
-/// `columns` is how many it must have at least. Allocates nothing.
-pub(crate) fn read_settings(file: &File, columns: u32) -> Result<(Settings, bool), OpenError> {
+/// What a file says of itself, if it makes sense: the settings of its ledger. `columns` is how many it must have at least.
+/// Allocates nothing.
+pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenError> {
     // (Not by `stat`, which costs a small program two pages more. Nobody reads at this file's position.)
     let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(|error| match error.kind() {
         io::ErrorKind::NotSeekable => OpenError::NotALedger,
@@ -57,16 +56,15 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<(Settings, bool
     let found = header.columns.load(Ordering::Relaxed);
     let batch = header.batch.load(Ordering::Relaxed);
     let items = header.item_count.load(Ordering::Relaxed) as usize;
-    let flows = header.flows.load(Ordering::Relaxed);
-    let audit = header.audit.load(Ordering::Relaxed);
-    let makers_limits = header.makers_limits.load(Ordering::Relaxed);
+    let flag = |word: &AtomicU32| match word.load(Ordering::Relaxed) {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(OpenError::Damaged),
+    };
     if !CAPACITIES.contains(&capacity)
         || !(columns..=COLUMNS_MAX).contains(&found)
         || !BATCHES.contains(&batch)
         || items > items::ITEMS_MAX
-        || flows > 1
-        || audit > 1
-        || makers_limits > 1
     {
         return Err(OpenError::Damaged);
     }
@@ -76,10 +74,14 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<(Settings, bool
     if length != plan.size() {
         return Err(OpenError::Damaged);
     }
-    let (flows, audit, makers_limits) = (flows == 1, audit == 1, makers_limits == 1);
-    let settings =
-        Settings { plan, batch, flows, detour: flows || audit, opened: true, makers_limits };
-    Ok((settings, audit))
+    Ok(Settings {
+        plan,
+        batch,
+        flows: flag(&header.flows)?,
+        audit: flag(&header.audit)?,
+        opened: true,
+        makers_limits: flag(&header.makers_limits)?,
+    })
 }
 
 impl Ledger {
@@ -104,7 +106,7 @@ impl Ledger {
 }
 
 fn open(file: &File, map: impl FnOnce(Plan) -> io::Result<Region>) -> Result<Ledger, OpenError> {
-    let (settings, audit) = read_settings(file, columns_of_cpus())?;
+    let settings = read_settings(file, columns_of_cpus())?;
     let region = map(settings.plan).map_err(|error| {
         if error.kind() == io::ErrorKind::OutOfMemory
             && let Ok(first) = Region::shared_at(file, Plan::PAGE, Place::ANYWHERE)
@@ -115,6 +117,6 @@ fn open(file: &File, map: impl FnOnce(Plan) -> io::Result<Region>) -> Result<Led
         }
         if os::says_read_only(&error) { OpenError::ReadOnly } else { OpenError::Io(error) }
     })?;
-    let audit = audit.then(|| Audit::new(None));
+    let audit = settings.audit.then(|| Audit::new(None));
     control::lay(settings, audit, TIMES, region).map_err(OpenError::Io)
 }

@@ -78,19 +78,11 @@ impl View {
     /// # Errors
     /// When the file is not a ledger, has another version, contradicts itself, or cannot be read.
     pub fn open(file: File) -> Result<View, OpenError> {
-        let (settings, _) = read_settings(&file, 1)?;
-        let copy = Copy::new(settings, file).map_err(OpenError::Io)?;
-        let mut view = View {
-            copy: Mutex::new(copy),
-            capacity: settings.plan.capacity as u32,
-            items: Vec::new(),
-        };
-        view.items = {
-            let copy = view.lock();
-            copy.read_header()?;
-            item_names(copy.table())
-        };
-        Ok(view)
+        let settings = read_settings(&file, 1)?;
+        let copy = Copy::new(settings, file)?;
+        copy.read_header()?;
+        let (capacity, items) = (copy.table().capacity(), item_names(copy.table()));
+        Ok(View { copy: Mutex::new(copy), capacity, items })
     }
 
     /// Reads all groups and their statistics, as [`Reading`] says. Repeats that for up to 20 ms while transfers or

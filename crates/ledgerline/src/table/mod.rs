@@ -68,8 +68,8 @@ pub(crate) struct Settings {
     pub(crate) batch: u64,
     /// Whether the units charged and freed are counted.
     pub(crate) flows: bool,
-    /// Whether every charge takes the slow path: flows are kept, or charges are followed.
-    pub(crate) detour: bool,
+    /// Whether charges are followed (`control/audit.rs`).
+    pub(crate) audit: bool,
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
     /// Whether the process that made the ledger alone sets limits.
@@ -155,7 +155,7 @@ impl Table {
         columns: Columns,
         heads: usize,
     ) -> io::Result<Table> {
-        let Settings { plan, batch, flows, detour, opened, makers_limits } = settings;
+        let Settings { plan, batch, flows, audit, opened, makers_limits } = settings;
         // SAFETY: likewise; `statistics_width` bytes a row and `statistics_stride` a column.
         let statistics = unsafe {
             let cells = region.at(plan.statistics());
@@ -165,7 +165,7 @@ impl Table {
         Ok(Table {
             columns,
             places: places as u32,
-            detour: if detour { DETOUR } else { 0 },
+            detour: if flows || audit { DETOUR } else { 0 },
             flows,
             opened,
             steerable: !(opened && makers_limits),
