@@ -22,12 +22,8 @@ struct Frame {
     outer: *const Frame,
 }
 
-/// Takes the innermost frame out of the list, whether the call returns or unwinds.
-struct Leave {
-    outer: *const Frame,
-}
-
-impl Drop for Leave {
+impl Drop for Frame {
+    /// Takes it, the innermost one, out of the list, whether the call returns or unwinds.
     fn drop(&mut self) {
         INNERMOST.set(self.outer);
     }
@@ -36,8 +32,6 @@ impl Drop for Leave {
 /// Calls `act` as a thread that reclaims in a ledger.
 pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> T {
     let frame = Frame { table: ledger.table(), outer: INNERMOST.get() };
-    // Dropped before the frame is.
-    let _leave = Leave { outer: frame.outer };
     INNERMOST.set(&raw const frame);
     act()
 }

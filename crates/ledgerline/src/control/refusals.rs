@@ -14,6 +14,7 @@ use crate::table::id::GroupId;
 use crate::table::name::{self, NAME_MAX};
 use crate::table::path::{DEPTH_MAX, RowPath};
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many pairs of a group that was charged and one that refused are noted between two calls of
@@ -38,14 +39,8 @@ pub struct NotedRefusal {
 #[derive(Debug)]
 pub(crate) struct Notes {
     taken: AtomicBool,
-    rows: UnsafeCell<Rows>,
-}
-
-#[derive(Debug)]
-struct Rows {
-    notes: Vec<Note>,
-    /// Where the oldest is, once there is a note in each row.
-    oldest: usize,
+    /// The oldest first, at most as many as there is room for.
+    rows: UnsafeCell<VecDeque<Note>>,
 }
 
 // SAFETY: the rows are touched by whoever took the flag alone (`with`).
@@ -68,14 +63,12 @@ struct Note {
 
 impl Notes {
     fn new() -> Notes {
-        Notes {
-            taken: AtomicBool::new(false),
-            rows: UnsafeCell::new(Rows { notes: Vec::with_capacity(REFUSALS_NOTED), oldest: 0 }),
-        }
+        let rows = VecDeque::with_capacity(REFUSALS_NOTED);
+        Notes { taken: AtomicBool::new(false), rows: UnsafeCell::new(rows) }
     }
 
     /// Calls with the rows, unless somebody else has them.
-    fn with<T>(&self, change: impl FnOnce(&mut Rows) -> T) -> Option<T> {
+    fn with<T>(&self, change: impl FnOnce(&mut VecDeque<Note>) -> T) -> Option<T> {
         // Acquire, partner of the Release below: the rows are as the last one left them.
         if self.taken.swap(true, Ordering::Acquire) {
             return None;
@@ -90,19 +83,14 @@ impl Notes {
     pub(super) fn note(&self, table: &Table, refusal: &Refusal) {
         let Refusal { charged, group: by, requested, .. } = *refusal;
         self.with(|rows| {
-            let Rows { notes, oldest } = rows;
-            if let Some(note) =
-                notes.iter_mut().find(|note| (note.charged, note.by) == (charged, by))
-            {
+            if let Some(note) = rows.iter_mut().find(|it| (it.charged, it.by) == (charged, by)) {
                 note.count += 1;
                 note.units = note.units.max(requested);
             } else if let Some(note) = Note::new(table, charged, by, requested) {
-                if notes.len() < REFUSALS_NOTED {
-                    notes.push(note);
-                } else {
-                    notes[*oldest] = note;
-                    *oldest = (*oldest + 1) % REFUSALS_NOTED;
+                if rows.len() == REFUSALS_NOTED {
+                    rows.pop_front();
                 }
+                rows.push_back(note);
             }
         });
     }
@@ -157,17 +145,13 @@ impl Group<'_> {
         };
         // Whoever is refused meanwhile is not noted: what allocates waits until the rows are given back.
         let mut taken: Vec<Note> = Vec::with_capacity(REFUSALS_NOTED);
-        let _busy = notes.with(|rows| {
-            rows.notes.rotate_left(rows.oldest);
-            rows.oldest = 0;
-            taken.append(&mut rows.notes);
-        });
+        let _busy = notes.with(|rows| taken.extend(rows.drain(..)));
         let (mine, others): (Vec<Note>, Vec<Note>) =
             taken.into_iter().partition(|note| is_below(&note.told()));
         if !others.is_empty() {
             let _busy = notes.with(|rows| {
-                let room = REFUSALS_NOTED - rows.notes.len();
-                rows.notes.extend(others.into_iter().take(room));
+                let room = REFUSALS_NOTED - rows.len();
+                rows.extend(others.into_iter().take(room));
             });
         }
         mine.iter().map(Note::told).collect()

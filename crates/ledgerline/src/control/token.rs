@@ -2,6 +2,7 @@
 
 use crate::gate::lock::{self, Gated};
 use crate::size;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,7 +77,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Waiting {
-    wakers: Vec<(u64, Waker)>,
+    wakers: BTreeMap<u64, Waker>,
     calls: Vec<Call>,
     next: u64,
 }
@@ -116,7 +117,7 @@ impl CancelToken {
         for call in calls {
             let _ = catch_unwind(AssertUnwindSafe(|| call(why)));
         }
-        for (_, waker) in wakers {
+        for waker in wakers.into_values() {
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
         true
@@ -173,18 +174,17 @@ impl Future for Cancelled {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Killed> {
         let token = self.token.clone();
-        let mut waker = context.waker().clone();
+        let waker = context.waker().clone();
         let mut waiting = token.shared.waiting();
         if let Some(killed) = token.killed() {
             return Poll::Ready(killed.clone());
         }
         let place = *self.place.get_or_insert(waiting.next);
         waiting.next = waiting.next.max(place + 1);
-        match waiting.wakers.iter_mut().find(|(it, _)| *it == place) {
-            // (The old one is dropped after the lock is free.)
-            Some(entry) => std::mem::swap(&mut entry.1, &mut waker),
-            None => waiting.wakers.push((place, waker)),
-        }
+        let before = waiting.wakers.insert(place, waker);
+        // (The one before is dropped after the lock is free.)
+        drop(waiting);
+        drop(before);
         Poll::Pending
     }
 }
@@ -192,12 +192,8 @@ impl Future for Cancelled {
 impl Drop for Cancelled {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            let waker = {
-                let mut waiting = self.token.shared.waiting();
-                let at = waiting.wakers.iter().position(|(it, _)| *it == place);
-                at.map(|at| waiting.wakers.swap_remove(at))
-            };
-            drop(waker);
+            // (It is dropped after the lock is free.)
+            let _waker = self.token.shared.waiting().wakers.remove(&place);
         }
     }
 }
