@@ -87,7 +87,8 @@ impl<'l> Charge<'l> {
             // This fails only for a group that is gone; then the uncharge changes nothing, either.
             let _counted = self.group().charge_units(units);
         } else if let Some(audit) = ledger.audit() {
-            audit.gave_up(ledger, self.group().id(), units, Location::caller());
+            let by_hand = By::Hand(Location::caller());
+            let _followed = audit.turn(ledger, self.group().id(), units, By::Guard, by_hand);
         }
         std::mem::forget(self);
         units
@@ -115,9 +116,9 @@ impl<'l> Charge<'l> {
     #[track_caller]
     pub fn from_units(group: Group<'l>, units: u64) -> Charge<'l> {
         assert!(units <= COUNTER_MAX, "{units} units: no group can hold so many");
-        let ledger = group.ledger();
+        let (ledger, site) = (group.ledger(), Location::caller());
         if let Some(audit) = ledger.audit()
-            && !audit.adopts(ledger, group.id(), units, Location::caller())
+            && !audit.turn(ledger, group.id(), units, By::Hand(site), By::Maker(site))
         {
             return Charge::granted(group, units, Grant::Uncounted);
         }
@@ -152,7 +153,8 @@ impl<'l> Charge<'l> {
         if let Some(audit) = ledger.audit()
             && self.is_counted()
         {
-            audit.split(ledger, self.group().id(), left, units);
+            let id = self.group().id();
+            audit.exchange(ledger, &[(id, self.units())], &[(id, left), (id, units)], true);
         }
         self.count(counts::note_charge);
         let uncounted = self.units & UNCOUNTED;
@@ -178,7 +180,9 @@ impl<'l> Charge<'l> {
         if let Some(audit) = ledger.audit()
             && self.is_counted()
         {
-            audit.merged(ledger, self.group().id(), self.units(), other.units());
+            let (id, units) = (self.group().id(), self.units());
+            let both = [(id, units), (id, other.units())];
+            audit.exchange(ledger, &both, &[(id, units + other.units())], true);
         }
         self.units += other.units();
         self.count(counts::note_uncharge);

@@ -82,7 +82,7 @@ pub(crate) struct Audit {
 
 /// The followed charges, locked by this thread.
 pub(crate) struct Entered<'a> {
-    followed: Gated<'a, Followed>,
+    pub(crate) followed: Gated<'a, Followed>,
     holder: &'a AtomicUsize,
 }
 
@@ -90,20 +90,6 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         // Relaxed: only this thread looks for its own number.
         self.holder.store(0, Ordering::Relaxed);
-    }
-}
-
-impl std::ops::Deref for Entered<'_> {
-    type Target = Followed;
-
-    fn deref(&self) -> &Followed {
-        &self.followed
-    }
-}
-
-impl std::ops::DerefMut for Entered<'_> {
-    fn deref_mut(&mut self) -> &mut Followed {
-        &mut self.followed
     }
 }
 
@@ -131,9 +117,9 @@ impl Audit {
         let (By::Hand(site) | By::Maker(site)) = by else { return };
         let guard = matches!(by, By::Maker(_));
         if units > 0
-            && let Some(mut followed) = self.enter()
+            && let Some(mut entered) = self.enter()
         {
-            followed.add(ledger, id, units, site, guard);
+            entered.followed.add(ledger, id, units, site, guard);
         }
     }
 
@@ -142,7 +128,8 @@ impl Audit {
         if units == 0 {
             return true;
         }
-        let Some(mut followed) = self.enter() else { return true };
+        let Some(mut entered) = self.enter() else { return true };
+        let followed = &mut *entered.followed;
         let By::Hand(site) = by else {
             // (A guard that was made inside the audit is not known, and is right all the same.)
             let _maker = followed.take(id, units, true);
@@ -166,7 +153,7 @@ impl Audit {
             return true;
         }
         followed.note(ledger, id, units, site);
-        drop(followed);
+        drop(entered);
         if gone {
             ledger.table().count_stray();
         } else {
@@ -174,11 +161,11 @@ impl Audit {
         }
         if let Some(OnWrong(act)) = &self.on_wrong {
             let mut wrong = WrongUncharge::blank(site);
-            if let Some(followed) = self.enter() {
+            if let Some(Entered { followed, .. }) = &self.enter() {
                 wrong.times = 1;
                 match followed.wrong.iter().find(|wrong| wrong.is(id, units, site)) {
-                    Some(known) => wrong.copy(known),
-                    None => wrong.describe(ledger, followed.account(id), id, units),
+                    Some(known) => wrong = wrong.copy(known),
+                    None => wrong.describe(ledger, followed.accounts.get(&id.raw()), id, units),
                 }
             }
             act(&wrong);
@@ -186,62 +173,29 @@ impl Audit {
         false
     }
 
-    /// Notes that a guard was given up: the program returns its units itself.
+    /// Notes that a charge is returned in another way from now on: a guard was given up, or is made of units that were charged
+    /// without one. Says whether it may be; if there is no such charge, reports it.
     #[cold]
-    pub(crate) fn gave_up(&self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
-        if self.allows(ledger, id, units, By::Guard) {
-            self.charged(ledger, id, units, By::Hand(site));
-        }
-    }
-
-    /// Whether a guard may be made of units that were charged without one. If there are none, reports it.
-    #[cold]
-    pub(crate) fn adopts(&self, ledger: &Ledger, id: GroupId, units: u64, site: Site) -> bool {
-        let held = self.allows(ledger, id, units, By::Hand(site));
+    pub(crate) fn turn(&self, ledger: &Ledger, id: GroupId, units: u64, was: By, is: By) -> bool {
+        let held = self.allows(ledger, id, units, was);
         if held {
-            self.charged(ledger, id, units, By::Maker(site));
+            self.charged(ledger, id, units, is);
         }
         held
     }
 
-    /// Notes that a guard became two.
+    /// Notes that some charges became others, which keep the line of the first: a guard was split, took in another one, or
+    /// went to another group, as a charge without a guard may.
     #[cold]
-    pub(crate) fn split(&self, ledger: &Ledger, id: GroupId, left: u64, units: u64) {
-        self.exchange(ledger, &[(id, left.saturating_add(units))], &[(id, left), (id, units)]);
-    }
-
-    /// Notes that a guard took in another one.
-    #[cold]
-    pub(crate) fn merged(&self, ledger: &Ledger, id: GroupId, units: u64, other: u64) {
-        self.exchange(ledger, &[(id, units), (id, other)], &[(id, units.saturating_add(other))]);
-    }
-
-    /// Notes that a charge went to another group: a guard's, or one without a guard.
-    #[cold]
-    pub(crate) fn moved(
-        &self,
-        ledger: &Ledger,
-        from: GroupId,
-        to: GroupId,
-        units: u64,
-        guard: bool,
-    ) {
-        self.exchange_of(ledger, &[(from, units)], &[(to, units)], guard);
-    }
-
-    /// Turns some charges of guards into others, which keep the line of the first.
-    fn exchange(&self, ledger: &Ledger, before: &[(GroupId, u64)], after: &[(GroupId, u64)]) {
-        self.exchange_of(ledger, before, after, true);
-    }
-
-    fn exchange_of(
+    pub(crate) fn exchange(
         &self,
         ledger: &Ledger,
         before: &[(GroupId, u64)],
         after: &[(GroupId, u64)],
         guard: bool,
     ) {
-        let Some(mut followed) = self.enter() else { return };
+        let Some(mut entered) = self.enter() else { return };
+        let followed = &mut *entered.followed;
         let mut maker = None;
         for &(id, units) in before {
             maker = maker.or(followed.take(id, units, guard));
@@ -255,8 +209,8 @@ impl Audit {
     /// Forgets all, in a forked child of a ledger that processes share: the followed charges are of the
     /// parent's groups.
     pub(crate) fn forget(&self) {
-        if let Some(mut followed) = self.enter() {
-            *followed = Followed::default();
+        if let Some(mut entered) = self.enter() {
+            *entered.followed = Followed::default();
         }
     }
 }

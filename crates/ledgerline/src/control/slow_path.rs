@@ -154,7 +154,7 @@ pub(crate) fn transfer(
                 attempt::announce(ledger, to, met);
             }
             if let Some(audit) = ledger.audit() {
-                audit.moved(ledger, from, to, units, guard);
+                audit.exchange(ledger, &[(from, units)], &[(to, units)], guard);
             }
             Ok(())
         }

@@ -2,7 +2,7 @@
 
 use super::Site;
 use super::account::{Account, due};
-use super::wrong::{AUDIT_REPORTS_MAX, Line, WrongUncharge};
+use super::wrong::{AUDIT_REPORTS_MAX, Outstanding, WrongUncharge};
 use crate::ledger::Ledger;
 use crate::table::follow;
 use crate::table::id::GroupId;
@@ -43,10 +43,6 @@ impl Followed {
         self.accounts.get_mut(&id.raw())?.take(units, guard)
     }
 
-    pub(crate) fn account(&self, id: GroupId) -> Option<&Account> {
-        self.accounts.get(&id.raw())
-    }
-
     /// Notes a wrong uncharge, or one more of a kind that is known.
     pub(super) fn note(&mut self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
         let at = self.wrong.iter().position(|wrong| wrong.is(id, units, site));
@@ -61,14 +57,13 @@ impl Followed {
                 return;
             }
         };
-        let mut wrong = std::mem::replace(&mut self.wrong[at], WrongUncharge::blank(site));
+        let wrong = &mut self.wrong[at];
         wrong.times += 1;
-        wrong.describe(ledger, self.account(id), id, units);
-        self.wrong[at] = wrong;
+        wrong.describe(ledger, self.accounts.get(&id.raw()), id, units);
     }
 
-    /// The charges that are held, by group and line; those of one group alone if it is given.
-    pub(crate) fn lines(&self, only: Option<GroupId>) -> Vec<Line> {
+    /// The charges that are held, by group and line, without the paths; those of one group alone if it is given.
+    pub(crate) fn lines(&self, only: Option<GroupId>) -> Vec<Outstanding> {
         let mut lines = Vec::new();
         for (&id, account) in &self.accounts {
             if account.charges == 0 || only.is_some_and(|only| only.raw() != id) {
@@ -83,12 +78,8 @@ impl Followed {
                 }
             }
             let group = GroupId::from_raw(id);
-            lines.extend(by_site.into_iter().map(|((site, guard), (charges, units))| Line {
-                group,
-                site,
-                guard,
-                charges,
-                units,
+            lines.extend(by_site.into_iter().map(|((site, guard), (charges, units))| {
+                Outstanding { group, path: String::new(), site, guard, charges, units }
             }));
         }
         lines

@@ -1,6 +1,6 @@
 //! The report of an audit: the wrong uncharges, and what is outstanding.
 
-use super::wrong::{Line, Outstanding, WrongUncharge};
+use super::wrong::{Outstanding, WrongUncharge};
 use crate::ledger::Ledger;
 use crate::table::follow;
 use crate::table::id::GroupId;
@@ -41,12 +41,13 @@ impl Ledger {
         let Some(audit) = self.audit() else { return report };
         // One at a time, each allocated before the lock is taken (`audit.rs`, A1).
         loop {
-            let mut wrong = WrongUncharge::blank(Location::caller());
-            let Some(followed) = audit.enter() else { return report };
-            report.left_out = followed.left_out;
-            let Some(next) = followed.wrong.get(report.wrong.len()) else { return report };
-            wrong.copy(next);
-            drop(followed);
+            let blank = WrongUncharge::blank(Location::caller());
+            let Some(entered) = audit.enter() else { return report };
+            report.left_out = entered.followed.left_out;
+            let next = entered.followed.wrong.get(report.wrong.len());
+            let Some(next) = next else { return report };
+            let wrong = blank.copy(next);
+            drop(entered);
             report.wrong.push(wrong);
         }
     }
@@ -72,27 +73,24 @@ impl Ledger {
 
     pub(crate) fn outstanding_in(&self, only: Option<GroupId>) -> Vec<Outstanding> {
         let Some(audit) = self.audit() else { return Vec::new() };
-        let mut copies: Vec<Line> = Vec::new();
+        let mut held: Vec<Outstanding> = Vec::new();
         loop {
-            let Some(followed) = audit.enter() else { return Vec::new() };
-            let lines = followed.lines(only);
-            if lines.len() <= copies.capacity() {
-                copies.extend_from_slice(&lines);
+            let Some(entered) = audit.enter() else { return Vec::new() };
+            let lines = entered.followed.lines(only);
+            if lines.len() <= held.capacity() {
+                // (Their paths are empty, which allocates nothing.)
+                held.extend_from_slice(&lines);
                 break;
             }
             let more = lines.len() * 2;
             drop(lines);
-            drop(followed);
-            copies.reserve(more);
+            drop(entered);
+            held.reserve(more);
         }
-        let mut held: Vec<Outstanding> = copies
-            .into_iter()
-            .map(|Line { group, site, guard, charges, units }| {
-                // (A group that holds something keeps its row.)
-                let path = follow::path_of(self.table(), group);
-                Outstanding { group, path, site, guard, charges, units }
-            })
-            .collect();
+        for line in &mut held {
+            // (A group that holds something keeps its row.)
+            line.path = follow::path_of(self.table(), line.group);
+        }
         held.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.path.cmp(&b.path)));
         held
     }

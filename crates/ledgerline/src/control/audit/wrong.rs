@@ -6,8 +6,7 @@ use crate::ledger::Ledger;
 use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::name::NAME_MAX;
-use crate::table::path::DEPTH_MAX;
-use crate::table::path::RowPath;
+use crate::table::path::{DEPTH_MAX, RowPath};
 use std::fmt::{self, Write};
 use std::panic::Location;
 
@@ -83,16 +82,6 @@ pub struct WrongUncharge {
     /// Charges that were outstanding in the group, of the sizes next to this one (and of this size in
     /// guards): at most two sizes in each direction.
     pub nearest: Vec<Outstanding>,
-}
-
-/// As [`Outstanding`], without the parts that must be allocated.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
-    pub(crate) group: GroupId,
-    pub(crate) site: Site,
-    pub(crate) guard: bool,
-    pub(crate) charges: u64,
-    pub(crate) units: u64,
 }
 
 impl WrongUncharge {
@@ -174,17 +163,14 @@ impl WrongUncharge {
         self.sites.insert(at, SiteCount { site, charged, returned });
     }
 
-    /// Copies what another says, without allocating.
-    pub(crate) fn copy(&mut self, other: &WrongUncharge) {
-        let WrongUncharge { group, gone, units, site, times, .. } = *other;
-        (self.group, self.gone, self.units, self.site, self.times) =
-            (group, gone, units, site, times);
-        (self.charges_held, self.units_held) = (other.charges_held, other.units_held);
-        self.more_sites = other.more_sites;
-        self.path.push_str(&other.path);
-        self.sites.extend_from_slice(&other.sites);
+    /// What another says, written into this blank one without allocating.
+    pub(crate) fn copy(self, other: &WrongUncharge) -> WrongUncharge {
+        let WrongUncharge { mut path, mut sites, mut nearest, .. } = self;
+        path.push_str(&other.path);
+        sites.extend_from_slice(&other.sites);
         // (Their paths are empty, which allocates nothing.)
-        self.nearest.extend_from_slice(&other.nearest);
+        nearest.extend_from_slice(&other.nearest);
+        WrongUncharge { path, sites, nearest, ..*other }
     }
 }
 
