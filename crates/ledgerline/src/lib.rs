@@ -136,7 +136,7 @@ pub use self::{
     control::protection::{Protection, Unclaimed},
     control::reclaimers::{ReclaimReport, Reclaimer},
     control::refusals::{NotedRefusal, REFUSALS_NOTED},
-    control::set_max::SetMaxError,
+    control::set_limits::SetMaxError,
     control::throttle::Backoff,
     control::token::{CancelToken, Cancelled, Killed},
     control::victim::Victim,

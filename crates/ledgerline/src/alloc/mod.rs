@@ -412,9 +412,7 @@ fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
     let held = held as u64;
     let Some(to) = slot.group() else { return };
     // (In an audited ledger it was charged for all of it.)
-    let moved = !audited
-        && slow_path::transfer(from.ledger(), from.id(), to.id(), held, AtLimit::Overrun, true)
-            .is_ok();
+    let moved = !audited && slow_path::transfer(from, to, held, AtLimit::Overrun, true).is_ok();
     if !moved {
         current::uncharged(|| from.uncharge_units(held));
         if !audited {

@@ -169,8 +169,7 @@ impl<'l> Charge<'l> {
     /// counted](Self::is_counted), or if together they have more than 2^62 units (as charges that are not
     /// counted can).
     pub fn merge(&mut self, other: Charge<'l>) -> Result<(), Charge<'l>> {
-        if !std::ptr::eq(self.group().ledger(), other.group().ledger())
-            || self.group().id() != other.group().id()
+        if self.group() != other.group()
             || self.is_counted() != other.is_counted()
             || self.units() + other.units() > COUNTER_MAX
         {
@@ -202,15 +201,10 @@ impl<'l> Charge<'l> {
         self.transfer_within(to, AtLimit::Refuse)
     }
 
-    /// As [`transfer`](Self::transfer), over the limits if need be; every group that this takes over
-    /// its limit counts a `max` event. Fails only if the group was destroyed.
+    /// As [`transfer`](Self::transfer). With [`AtLimit::Overrun`] it goes over the limits if need be: every group that
+    /// this takes over its limit counts a `max` event, and it fails only if the group was destroyed.
     #[track_caller]
-    pub(crate) fn transfer_over(self, to: Group<'l>) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
-        self.transfer_within(to, AtLimit::Overrun)
-    }
-
-    #[track_caller]
-    fn transfer_within(
+    pub(crate) fn transfer_within(
         self,
         to: Group<'l>,
         at: AtLimit,
@@ -229,7 +223,7 @@ impl<'l> Charge<'l> {
             };
             return charged.map_err(|refused| (self, refused));
         }
-        match slow_path::transfer(ledger, self.group().id(), to.id(), units, at, true) {
+        match slow_path::transfer(self.group(), to, units, at, true) {
             Ok(()) => {
                 std::mem::forget(self);
                 Ok(Charge::new(to, units))

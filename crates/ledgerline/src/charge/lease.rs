@@ -6,9 +6,7 @@
 //! takes the ledger away makes every CPU start its section anew (`percpu/lent.rs`).
 
 use crate::ledger::Ledger;
-use crate::percpu;
-use crate::percpu::word;
-use crate::percpu::{Lent, put_lent, take_lent};
+use crate::percpu::{self, Lent, put_lent, take_lent, word};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::table::handle::CAPACITY_MAX;
 #[cfg(doc)]

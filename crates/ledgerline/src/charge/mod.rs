@@ -17,6 +17,7 @@ pub(crate) mod request;
 pub(crate) mod shared;
 
 use crate::control::attempt::Grant;
+use crate::control::audit::Site;
 use crate::control::slow_path;
 use crate::error::{Refused, RefusedCharge};
 use crate::group::Group;
@@ -74,7 +75,7 @@ impl<'l> Group<'l> {
 
     #[cold]
     #[inline(never)]
-    fn attempt_slow(self, units: u64, site: &'static Location<'static>) -> Result<Grant, Refused> {
+    fn attempt_slow(self, units: u64, site: Site) -> Result<Grant, Refused> {
         slow_path::try_again(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
@@ -82,11 +83,7 @@ impl<'l> Group<'l> {
     /// guard's group when it drops.)
     #[cold]
     #[inline(never)]
-    fn try_charge_slow(
-        self,
-        units: u64,
-        site: &'static Location<'static>,
-    ) -> Result<Grant, Refused> {
+    fn try_charge_slow(self, units: u64, site: Site) -> Result<Grant, Refused> {
         slow_path::try_charge(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
@@ -107,9 +104,8 @@ impl<'l> Group<'l> {
 
     #[cold]
     #[inline(never)]
-    fn charge_slow(self, units: u64, site: &'static Location<'static>) -> Result<Grant, Refused> {
-        slow_path::charge(self, units, AtLimit::Overrun, site)
-            .map_err(|refusal| explain(self, &refusal))
+    fn charge_slow(self, units: u64, site: Site) -> Result<Grant, Refused> {
+        slow_path::charge(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
     /// As [`try_charge`](Self::try_charge) without a guard, for allocators. It asks no reclaimer, waits for
@@ -193,11 +189,10 @@ impl<'l> Group<'l> {
     /// [`Refusal`] when a limit does not allow it, or if a group was destroyed; all is then as before, and the limit
     /// counts a `max` event. A group of another ledger is refused as one that is gone.
     pub fn transfer_units(&self, to: Group<'l>, units: u64) -> Result<(), Refusal> {
-        let ledger = self.ledger();
-        if !std::ptr::eq(ledger, to.ledger()) {
+        if !self.ledger().is(to.ledger()) {
             return Err(Refusal::gone(to.id(), units));
         }
-        slow_path::transfer(ledger, self.id(), to.id(), units, AtLimit::Refuse, false)
+        slow_path::transfer(*self, to, units, AtLimit::Refuse, false)
     }
 }
 

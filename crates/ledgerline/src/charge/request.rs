@@ -2,8 +2,10 @@
 
 use crate::charge::guard::Charge;
 use crate::charge::{explain, explain_fully};
+use crate::control::LONGEST;
 use crate::control::alarm::Alarm;
 use crate::control::attempt::Grant;
+use crate::control::audit::Site;
 use crate::control::throttle::Backoff;
 use crate::control::wait::{Step, Wait};
 use crate::error::Refused;
@@ -46,7 +48,7 @@ pub struct Request<'l> {
     explained: bool,
     uncounted: bool,
     /// The line that asked (`control/audit.rs`).
-    site: &'static Location<'static>,
+    site: Site,
 }
 
 impl<'l> Group<'l> {
@@ -185,13 +187,11 @@ impl<'l> Request<'l> {
 
     fn begin(&self) -> Wait<'l> {
         let times = self.group.ledger().control().times;
-        let patience = self.patience.unwrap_or(match self.oom {
-            true => times.victim.saturating_mul(4),
-            false => Duration::ZERO,
-        });
+        let for_victims = if self.oom { times.victim.saturating_mul(4) } else { Duration::ZERO };
+        let patience = self.patience.unwrap_or(for_victims);
         let now = Instant::now();
         // (A patience beyond the clock's end is as good as a year.)
-        let until = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 86_400));
+        let until = now.checked_add(patience).unwrap_or(now + LONGEST);
         Wait::new(self.group, self.units, until, self.oom, !self.uncounted, self.site)
     }
 }
@@ -275,10 +275,8 @@ impl<'l> Future for Requested<'l> {
                         self.stage = Stage::Waiting(wait);
                         return Poll::Pending;
                     }
-                    Poll::Ready(Err(refusal)) => {
-                        return Poll::Ready(Err(self.request.explain(&refusal)));
-                    }
-                    Poll::Ready(Ok(grant)) => {
+                    Poll::Ready(granted) => {
+                        let grant = granted.map_err(|refusal| self.request.explain(&refusal))?;
                         let Request { group, units, .. } = self.request;
                         let charge = Charge::granted(group, units, grant);
                         drop(wait);

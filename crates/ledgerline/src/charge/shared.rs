@@ -17,6 +17,7 @@
 
 use crate::charge::guard::Charge;
 use crate::group::Group;
+use crate::stock::AtLimit;
 use crate::whose;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -176,13 +177,12 @@ fn hand_over<'l>(
     mut charge: Charge<'l>,
     holders: &[Holder<'l>],
 ) -> (Charge<'l>, Option<Holder<'l>>) {
-    let ways = [Charge::transfer, Charge::transfer_over];
-    for way in ways {
+    for at in [AtLimit::Refuse, AtLimit::Overrun] {
         for &holder in holders {
             if holder.group == charge.group() && holder.group.exists() {
                 return (charge, Some(holder));
             }
-            match way(charge, holder.group) {
+            match charge.transfer_within(holder.group, at) {
                 Ok(moved) => return (moved, Some(holder)),
                 Err((same, _refused)) => charge = same,
             }

@@ -9,7 +9,6 @@ use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::stock::{self, AtLimit};
-use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::row::flag;
 use crate::table::sums::{self, Sum};
@@ -31,32 +30,17 @@ pub(crate) fn is_off(group: Group<'_>, units: u64) -> bool {
 /// watchers of the levels at which its walk met a limit, and says which those are. A refusal is not counted
 /// yet: another attempt may follow.
 #[inline(never)]
-pub(crate) fn once(
-    ledger: &Ledger,
-    id: GroupId,
-    units: u64,
-    at: AtLimit,
-    by: By,
-) -> Result<Levels, Refusal> {
-    let table = ledger.table();
+pub(crate) fn once(group: Group<'_>, units: u64, at: AtLimit, by: By) -> Result<Levels, Refusal> {
+    let (ledger, table, id) = (group.ledger(), group.table(), group.id());
     let met = stock::charge(table, id, units, at)?;
     if met != 0 {
-        announce(ledger, id, met);
+        events::announce_from(ledger, id, met);
     }
     sums::note_flow(table, id, Sum::Charged, units);
     if let Some(audit) = ledger.audit() {
         audit.charged(ledger, id, units, by);
     }
     Ok(met)
-}
-
-/// Tells the watchers that a walk from a group met limits.
-#[cold]
-pub(crate) fn announce(ledger: &Ledger, id: GroupId, met: Levels) {
-    let _pass = lock::pass();
-    if let Some(path) = RowPath::of(ledger.table(), id) {
-        events::announce(ledger, &path, met);
-    }
 }
 
 /// Counts a charge that a limit refused for good: at the group whose limit refused it, and for the group

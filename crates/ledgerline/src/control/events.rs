@@ -23,7 +23,6 @@ use crate::gate::lock::{self, GATE};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::os::bell::Bell;
-use crate::percpu::word;
 use crate::stock::totals;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::table::id::GroupId;
@@ -155,7 +154,7 @@ pub struct Watch<'l> {
     group: Group<'l>,
     slot: &'l Slot,
     /// Other processes may set limits.
-    seat: Seat,
+    _seat: Option<Seat<'l>>,
     /// Closed in `drop`, if it can be.
     bell: std::mem::ManuallyDrop<Bell>,
 }
@@ -194,14 +193,13 @@ impl<'l> Group<'l> {
             slot.id.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let Some(slot) = watchers.slots.iter().find(|slot| take(slot)) else {
-            listener::leave(self.ledger(), &seat);
             return Err(io::Error::new(
                 io::ErrorKind::QuotaExceeded,
                 format!("a process has at most {WATCHES_MAX} watches of a ledger; drop one"),
             ));
         };
         slot.eventfd.store(bell.number(), Ordering::Relaxed);
-        if seat.listens() {
+        if seat.is_some() {
             // (A change from here on may be told, though the caller's first look finds it.)
             totals::collect_changes(self.table());
             slot.limits.store(totals::changes(self.table(), self.id()), Ordering::Relaxed);
@@ -211,7 +209,7 @@ impl<'l> Group<'l> {
         watchers.count.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `announce`.
         fence(Ordering::SeqCst);
-        Ok(Watch { group: self, slot, seat, bell: std::mem::ManuallyDrop::new(bell) })
+        Ok(Watch { group: self, slot, _seat: seat, bell: std::mem::ManuallyDrop::new(bell) })
     }
 }
 
@@ -259,7 +257,7 @@ impl Future for Changed<'_, '_> {
         }
         self.alarm.set(context.waker(), None);
         watch.slot.alarm.store(self.alarm.number(), Ordering::Relaxed);
-        // Partner of the fence in `announce_some`: an event that the look below does not see finds the
+        // Partner of the fence in `announce`: an event that the look below does not see finds the
         // alarm.
         fence(Ordering::SeqCst);
         watch.look().map_or(Poll::Pending, Poll::Ready)
@@ -288,7 +286,6 @@ impl Drop for Watch<'_> {
             self.slot.id.store(FREE, Ordering::Release);
         }
         // Otherwise some thread stays inside for long: slot and descriptor are given up.
-        listener::leave(self.group.ledger(), &self.seat);
     }
 }
 
@@ -302,10 +299,7 @@ fn of(group: Group<'_>) -> [Events; 2] {
 /// Counts an event that the group's row does not count itself, and tells the watchers.
 pub(crate) fn count(ledger: &Ledger, id: GroupId, event: Sum) {
     sums::note(ledger.table(), id, event, 1);
-    let _pass = lock::pass();
-    if let Some(path) = RowPath::of(ledger.table(), id) {
-        announce(ledger, &path, 1);
-    }
+    announce_from(ledger, id, 1);
 }
 
 /// Tells the watchers that a group has another limit, which is counted in its row. Async-signal-safe.
@@ -321,6 +315,15 @@ pub(crate) fn limits_changed(ledger: &Ledger, id: GroupId) {
     }
 }
 
+/// The slots in use, each with the group that it watches.
+fn watched(ledger: &Ledger) -> impl Iterator<Item = (&Slot, GroupId)> {
+    ledger.control().watchers.slots.iter().filter_map(|slot| {
+        // Acquire: partner of the Release in `watch`.
+        let id = slot.id.load(Ordering::Acquire);
+        (id != FREE && id != TAKEN).then(|| (slot, GroupId::from_raw(id)))
+    })
+}
+
 /// Wakes the watches whose groups count other changes of limits than were told. Nothing is told twice, nor by halves:
 /// the counts are the rows'.
 pub(crate) fn wake_changed(ledger: &Ledger) {
@@ -328,30 +331,27 @@ pub(crate) fn wake_changed(ledger: &Ledger) {
     let _pass = lock::pass();
     // Partner of the fence in `watch`.
     fence(Ordering::SeqCst);
-    for slot in &ledger.control().watchers.slots {
-        let id = slot.id.load(Ordering::Acquire);
-        if id == FREE || id == TAKEN {
-            continue;
-        }
-        let group = GroupId::from_parts(GroupId::row_of(id), word::generation(id));
+    for (slot, group) in watched(ledger) {
         let changes = totals::changes(ledger.table(), group);
         if ledger.group(group).exists() && slot.limits.swap(changes, Ordering::Relaxed) != changes {
-            wake_slot(slot, slot.eventfd.load(Ordering::Relaxed));
+            wake_slot(slot);
         }
     }
 }
 
-/// Tells the watchers that limits were met at some levels of a path. The caller has counted that there, and
-/// is inside the gate. Async-signal-safe.
-#[inline]
-pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
-    if levels != 0 {
-        announce_some(ledger, path, levels);
+/// Tells the watchers that limits were met at some levels of a group's path. The caller has counted that there.
+/// Async-signal-safe.
+#[cold]
+pub(crate) fn announce_from(ledger: &Ledger, id: GroupId, levels: Levels) {
+    let _pass = lock::pass();
+    if let Some(path) = RowPath::of(ledger.table(), id) {
+        announce(ledger, &path, levels);
     }
 }
 
+/// As [`announce_from`], for a caller that has the path, and is inside the gate.
 #[cold]
-fn announce_some(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
+pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     let column = ledger.table().columns.current();
     for (level, &row) in path.rows().iter().enumerate() {
         if levels >> level & 1 != 0 {
@@ -360,33 +360,23 @@ fn announce_some(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     }
     // Partner of the fence in `watch`.
     fence(Ordering::SeqCst);
-    if ledger.control().watchers.count.load(Ordering::Relaxed) != 0 {
-        // The lowest level at which something happened, and its ancestors.
-        // (A path that was written over may be shorter than the walk's was.)
-        wake(ledger, path.rows().get(levels.trailing_zeros() as usize..).unwrap_or_default());
+    if ledger.control().watchers.count.load(Ordering::Relaxed) == 0 {
+        return;
     }
-}
-
-fn wake(ledger: &Ledger, rows: &[u32]) {
-    for slot in &ledger.control().watchers.slots {
-        // Acquire: partner of the Release in `watch`.
-        let id = slot.id.load(Ordering::Acquire);
-        if id == FREE || id == TAKEN {
-            continue;
-        }
-        let row = GroupId::row_of(id);
-        let eventfd = slot.eventfd.load(Ordering::Relaxed);
+    // The lowest level at which something happened, and its ancestors.
+    // (A path that was written over may be shorter than the walk's was.)
+    let rows = path.rows().get(levels.trailing_zeros() as usize..).unwrap_or_default();
+    for (slot, group) in watched(ledger) {
         // (A row of the path serves some group; the group of the watch may be gone.)
-        let watched =
-            rows.contains(&row) && ledger.table().row(row).generation() == word::generation(id);
-        if watched {
-            wake_slot(slot, eventfd);
+        if rows.contains(&group.index()) && ledger.table().id(group.index()) == group {
+            wake_slot(slot);
         }
     }
 }
 
-/// Makes a watch look. The caller is inside the gate since before it found the slot taken.
-fn wake_slot(slot: &Slot, eventfd: i32) {
+/// Makes a watch look. The caller is inside the gate since before it found the slot in use.
+fn wake_slot(slot: &Slot) {
+    let eventfd = slot.eventfd.load(Ordering::Relaxed);
     if eventfd >= 0 {
         Bell::ring_number(eventfd);
         let alarm = slot.alarm.swap(0, Ordering::SeqCst);

@@ -40,7 +40,7 @@ fn follow(ledger: &Ledger) {
         let counter = &group.row().counter;
         let max = counter.max();
         if group.exists() && counter.usage() > max {
-            reclaim::above(ledger, group, max, &reclaim::Clock::start(ledger));
+            reclaim::above(group, max, &reclaim::Clock::start(ledger));
         }
     }
 }

@@ -29,9 +29,8 @@ use crate::sync::are_calls_forbidden;
 use crate::sync::thread::{self, Thread};
 use crate::wake::eventcount::Eventcount;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The longest sleep on a word that another process may write over.
@@ -67,20 +66,12 @@ struct Hearing {
     stop: Arc<AtomicBool>,
 }
 
-/// A watch or a reclaimer for which the thread listens.
+/// A watch or a reclaimer for which the thread listens, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    /// The process that took it; 0 where nobody listens.
+pub(crate) struct Seat<'l> {
+    ledger: &'l Ledger,
+    /// The process that took it.
     process: u32,
-}
-
-impl Seat {
-    /// Nobody listens.
-    pub(crate) const NONE: Seat = Seat { process: 0 };
-
-    pub(crate) fn listens(&self) -> bool {
-        self.process != 0
-    }
 }
 
 impl State {
@@ -93,18 +84,18 @@ impl State {
         }
     }
 
-    /// Joins what ended before, unless this is that very thread. Says whether all is joined.
-    fn join(threads: Vec<Thread>) -> Result<(), Vec<Thread>> {
+    /// Joins what ended before, unless this is that very thread. Returns what is not joined.
+    fn join(threads: Vec<Thread>) -> Vec<Thread> {
         let (mine, others): (Vec<_>, Vec<_>) = threads.into_iter().partition(Thread::is_this);
         others.into_iter().for_each(Thread::join);
-        if mine.is_empty() { Ok(()) } else { Err(mine) }
+        mine
     }
 }
 
-/// Takes a seat: from now on the thread listens, in a ledger that processes share.
-pub(crate) fn join(ledger: &Ledger) -> io::Result<Seat> {
+/// Takes a seat: from now on the thread listens. `None` in a ledger that processes do not share.
+pub(crate) fn join(ledger: &Ledger) -> io::Result<Option<Seat<'_>>> {
     if !ledger.is_shared() {
-        return Ok(Seat::NONE);
+        return Ok(None);
     }
     let process = std::process::id();
     let mut state = lock::gated(&ledger.control().listener.state);
@@ -113,24 +104,24 @@ pub(crate) fn join(ledger: &Ledger) -> io::Result<Seat> {
         state.thread = Some(start(ledger)?);
     }
     state.users += 1;
-    Ok(Seat { process })
+    Ok(Some(Seat { ledger, process }))
 }
 
-/// Gives a seat back. With the last one the thread ends.
-pub(crate) fn leave(ledger: &Ledger, seat: &Seat) {
-    if seat.process == 0 || seat.process != std::process::id() {
-        return;
-    }
-    let listener = &ledger.control().listener;
-    let mut state = lock::gated(&listener.state);
-    state.belong_to(seat.process);
-    state.users = state.users.saturating_sub(1);
-    let last = if state.users == 0 { state.thread.take() } else { None };
-    // It is joined while nothing is locked: it may be about to lock.
-    drop(state);
-    if let Some(hearing) = last {
-        let thread = stop(ledger, hearing);
-        if let Err(mine) = State::join(vec![thread]) {
+impl Drop for Seat<'_> {
+    /// With the last one the thread ends.
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let listener = &self.ledger.control().listener;
+        let mut state = lock::gated(&listener.state);
+        state.belong_to(self.process);
+        state.users = state.users.saturating_sub(1);
+        let last = if state.users == 0 { state.thread.take() } else { None };
+        // It is joined while nothing is locked: it may be about to lock.
+        drop(state);
+        if let Some(hearing) = last {
+            let mine = State::join(vec![stop(self.ledger, hearing)]);
             lock::gated(&listener.state).ending.extend(mine);
         }
     }
@@ -149,14 +140,8 @@ impl Listener {
         let mut threads = std::mem::take(&mut state.ending);
         drop(state);
         threads.extend(hearing.map(|hearing| stop(ledger, hearing)));
-        match State::join(threads) {
-            Ok(()) => true,
-            Err(mine) => {
-                // It is detached, and what it uses stays.
-                drop(mine);
-                false
-            }
-        }
+        // (This thread itself is detached, and what it uses stays.)
+        State::join(threads).is_empty()
     }
 
     /// A number that grows when other processes change limits. (For a moment it may be too small.)

@@ -16,8 +16,7 @@ pub(crate) mod reclaim;
 pub(crate) mod reclaimers;
 pub(crate) mod reclaiming;
 pub(crate) mod refusals;
-pub(crate) mod set_max;
-pub(crate) mod set_others;
+pub(crate) mod set_limits;
 pub(crate) mod slow_path;
 pub(crate) mod throttle;
 pub(crate) mod token;
@@ -64,7 +63,6 @@ pub(crate) trait Companion: Any + Debug + Send + Sync {
 /// Everything of a ledger that belongs to this process alone: the table's addresses, and what acts on the
 /// table. It lies in the local page of the ledger's region.
 #[repr(C)]
-#[derive(Debug)]
 pub(crate) struct Control {
     /// First, so that a page's address is that of its control.
     page: LocalPage,
@@ -103,9 +101,9 @@ pub(crate) fn lay(
         page,
         audit: audit.map(Box::new),
         waiting: WaitQueues::new(),
-        reclaimers: Reclaimers::new(),
-        victims: Victims::new(),
-        modes: Mutex::new(()),
+        reclaimers: Reclaimers::default(),
+        victims: Victims::default(),
+        modes: Mutex::default(),
         times,
         watchers: Watchers::new(),
         listener: Listener::new(hear::run),

@@ -22,7 +22,7 @@ use crate::gate::lock;
 use crate::group::Group;
 use crate::stock::drain;
 use crate::sync::{Ordering, fence};
-use crate::table::path::RowPath;
+use crate::table::path::leads_through;
 use crate::table::row::{Row, flag, state};
 use std::sync::PoisonError;
 
@@ -115,7 +115,7 @@ impl Group<'_> {
         fence(Ordering::SeqCst);
         let below = |row: u32| {
             ledger.table().row(row).state.load(Ordering::Acquire) != state::FREE
-                && RowPath::new(ledger.table(), row).is_some_and(|path| path.leads_through(top))
+                && leads_through(ledger.table(), row, top)
         };
         for row in (0..ledger.table().high_water()).filter(|&row| row != top && below(row)) {
             ledger.table().row(row).set_mode(mode);

@@ -101,41 +101,23 @@ impl Group<'_> {
     /// ```
     pub fn protection(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
         // (While this group exists, so does `top` if it is an ancestor. So `top` is asked first and last.)
-        let protection = top.read(|_| self.read(|_| self.protection_now(top, unclaimed)));
-        protection.flatten().unwrap_or_default()
+        let now = || self.read(|_| self.protection_now(top, unclaimed)).flatten();
+        top.read(|_| now()).flatten().unwrap_or_default()
     }
 
-    fn protection_now(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
-        let ledger = self.ledger();
-        let Some(path) = RowPath::new(ledger.table(), self.id().index()) else {
-            return Protection::default();
-        };
-        let Some(level) = path.rows().iter().position(|&row| row == top.id().index()) else {
-            return Protection::default();
-        };
-        let mut protection = Protection::default();
-        down(ledger, &path.rows()[..level], unclaimed, |of_row| protection = of_row);
+    fn protection_now(self, top: Group<'_>, unclaimed: Unclaimed) -> Option<Protection> {
+        let path = RowPath::new(self.table(), self.id().index())?;
+        let level = path.rows().iter().position(|&row| row == top.id().index())?;
+        let mut protection = None;
+        down(self.ledger(), &path.rows()[..level], unclaimed, |of_row| protection = Some(of_row));
         protection
     }
 }
 
-/// The two protections.
-#[derive(Clone, Copy)]
-enum Setting {
-    Min,
-    Low,
-}
-
-impl Setting {
-    const BOTH: [Setting; 2] = [Setting::Min, Setting::Low];
-
-    fn of(self, row: &Row) -> u64 {
-        let limits = &row.counter.limits;
-        match self {
-            Setting::Min => limits.min.load(Ordering::Relaxed),
-            Setting::Low => limits.low.load(Ordering::Relaxed),
-        }
-    }
+/// What a row asks for: its min and its low.
+fn settings(row: &Row) -> [u64; 2] {
+    let limits = &row.counter.limits;
+    [&limits.min, &limits.low].map(|setting| setting.load(Ordering::Relaxed))
 }
 
 /// Computes the effective protection of the rows of a path, when the parent of the topmost one is
@@ -159,22 +141,19 @@ fn protect_with(
     mut hand_out: impl FnMut(Protection),
 ) {
     let Some((&first, below)) = rows.split_last() else { return };
-    let mut granted = Setting::BOTH.map(|setting| setting.of(ledger.table().row(first)));
+    let mut granted = settings(ledger.table().row(first));
     let mut hand = |[min, low]: [u64; 2]| hand_out(Protection { min, low });
     hand(granted);
     let mut parent = first;
     for &row in below.iter().rev() {
         let child = ledger.table().row(row);
-        granted = if may_protect(ledger, granted, row, unclaimed) {
+        granted = if may_protect(granted, child, unclaimed) {
             let claims = claims(parent);
-            let parent_usage = ledger.table().row(parent).counter.usage();
-            let protect = |place: usize| {
-                let (effective_of_parent, claims) = (granted[place], claims[place]);
-                let parent = Parent { effective: effective_of_parent, usage: parent_usage, claims };
-                let setting = Setting::BOTH[place].of(child);
-                effective(child.counter.usage(), setting, parent, unclaimed)
-            };
-            [protect(0), protect(1)]
+            let usage = ledger.table().row(parent).counter.usage();
+            std::array::from_fn(|which| {
+                let parent = Parent { effective: granted[which], usage, claims: claims[which] };
+                effective(child.counter.usage(), settings(child)[which], parent, unclaimed)
+            })
         } else {
             [0; 2]
         };
@@ -185,34 +164,28 @@ fn protect_with(
 
 /// Whether a child can have any protection from its parent's. Without a grant to the parent there is none;
 /// without a setting of its own the child has only what no child claims.
-fn may_protect(ledger: &Ledger, granted: [u64; 2], child: u32, unclaimed: Unclaimed) -> bool {
-    granted.iter().zip(Setting::BOTH).any(|(&granted, setting)| {
-        granted > 0 && (unclaimed == Unclaimed::Shared || setting.of(ledger.table().row(child)) > 0)
-    })
+fn may_protect(granted: [u64; 2], child: &Row, unclaimed: Unclaimed) -> bool {
+    let may = |(granted, setting)| granted > 0 && (unclaimed == Unclaimed::Shared || setting > 0);
+    granted.into_iter().zip(settings(child)).any(may)
 }
 
 /// The effective protection of many groups when `top` is reclaimed, and whether it depends on what others
 /// use. (It does not right below `top`, where it is the group's own setting.) Costs one pass over the rows
 /// in use, and none where no group's protection depends on others.
-pub(crate) fn below(
-    ledger: &Ledger,
-    top: Group<'_>,
-    groups: &[GroupId],
-) -> Vec<(Protection, bool)> {
-    let paths: Vec<Option<RowPath<'_>>> =
-        groups.iter().map(|&id| RowPath::of(ledger.table(), id)).collect();
-    let below_top = |path: &Option<RowPath<'_>>| -> Vec<u32> {
-        let rows = path.as_ref().map_or(&[][..], RowPath::rows);
-        let level = rows.iter().position(|&row| row == top.id().index());
-        rows[..level.unwrap_or(0)].to_vec()
+pub(crate) fn below(top: Group<'_>, groups: &[GroupId]) -> Vec<(Protection, bool)> {
+    let ledger = top.ledger();
+    let row = |index: u32| ledger.table().row(index);
+    let below_top = |&id: &GroupId| {
+        let path = RowPath::of(ledger.table(), id)?;
+        let level = path.rows().iter().position(|&row| row == top.id().index())?;
+        Some(path.rows()[..level].to_vec())
     };
-    let paths: Vec<Vec<u32>> = paths.iter().map(below_top).collect();
+    let paths: Vec<Vec<u32>> = groups.iter().map(|id| below_top(id).unwrap_or_default()).collect();
     let mut claims: BTreeMap<u32, [u128; 2]> = BTreeMap::new();
     for rows in &paths {
         // This goes as deep as every row has a setting: no grant reaches deeper.
-        let set = |row: u32| Setting::BOTH.map(|setting| setting.of(ledger.table().row(row)));
         for pair in rows.windows(2).rev() {
-            if !may_protect(ledger, set(pair[1]), pair[0], Unclaimed::Lost) {
+            if !may_protect(settings(row(pair[1])), row(pair[0]), Unclaimed::Lost) {
                 break;
             }
             claims.insert(pair[1], [0; 2]);
@@ -259,8 +232,8 @@ fn each_child(ledger: &Ledger, mut show: impl FnMut(u32, &Row)) {
 /// Adds a row's claims to its siblings'.
 fn add_claim(claims: &mut [u128; 2], row: &Row) {
     let usage = row.counter.usage();
-    for (claims, setting) in claims.iter_mut().zip(Setting::BOTH) {
-        *claims += u128::from(usage.min(setting.of(row)));
+    for (claims, setting) in claims.iter_mut().zip(settings(row)) {
+        *claims += u128::from(usage.min(setting));
     }
 }
 

@@ -33,12 +33,10 @@
 //! average exactly. A small request is one piece, and goes to one candidate. Many small requests come out
 //! in proportion, whatever the grain of the caches (which give back whole pages, say).
 
-use crate::control::attempt;
 use crate::control::audit::By;
-use crate::control::events;
-use crate::control::protection;
 use crate::control::reclaimers::{Entry, Outcome};
-use crate::control::reclaiming;
+use crate::control::{attempt, events, protection, reclaiming};
+use crate::counter::changes::GOLDEN;
 use crate::counter::walk::Levels;
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -118,11 +116,7 @@ struct Order<'m> {
     saw_room: Cell<bool>,
 }
 
-impl<'m> Order<'m> {
-    fn new(missing: &'m dyn Fn() -> u64, clock: &'m Clock, urgent: bool) -> Order<'m> {
-        Order { missing, clock, urgent, saw_room: Cell::new(false) }
-    }
-
+impl Order<'_> {
     /// How much is missing, while there is time.
     fn open(&self) -> Option<u64> {
         let missing = (self.missing)();
@@ -142,19 +136,20 @@ impl<'m> Order<'m> {
 #[cold]
 #[inline(never)]
 pub(crate) fn and_charge(
-    ledger: &Ledger,
-    id: GroupId,
+    group: Group<'_>,
     units: u64,
     mut refusal: Refusal,
     by: By,
 ) -> Result<Levels, Refusal> {
-    if !ledger.control().reclaimers.can_help() || !refusal::can_ever_fit(ledger.table(), id, units)
+    let ledger = group.ledger();
+    if !ledger.control().reclaimers.can_help()
+        || !refusal::can_ever_fit(ledger.table(), group.id(), units)
     {
         return Err(refusal);
     }
     let clock = Clock::start(ledger);
     while refusal.reason == Reason::Limit && reclaim(ledger, &refusal, &clock) {
-        match attempt::once(ledger, id, units, AtLimit::Refuse, by) {
+        match attempt::once(group, units, AtLimit::Refuse, by) {
             Ok(met) => return Ok(met),
             Err(again) => refusal = again,
         }
@@ -165,19 +160,17 @@ pub(crate) fn and_charge(
 /// Tries to make room for a charge that was refused. Says whether another try is worth it.
 fn reclaim(ledger: &Ledger, refusal: &Refusal, clock: &Clock) -> bool {
     let full = ledger.group(refusal.group);
-    let missing = || {
-        let counter = &full.row().counter;
-        counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max())
-    };
-    reclaim_below(ledger, full, &Order::new(&missing, clock, true))
+    let counter = &full.row().counter;
+    let missing =
+        || counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max());
+    reclaim_below(full, &missing, clock, true)
 }
 
 /// Tries to bring a group down to `level`. Says whether there was any progress.
-pub(crate) fn above(ledger: &Ledger, group: Group<'_>, level: u64, clock: &Clock) -> bool {
+pub(crate) fn above(group: Group<'_>, level: u64, clock: &Clock) -> bool {
     let counter = &group.row().counter;
     let missing = || counter.usage().saturating_sub(level);
-    ledger.control().reclaimers.can_help()
-        && reclaim_below(ledger, group, &Order::new(&missing, clock, true))
+    group.ledger().control().reclaimers.can_help() && reclaim_below(group, &missing, clock, true)
 }
 
 impl Group<'_> {
@@ -225,8 +218,7 @@ pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
     let before = charged();
     let level = before.saturating_sub(units);
     let missing = || charged().saturating_sub(level);
-    let clock = &Clock::start(ledger);
-    reclaim_below(ledger, group, &Order::new(&missing, clock, urgent));
+    reclaim_below(group, &missing, &Clock::start(ledger), urgent);
     before.saturating_sub(charged())
 }
 
@@ -238,39 +230,38 @@ pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
 /// would be a walk. And a reclaimer that gave nothing is left alone for a while.
 #[cold]
 #[inline(never)]
-pub(crate) fn high(ledger: &Ledger, id: GroupId, met: Levels) {
+pub(crate) fn high(group: Group<'_>, met: Levels) {
+    let ledger = group.ledger();
     if !ledger.control().reclaimers.can_help() || reclaiming::is_inside(ledger) {
         return;
     }
-    let ids = whose::nobody(|| path::ids_to_root(ledger.table(), id));
+    let ids = whose::nobody(|| path::ids_to_root(ledger.table(), group.id()));
     for (_, &level) in ids.iter().enumerate().filter(|(level, _)| met >> level & 1 != 0) {
         let group = ledger.group(level);
         let counter = &group.row().counter;
         let high = counter.limits.high.load(Ordering::Relaxed);
         let charged = counter.usage().saturating_sub(counter.idle_at_most());
-        if charged <= high
-            || whose::nobody(|| ledger.control().reclaimers.below(level))
-                .iter()
-                .all(|entry| entry.is_tired())
-        {
-            continue;
+        let awake = |entry: Arc<Entry>| !entry.is_tired();
+        let below = || whose::nobody(|| ledger.control().reclaimers.below(level));
+        if charged > high && below().into_iter().any(awake) {
+            let missing = || counter.usage().saturating_sub(high);
+            reclaim_below(group, &missing, &Clock::start(ledger), false);
         }
-        let missing = || counter.usage().saturating_sub(high);
-        let clock = &Clock::start(ledger);
-        reclaim_below(ledger, group, &Order::new(&missing, clock, false));
     }
 }
 
 /// Asks the reclaimers below a full group. Says whether there was any progress.
-fn reclaim_below(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
-    if order.is_over() || reclaiming::is_inside(ledger) {
+fn reclaim_below(full: Group<'_>, missing: &dyn Fn() -> u64, clock: &Clock, urgent: bool) -> bool {
+    let order = Order { missing, clock, urgent, saw_room: Cell::new(false) };
+    if order.is_over() || reclaiming::is_inside(full.ledger()) {
         return false;
     }
     // What they allocate is nobody's, and no limit refuses it: they make the room that is lacking.
-    whose::nobody(|| ask_all(ledger, full, order))
+    whose::nobody(|| ask_all(full, &order))
 }
 
-fn ask_all(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
+fn ask_all(full: Group<'_>, order: &Order<'_>) -> bool {
+    let ledger = full.ledger();
     let mut entries = ledger.control().reclaimers.below(full.id());
     entries.retain(|entry| {
         let group = ledger.group(entry.group);
@@ -281,24 +272,19 @@ fn ask_all(ledger: &Ledger, full: Group<'_>, order: &Order<'_>) -> bool {
     }
     let asked = entries.into_iter().map(|entry| Asked { entry, told: false, unseen: 0 }).collect();
     let _held_off = HeldOff::begin(ledger.table(), full.id().index());
-    reclaiming::inside(ledger, || ask_in_rounds(ledger, full, asked, order))
+    reclaiming::inside(ledger, || ask_in_rounds(full, asked, order))
 }
 
-fn ask_in_rounds(
-    ledger: &Ledger,
-    full: Group<'_>,
-    mut asked: Vec<Asked>,
-    order: &Order<'_>,
-) -> bool {
+fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> bool {
+    let ledger = full.ledger();
     let mut progress = false;
     let mut busy: Vec<Arc<Entry>> = Vec::new();
     // What the first round found above protection that moves.
     let mut first = 0;
     while let Some(missing) = order.open() {
-        let round = round(ledger, full, &asked, missing, &mut first);
         let mut done = Vec::new();
         let mut ran = false;
-        for candidate in round {
+        for candidate in round(full, &asked, missing, &mut first) {
             let Some(missing) = order.open() else { break };
             let asked = &mut asked[candidate.asked];
             let entry = &asked.entry;
@@ -359,15 +345,10 @@ fn ask_in_rounds(
 }
 
 /// Chooses which reclaimers are asked in the next round, and for how much.
-fn round(
-    ledger: &Ledger,
-    full: Group<'_>,
-    asked: &[Asked],
-    missing: u64,
-    first: &mut u64,
-) -> Vec<Candidate> {
+fn round(full: Group<'_>, asked: &[Asked], missing: u64, first: &mut u64) -> Vec<Candidate> {
+    let ledger = full.ledger();
     let groups: Vec<GroupId> = asked.iter().map(|asked| asked.entry.group).collect();
-    let protections = protection::below(ledger, full, &groups);
+    let protections = protection::below(full, &groups);
     let candidates = asked.iter().zip(protections).enumerate();
     let mut round: Vec<Candidate> = candidates
         .filter_map(|(place, (asked, (protection, moves)))| {
@@ -415,7 +396,7 @@ fn shares(excess: &[u64], ask: u64, lot: u64) -> Vec<u64> {
     let pieces = ask.div_ceil(piece);
     // Multiples of the golden ratio fall evenly, however many there are. This takes the upper half of the
     // product's fraction, in 2^-32 of the distance of two pieces.
-    let start = u128::from(lot.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32);
+    let start = u128::from(lot.wrapping_mul(GOLDEN) >> 32);
     // (Only proportions count, so the upper 64 bits do.)
     let shift = (u128::BITS - sum.leading_zeros()).saturating_sub(64);
     let (mut before, mut dealt) = (0, 0);

@@ -25,6 +25,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A ledger's reclaimers in this process.
+#[derive(Default)]
 pub(crate) struct Reclaimers {
     entries: RwLock<Entries>,
     /// How many there are. A refusal looks at this first.
@@ -39,12 +40,6 @@ struct Entries {
     below: BTreeMap<(u64, u64), Arc<Entry>>,
     /// How many were registered so far.
     numbers: u64,
-}
-
-impl std::fmt::Debug for Reclaimers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reclaimers").field("count", &self.count).finish_non_exhaustive()
-    }
 }
 
 /// How often any reclaimer is asked again that says it gave units which nobody saw.
@@ -97,9 +92,9 @@ pub struct ReclaimReport {
 #[must_use = "a reclaimer that is dropped at once is taken out at once"]
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
-    entry: Arc<Entry>,
     /// Other processes may lower a max.
-    seat: Seat,
+    _seat: Option<Seat<'l>>,
+    entry: Arc<Entry>,
 }
 
 impl std::fmt::Debug for Reclaimer<'_> {
@@ -204,8 +199,8 @@ impl<'l> Group<'l> {
             entry
         });
         // (Without a thread it is not asked for what another process does.)
-        let seat = listener::join(ledger).unwrap_or(Seat::NONE);
-        Reclaimer { ledger, entry, seat }
+        let seat = listener::join(ledger).unwrap_or(None);
+        Reclaimer { ledger, _seat: seat, entry }
     }
 }
 
@@ -238,7 +233,6 @@ impl Drop for Reclaimer<'_> {
             wait_a_turn(turn);
             turn = turn.saturating_add(1);
         }
-        listener::leave(self.ledger, &self.seat);
     }
 }
 
@@ -339,14 +333,6 @@ impl Entry {
 }
 
 impl Reclaimers {
-    pub(crate) fn new() -> Reclaimers {
-        Reclaimers {
-            entries: RwLock::default(),
-            count: AtomicUsize::new(0),
-            lots: AtomicU64::new(0),
-        }
-    }
-
     /// The groups that have one, or have one below.
     pub(crate) fn groups(&self) -> Vec<GroupId> {
         // Inside the gate, as below.

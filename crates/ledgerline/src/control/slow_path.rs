@@ -12,15 +12,12 @@
 //! ```
 
 use super::attempt::{self, Grant};
-use super::audit::By;
-use super::reclaim;
+use super::audit::{By, Site};
+use super::{events, reclaim};
 use crate::group::Group;
-use crate::ledger::Ledger;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::stock::{self, AtLimit, cell, transfer};
-use crate::table::id::GroupId;
 use crate::table::sums::{self, Sum};
-use std::panic::Location;
 
 /// Charges units without a guard. Asks no reclaimer, waits for nothing, allocates nothing.
 #[cold]
@@ -29,51 +26,37 @@ pub(crate) fn charge_units(
     group: Group<'_>,
     units: u64,
     at: AtLimit,
-    site: &'static Location<'static>,
+    site: Site,
 ) -> Result<(), Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {
         return Ok(());
     }
-    finally(group.ledger(), attempt::once(group.ledger(), group.id(), units, at, By::Hand(site)))
-        .map(|_met| ())
+    finally(group, attempt::once(group, units, at, By::Hand(site))).map(|_met| ())
 }
 
-/// Charges units for a guard, within the limits or over them. Asks no reclaimer.
-pub(crate) fn charge(
-    group: Group<'_>,
-    units: u64,
-    at: AtLimit,
-    site: &'static Location<'static>,
-) -> Result<Grant, Refusal> {
+/// Charges units for a guard, over the limits if need be. Asks no reclaimer.
+pub(crate) fn charge(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {
         return Ok(Grant::Counted);
     }
     if attempt::is_off(group, units) {
         return Ok(Grant::Uncounted);
     }
-    finally(group.ledger(), attempt::once(group.ledger(), group.id(), units, at, By::Maker(site)))
+    finally(group, attempt::once(group, units, AtLimit::Overrun, By::Maker(site)))
         .map(|_met| Grant::Counted)
 }
 
 /// Charges units for a guard. Asks reclaimers for help where a limit refuses.
 #[inline(never)]
-pub(crate) fn try_charge(
-    group: Group<'_>,
-    units: u64,
-    site: &'static Location<'static>,
-) -> Result<Grant, Refusal> {
+pub(crate) fn try_charge(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {
         return Ok(Grant::Counted);
     }
-    finally(group.ledger(), charge_with_help(group, units, site))
+    finally(group, charge_with_help(group, units, site))
 }
 
 /// As [`try_charge`], but a refusal is not counted: the caller may try again.
-pub(crate) fn try_again(
-    group: Group<'_>,
-    units: u64,
-    site: &'static Location<'static>,
-) -> Result<Grant, Refusal> {
+pub(crate) fn try_again(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if group.take_prepaid(units) {
         return Ok(Grant::Counted);
     }
@@ -82,38 +65,28 @@ pub(crate) fn try_again(
 
 /// Asks the reclaimers where a limit refuses, and where the charge ends above a high. A refusal is not
 /// counted.
-fn charge_with_help(
-    group: Group<'_>,
-    units: u64,
-    site: &'static Location<'static>,
-) -> Result<Grant, Refusal> {
+fn charge_with_help(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if attempt::is_off(group, units) {
         return Ok(Grant::Uncounted);
     }
-    let (ledger, id, by) = (group.ledger(), group.id(), By::Maker(site));
-    let met = match attempt::once(ledger, id, units, AtLimit::Refuse, by) {
-        Ok(met) => met,
-        Err(refusal) => reclaim::and_charge(ledger, id, units, refusal, by)?,
-    };
+    let by = By::Maker(site);
+    let met = attempt::once(group, units, AtLimit::Refuse, by)
+        .or_else(|refusal| reclaim::and_charge(group, units, refusal, by))?;
     if met != 0 {
-        reclaim::high(ledger, id, met);
+        reclaim::high(group, met);
     }
     Ok(Grant::Counted)
 }
 
 /// Gives the final answer: counts a refusal.
-fn finally<T>(ledger: &Ledger, result: Result<T, Refusal>) -> Result<T, Refusal> {
-    result.inspect_err(|refusal| attempt::count_refusal(ledger, refusal))
+fn finally<T>(group: Group<'_>, result: Result<T, Refusal>) -> Result<T, Refusal> {
+    result.inspect_err(|refusal| attempt::count_refusal(group.ledger(), refusal))
 }
 
 /// Returns units that were charged without a guard. Says `false` if that was seen to be a mistake.
 #[cold]
 #[inline(never)]
-pub(crate) fn uncharge_units(
-    group: Group<'_>,
-    units: u64,
-    site: &'static Location<'static>,
-) -> bool {
+pub(crate) fn uncharge_units(group: Group<'_>, units: u64, site: Site) -> bool {
     uncharge(group, units, By::Hand(site))
 }
 
@@ -139,30 +112,25 @@ pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) -> bool {
     returned
 }
 
-/// Moves granted units from one group to another: those of a guard, or of a charge without one.
+/// Moves granted units from one group to another of its ledger: those of a guard, or of a charge without one.
 pub(crate) fn transfer(
-    ledger: &Ledger,
-    from: GroupId,
-    to: GroupId,
+    from: Group<'_>,
+    to: Group<'_>,
     units: u64,
     at: AtLimit,
     guard: bool,
 ) -> Result<(), Refusal> {
-    match transfer::units(ledger.table(), from, to, units, at) {
-        Ok(met) => {
-            if met != 0 {
-                attempt::announce(ledger, to, met);
-            }
-            if let Some(audit) = ledger.audit() {
-                audit.exchange(ledger, &[(from, units)], &[(to, units)], guard);
-            }
-            Ok(())
+    let (ledger, from, to) = (from.ledger(), from.id(), to.id());
+    let met = transfer::units(ledger.table(), from, to, units, at).inspect_err(|refusal| {
+        if refusal.reason == Reason::Limit && at == AtLimit::Refuse {
+            attempt::count_at_limit(ledger, refusal);
         }
-        Err(refusal) => {
-            if refusal.reason == Reason::Limit && at == AtLimit::Refuse {
-                attempt::count_at_limit(ledger, &refusal);
-            }
-            Err(refusal)
-        }
+    })?;
+    if met != 0 {
+        events::announce_from(ledger, to, met);
     }
+    if let Some(audit) = ledger.audit() {
+        audit.exchange(ledger, &[(from, units)], &[(to, units)], guard);
+    }
+    Ok(())
 }

@@ -16,13 +16,12 @@
 //! penalty shorter than a millisecond, which is not worth a sleep, is paid as a whole millisecond by one
 //! charge in so many, chosen at random. So a thousand small charges pay what one large one does.
 
-use crate::control::LONGEST;
 use crate::control::alarm::Alarm;
-use crate::control::reclaim;
+use crate::control::{LONGEST, reclaim};
 use crate::counter::COUNTER_MAX;
+use crate::counter::changes::{GOLDEN, mixed};
 use crate::group::Group;
 use crate::sync::{AtomicU64, Ordering};
-use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::sums::{self, Sum};
 use std::future::Future;
@@ -58,14 +57,10 @@ fn rounded(penalty: Duration, random: u64) -> Duration {
     if chosen { SHORTEST } else { Duration::ZERO }
 }
 
-/// A random number (Steele, Lea and Flood's SplitMix64), good enough for this.
+/// A random number (SplitMix64), good enough for this.
 fn random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let state = STATE.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN);
-    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
+    mixed(STATE.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN))
 }
 
 /// The time that a charge above high owes. A caller sleeps it off ([`sleep`](Self::sleep)), awaits it, or,
@@ -99,7 +94,7 @@ impl<'l> Group<'l> {
     pub fn backoff(self, units: u64) -> Backoff<'l> {
         let mut worst = self.above_high();
         if let Some((above, _, high)) = worst
-            && reclaim::above(self.ledger(), above, high, &reclaim::Clock::start(self.ledger()))
+            && reclaim::above(above, high, &reclaim::Clock::start(self.ledger()))
         {
             worst = self.above_high();
         }
@@ -125,27 +120,27 @@ impl<'l> Group<'l> {
     fn above_high_now(self) -> Option<(Group<'l>, u64, u64)> {
         let ledger = self.ledger();
         let path = RowPath::new(ledger.table(), self.id().index())?;
-        let mut worst: Option<(u32, u64, u64)> = None;
-        for (&row, counter) in path.rows().iter().zip(path.counters()) {
+        let levels = path.rows().iter().zip(path.counters());
+        let above = levels.filter_map(|(&row, counter)| {
             let high = counter.limits.high.load(Ordering::Relaxed);
             // All CPUs write the usage's line, so it is not read where there is no high.
             if high >= COUNTER_MAX {
-                continue;
+                return None;
             }
             // What may lie idle is nobody's charge.
             let usage = counter.usage().saturating_sub(counter.idle_at_most());
-            let further = |(_, its_usage, its_high): (u32, u64, u64)| {
-                let excess = |usage: u64, high: u64| u128::from(usage.saturating_sub(high));
-                let (its_high, high) = (u128::from(its_high.max(1)), u128::from(high.max(1)));
-                excess(usage, high as u64) * its_high > excess(its_usage, its_high as u64) * high
-            };
-            if usage > high && worst.is_none_or(further) {
-                worst = Some((row, usage, high));
-            }
-        }
-        let (row, usage, high) = worst?;
-        let id = GroupId::from_parts(row, ledger.table().row(row).generation());
-        Some((ledger.group(id), usage, high))
+            (usage > high).then_some((row, usage, high))
+        });
+        let times = |(_, usage, high): (u32, u64, u64), other_high: u64| {
+            u128::from(usage - high) * u128::from(other_high.max(1))
+        };
+        let (row, usage, high) =
+            above.reduce(
+                |worst, next| {
+                    if times(next, worst.2) > times(worst, next.2) { next } else { worst }
+                },
+            )?;
+        Some((ledger.group(ledger.table().id(row)), usage, high))
     }
 }
 
@@ -183,15 +178,11 @@ impl Future for Backoff<'_> {
         if self.penalty.is_zero() {
             return Poll::Ready(());
         }
-        let until = match self.until {
-            Some(until) => until,
-            None => {
-                self.count();
-                let until = Instant::now() + self.penalty.min(LONGEST);
-                self.until = Some(until);
-                until
-            }
-        };
+        let until = self.until.unwrap_or_else(|| {
+            self.count();
+            Instant::now() + self.penalty.min(LONGEST)
+        });
+        self.until = Some(until);
         if Instant::now() >= until {
             return Poll::Ready(());
         }

@@ -21,19 +21,16 @@
 //! The first pass gives an upper bound: exact usage is less by idle stock and by protection, and a score
 //! must not fall as its units grow. So the second pass finds the true maximum, and looks closely at few.
 
-use crate::control::events;
 use crate::control::protection::Unclaimed;
 use crate::control::token::{CancelToken, Killed};
-use crate::control::wait_queue;
-use crate::gate::lock::{self, Gated};
+use crate::control::{events, wait_queue};
+use crate::gate::lock;
 use crate::group::Group;
 use crate::ledger::Ledger;
-use crate::stock::precise;
-use crate::stock::refusal;
+use crate::stock::{precise, refusal};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::table::id::GroupId;
-use crate::table::path;
-use crate::table::path::RowPath;
+use crate::table::path::{self, RowPath};
 use crate::table::row::flag;
 use crate::table::sums::Sum;
 use crate::whose;
@@ -45,6 +42,7 @@ use std::time::{Duration, Instant};
 pub(crate) const VICTIM_TIME: Duration = Duration::from_secs(1);
 
 /// A ledger's victims in this process.
+#[derive(Default)]
 pub(crate) struct Victims {
     entries: Mutex<Entries>,
     count: AtomicUsize,
@@ -94,22 +92,7 @@ impl Entries {
     }
 }
 
-impl std::fmt::Debug for Victims {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Victims").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
 impl Victims {
-    pub(crate) fn new() -> Victims {
-        Victims {
-            entries: Mutex::default(),
-            count: AtomicUsize::new(0),
-            cancelled: AtomicUsize::new(0),
-            choices: Mutex::new(0),
-        }
-    }
-
     /// Looks at the entries, or changes them, inside the gate, so that no fork finds them locked.
     fn with<T>(&self, look: impl FnOnce(&mut Entries) -> T) -> T {
         let mut entries = lock::gated(&self.entries);
@@ -117,13 +100,6 @@ impl Victims {
         self.count.store(entries.count, Ordering::Relaxed);
         self.cancelled.store(entries.cancelled.len(), Ordering::Relaxed);
         seen
-    }
-}
-
-impl Victims {
-    /// Locks the number of choices so far.
-    fn choices(&self) -> Gated<'_, u64> {
-        lock::gated(&self.choices)
     }
 }
 
@@ -228,7 +204,7 @@ impl<'l> Group<'l> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_victim(self, token: &CancelToken) -> Victim<'l> {
-        self.register(token, None)
+        whose::nobody(|| self.enroll(token, None))
     }
 
     /// As [`add_victim`](Self::add_victim), with a score of the program's own. It turns the units above
@@ -239,17 +215,12 @@ impl<'l> Group<'l> {
         token: &CancelToken,
         score: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> Victim<'l> {
-        self.register(token, Some(Box::new(score)))
-    }
-
-    fn register(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
-        whose::nobody(|| self.enroll(token, score))
+        whose::nobody(|| self.enroll(token, Some(Box::new(score))))
     }
 
     fn enroll(self, token: &CancelToken, score: Option<Score>) -> Victim<'l> {
-        let ledger = self.ledger();
-        let (group, path, token) =
-            (self.id(), path::ids_to_root(ledger.table(), self.id()), token.clone());
+        let (ledger, group, token) = (self.ledger(), self.id(), token.clone());
+        let path = path::ids_to_root(ledger.table(), group);
         let entry = ledger.control().victims.with(|entries| {
             entries.count += 1;
             entries.numbers += 1;
@@ -278,29 +249,28 @@ impl<'l> Group<'l> {
 
 /// Chooses a victim below a full group for `asking` and cancels it, unless a cancelled victim still holds
 /// something there.
-pub(crate) fn choose(ledger: &Ledger, full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
+pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
+    let ledger = full.ledger();
     let victims = &ledger.control().victims;
     if !any(ledger) {
         return Choice::Nobody;
     }
     loop {
-        let choices = *victims.choices();
+        let choices = *lock::gated(&victims.choices);
         if let Some(until) = dying_below(ledger, full.id()) {
             return verdict(ledger, asking, until);
         }
-        let entries = victims_below(ledger, full);
-        let Some(chosen) = highest(ledger, full, &entries) else { return Choice::Nobody };
-        let top = oom_group_above(ledger, chosen.group, full);
-        let dying = match top {
-            None => vec![chosen],
+        let mut dying = victims_below(full);
+        let Some(chosen) = highest(full, &dying) else { return Choice::Nobody };
+        let top = oom_group_above(chosen.group, full);
+        dying.retain(|entry| match top {
+            None => Arc::ptr_eq(entry, &chosen),
             Some(top) => {
-                let together = |entry: &&Arc<Entry>| {
-                    !entry.token.is_cancelled() && lies_below(ledger, entry.group, top.index())
-                };
-                entries.iter().filter(together).cloned().collect()
+                let row = entry.group.index();
+                !entry.token.is_cancelled() && path::leads_through(ledger.table(), row, top.index())
             }
-        };
-        let mut now = victims.choices();
+        });
+        let mut now = lock::gated(&victims.choices);
         if *now != choices {
             continue; // Two would be cancelled where one was enough.
         }
@@ -311,7 +281,7 @@ pub(crate) fn choose(ledger: &Ledger, full: Group<'_>, asking: GroupId, requeste
         *now += 1;
         dying.iter().for_each(|entry| entry.note_cancelled(victims));
         drop(now);
-        cancel(ledger, &dying, top, full, requested);
+        cancel(&dying, top, full, requested);
         return verdict(ledger, asking, Instant::now() + ledger.control().times.victim);
     }
 }
@@ -348,8 +318,8 @@ pub(crate) fn dying_below(ledger: &Ledger, full: GroupId) -> Option<Instant> {
 }
 
 /// The victims below a group, cancelled or not, by age.
-fn victims_below(ledger: &Ledger, full: Group<'_>) -> Vec<Arc<Entry>> {
-    let full = full.id().raw();
+fn victims_below(full: Group<'_>) -> Vec<Arc<Entry>> {
+    let (ledger, full) = (full.ledger(), full.id().raw());
     let mut below: Vec<Arc<Entry>> = ledger.control().victims.with(|entries| {
         let theirs = entries.below.range((full, 0)..=(full, u64::MAX));
         theirs.map(|(_, entry)| entry.clone()).collect()
@@ -358,23 +328,14 @@ fn victims_below(ledger: &Ledger, full: Group<'_>) -> Vec<Arc<Entry>> {
     below
 }
 
-fn lies_below(ledger: &Ledger, id: GroupId, top: u32) -> bool {
-    path::leads_through(ledger.table(), id.index(), top)
-}
-
 fn verdict(ledger: &Ledger, asking: GroupId, until: Instant) -> Choice {
     if is_cancelled(ledger, asking) { Choice::Yourself } else { Choice::Dying(until) }
 }
 
 /// Cancels the tokens of the chosen victims. Counts the events first, so that a victim that is told sees
 /// them counted.
-fn cancel(
-    ledger: &Ledger,
-    dying: &[Arc<Entry>],
-    top: Option<GroupId>,
-    full: Group<'_>,
-    requested: u64,
-) {
+fn cancel(dying: &[Arc<Entry>], top: Option<GroupId>, full: Group<'_>, requested: u64) {
+    let ledger = full.ledger();
     events::count(ledger, full.id(), Sum::Oom);
     if let Some(top) = top {
         events::count(ledger, top, Sum::OomGroupKill);
@@ -395,17 +356,17 @@ pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
     if victims.cancelled.load(Ordering::Relaxed) == 0 {
         return false;
     }
-    let above: Vec<u64> =
-        path::ids_to_root(ledger.table(), id).into_iter().map(GroupId::raw).collect();
+    let above = path::ids_to_root(ledger.table(), id);
     victims.with(|entries| {
-        let of = |&id: &u64| entries.cancelled.range((id, 0)..=(id, u64::MAX)).next().is_some();
-        above.iter().any(of)
+        let mut above = above.iter().map(|id| (id.raw(), 0)..=(id.raw(), u64::MAX));
+        above.any(|of_one| entries.cancelled.range(of_one).next().is_some())
     })
 }
 
 /// Makes the two passes of the module's documentation. Returns the victim with the highest score; of equals
 /// the one that registered last.
-fn highest(ledger: &Ledger, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
+fn highest(full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
+    let ledger = full.ledger();
     let mut candidates: Vec<(u64, usize)> = entries
         .iter()
         .enumerate()
@@ -431,12 +392,12 @@ fn highest(ledger: &Ledger, full: Group<'_>, entries: &[Arc<Entry>]) -> Option<A
 }
 
 /// The topmost group from a victim's up to the full one with `oom_group` set.
-fn oom_group_above(ledger: &Ledger, victim: GroupId, full: Group<'_>) -> Option<GroupId> {
-    let path = RowPath::new(ledger.table(), victim.index())?;
+fn oom_group_above(victim: GroupId, full: Group<'_>) -> Option<GroupId> {
+    let path = RowPath::new(full.table(), victim.index())?;
     let below = path.rows().iter().position(|&row| row == full.id().index())?;
-    let together = |row: &&u32| ledger.table().row(**row).has(flag::OOM_GROUP);
-    let row = *path.rows()[..=below].iter().rev().find(together)?;
-    Some(GroupId::from_parts(row, ledger.table().row(row).generation()))
+    let together = |row: &&u32| full.table().row(**row).has(flag::OOM_GROUP);
+    let row = path.rows()[..=below].iter().rev().find(together)?;
+    Some(full.table().id(*row))
 }
 
 #[cfg(test)]

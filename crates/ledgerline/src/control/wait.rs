@@ -284,7 +284,7 @@ impl<'l> Wait<'l> {
         if self.may_choose(full) && ledger.control().reclaimers.can_help() {
             let group = ledger.group(full);
             let level = group.row().counter.max().saturating_sub(self.units);
-            reclaim::above(ledger, group, level, &reclaim::Clock::start(ledger));
+            reclaim::above(group, level, &reclaim::Clock::start(ledger));
         }
         self.sleep_or_cancel(key, full)
     }
@@ -355,7 +355,7 @@ impl<'l> Wait<'l> {
         }
         let mut until = self.until;
         if self.wants_a_victim(full) {
-            match victim::choose(ledger, ledger.group(full), id, self.units) {
+            match victim::choose(ledger.group(full), id, self.units) {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return self.cancelled(),
                 Choice::Room => until = Instant::now(),

@@ -74,16 +74,19 @@ impl Which {
 
     /// What a limit adds to the seal.
     const fn seal(self, limit: u64) -> u64 {
-        mixed(self, limit) ^ mixed(self, self.at_first())
+        let place = (self as u64 + 1).wrapping_mul(GOLDEN);
+        (mixed(limit.wrapping_add(place)) ^ mixed(self.at_first().wrapping_add(place))) & SEAL
     }
 }
 
-/// A number in which each bit of a limit counts (the finisher of splitmix64).
-const fn mixed(which: Which, limit: u64) -> u64 {
-    let mut mixed = limit.wrapping_add((which as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ mixed >> 31) & SEAL
+/// 2^64 over the golden ratio: its multiples fall evenly.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A number in which each bit of a word counts (the finisher of Steele, Lea and Flood's SplitMix64).
+pub(crate) const fn mixed(word: u64) -> u64 {
+    let mixed = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }
 
 /// A change that is under way.
@@ -154,7 +157,6 @@ impl PageCounter {
         self.note_change(which, || Some((word.swap(limit, Ordering::AcqRel), limit)))
     }
 
-    #[cfg(not(loom))]
     fn limit(&self, which: Which) -> &AtomicU64 {
         match which {
             Which::Max => &self.limits.max,
@@ -172,9 +174,7 @@ impl PageCounter {
         }
         let load = |which| match which {
             Which::Max => self.max_as_set(),
-            Which::High => self.limits.high.load(Ordering::Relaxed),
-            Which::Low => self.limits.low.load(Ordering::Relaxed),
-            Which::Min => self.limits.min.load(Ordering::Relaxed),
+            other => self.limit(other).load(Ordering::Relaxed),
         };
         let seal = Which::ALL.into_iter().fold(0, |seal, which| seal ^ which.seal(load(which)));
         // Partner of the Release with which a limit is stored: who read a new one sees that its change is, or was, under

@@ -66,11 +66,6 @@ impl<'l> RowPath<'l> {
         self.rows[0]
     }
 
-    /// The generation of the group's own row when the path was followed.
-    pub(crate) fn generation(&self) -> u16 {
-        self.generation
-    }
-
     /// Whether the row still serves the group that the path was followed for. It stays so while
     /// the caller holds units of the row, reserved or granted: only an empty row is reused.
     pub(crate) fn is_current(&self, table: &Table) -> bool {
@@ -98,11 +93,6 @@ impl<'l> RowPath<'l> {
         &self.counters[..common]
     }
 
-    /// Whether the path's row is `top` or lies below it.
-    pub(crate) fn leads_through(&self, top: u32) -> bool {
-        self.rows().contains(&top)
-    }
-
     /// The path from a group to the root; `None` if the group does not exist (any more).
     pub(crate) fn of(table: &'l Table, id: GroupId) -> Option<Self> {
         let mut path = Self::blank(table);
@@ -121,13 +111,13 @@ impl<'l> RowPath<'l> {
             return false;
         }
         // The generation is compared again: the row may have been freed and taken since.
-        self.follow(table, id.index()) && self.generation() == id.generation()
+        self.follow(table, id.index()) && self.generation == id.generation()
     }
 }
 
 /// Whether a row is `top` or lies below it.
 pub(crate) fn leads_through(table: &Table, row: u32, top: u32) -> bool {
-    RowPath::new(table, row).is_some_and(|path| path.leads_through(top))
+    RowPath::new(table, row).is_some_and(|path| path.rows().contains(&top))
 }
 
 /// The groups from this one to the root; none if it does not exist. They do not change as long as it lives.

@@ -17,7 +17,7 @@ fn while_somebody_dies_asking_costs_the_same_however_many_could_be_cancelled() {
         };
         let _victims: Vec<Victim<'_>> = (0..count).map(query).collect();
         let asks = tenant.create("asks").unwrap();
-        let ask = || choose(&ledger, tenant, asks.id(), 1);
+        let ask = || choose(tenant, asks.id(), 1);
         let Choice::Dying(until) = ask() else { panic!("nobody goes") };
         let once = |_| {
             let start = Instant::now();
@@ -43,7 +43,7 @@ fn who_was_cancelled_and_holds_nothing_is_not_waited_for() {
     let [of_a, of_b] = [CancelToken::new(), CancelToken::new()];
     let victims = [a.add_victim(&of_a), b.add_victim(&of_b)];
     let (held, _rest) = (a.try_charge(60).unwrap(), b.try_charge(40).unwrap());
-    let ask = |units| choose(&ledger, tenant, asks.id(), units);
+    let ask = |units| choose(tenant, asks.id(), units);
     assert!(matches!(ask(80), Choice::Dying(_)));
     assert!(of_a.is_cancelled() && dying_below(&ledger, tenant.id()).is_some());
     drop(held);
@@ -69,7 +69,7 @@ fn a_choice_costs_by_those_below_what_is_full_and_not_by_others() {
         let once = |_| {
             let start = Instant::now();
             for _ in 0..500 {
-                assert_eq!(choose(&ledger, tenant, query.id(), 1), Choice::Nobody);
+                assert_eq!(choose(tenant, query.id(), 1), Choice::Nobody);
                 assert!(!is_cancelled(&ledger, query.id()));
             }
             start.elapsed().as_secs_f64()
@@ -88,7 +88,7 @@ fn a_choice_costs_by_those_below_what_is_full_and_not_by_others() {
         .collect();
     others.set_max_now(Limit::units(2000)).unwrap();
     let asking = others.create("asking").unwrap();
-    assert!(matches!(choose(&ledger, others, asking.id(), 1), Choice::Dying(_)));
+    assert!(matches!(choose(others, asking.id(), 1), Choice::Dying(_)));
     let after = choices();
     assert!(after < before * 4.0, "{before} s, and then {after}");
     drop(elsewhere);

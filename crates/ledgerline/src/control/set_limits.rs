@@ -1,16 +1,16 @@
-//! Sets a hard limit: either refuses where more is in use, or makes the limit hold at once.
+//! Sets limits: the hard one, which either is refused where more is in use or holds at once; and `high`, `low` and `min`,
+//! which refuse nothing.
 
-use crate::control::events;
-use crate::control::reclaim;
-use crate::control::wait_queue;
+use crate::control::{events, reclaim, wait_queue};
 use crate::counter::NotSet;
+use crate::counter::changes::Which;
 use crate::gate::lock;
 use crate::group::Group;
-use crate::size;
-use crate::size::Limit;
+use crate::size::{self, Limit};
 use crate::stock::caps;
 use crate::stock::drain::HeldOff;
 use crate::table::allocate;
+use crate::table::row::Row;
 use std::fmt;
 
 /// Why a limit was not set. Nothing was changed.
@@ -81,7 +81,7 @@ impl Group<'_> {
                 Err(error) => error,
             };
             let busy = matches!(error, SetMaxError::Busy { .. });
-            if !busy || !reclaim::above(ledger, self, limit.raw(), &clock) {
+            if !busy || !reclaim::above(self, limit.raw(), &clock) {
                 return Err(error);
             }
         }
@@ -121,86 +121,113 @@ impl Group<'_> {
         // (Again after the run of another thread, which was asked for something else.)
         while above() > 0
             && self.row().counter.is_enforced()
-            && reclaim::above(self.ledger(), self, limit.raw(), &clock)
+            && reclaim::above(self, limit.raw(), &clock)
         {}
         Ok(if self.exists() { above() } else { 0 })
     }
 
     /// As [`set_max_now`](Self::set_max_now), and asks no reclaimer.
     pub(crate) fn set_max_only(self, limit: Limit) -> Result<(), SetMaxError> {
-        let ledger = self.ledger();
-        if !ledger.is_steerable() {
-            return Err(SetMaxError::ReadOnly);
-        }
-        let before = self.changes();
-        {
+        let (table, row) = (self.table(), self.id().index());
+        self.change_limit(|| {
             let _pass = lock::pass();
-            let counter = &self.row().counter;
             let set = match self.exists() {
-                true => counter.set_max_now(limit.raw(), || self.exists()),
+                true => self.row().counter.set_max_now(limit.raw(), || self.exists()),
                 false => Err(NotSet::Closed),
             };
             if let Err(no) = set {
                 // The group was destroyed meanwhile.
                 if no == NotSet::Emptied {
-                    allocate::recycle(ledger.table(), self.id().index());
+                    allocate::recycle(table, row);
                 }
                 return Err(SetMaxError::Gone);
             }
             // This keeps caps that the old limit allowed, and the stock in their cells, from serving
             // charges.
-            drop(HeldOff::begin(ledger.table(), self.id().index()));
-        }
-        self.tell_of_change_since(before);
+            drop(HeldOff::begin(table, row));
+            Ok(())
+        })?;
         // A waiter anywhere below that asks for more than the limit now allows would wait in vain.
-        wait_queue::tell_below(ledger, self.id());
+        wait_queue::tell_below(self.ledger(), self.id());
         Ok(())
-    }
-
-    fn changes(self) -> u64 {
-        self.row().counter.changes()
-    }
-
-    /// Tells of a change of this group's limits, if there was one.
-    fn tell_of_change_since(self, before: u64) {
-        if self.changes() != before {
-            events::limits_changed(self.ledger(), self.id());
-        }
     }
 
     /// Tries once to set the limit, and drains idle stock if that stands in the way.
     fn try_set_max(self, limit: Limit) -> Result<(), SetMaxError> {
-        let ledger = self.ledger();
-        if !ledger.is_steerable() {
+        let (table, row) = (self.table(), self.id().index());
+        self.change_limit(|| {
+            let _pass = lock::pass();
+            if !self.exists() {
+                return Err(SetMaxError::Gone);
+            }
+            let try_set = || self.row().counter.set_max(limit.raw(), || self.exists());
+            let result = try_set().or_else(|_| {
+                // Stock may be fetched between the drain and this try; then it is small, since caps are held off.
+                let _held_off = HeldOff::begin(table, row);
+                try_set()
+            });
+            match result {
+                // The group was destroyed meanwhile, and this was the last hold on its row.
+                Ok(true) => allocate::recycle(table, row),
+                // A lower limit leaves less headroom for what already lies idle.
+                Ok(false) => caps::trim_for_headroom(table, row),
+                _ => {}
+            }
+            table.heads.tell(&[row]);
+            result.map(|_| ()).map_err(|no| match no {
+                NotSet::InUse { usage } => SetMaxError::Busy { usage, limit: limit.raw() },
+                NotSet::Closed | NotSet::Emptied => SetMaxError::Gone,
+            })
+        })
+    }
+
+    /// Changes a limit, if this process may, and tells of it where that changed anything.
+    fn change_limit(
+        self,
+        change: impl FnOnce() -> Result<(), SetMaxError>,
+    ) -> Result<(), SetMaxError> {
+        if !self.ledger().is_steerable() {
             return Err(SetMaxError::ReadOnly);
         }
-        let before = self.changes();
-        let _pass = lock::pass();
-        if !self.exists() {
-            return Err(SetMaxError::Gone);
-        }
         let counter = &self.row().counter;
-        let try_set = || counter.set_max(limit.raw(), || self.exists());
-        let result = try_set().or_else(|_| {
-            // Stock may be fetched between the drain and this try; then it is small, since caps are held off.
-            let _held_off = HeldOff::begin(ledger.table(), self.id().index());
-            try_set()
-        });
-        match result {
-            // The group was destroyed meanwhile, and this was the last hold on its row.
-            Ok(true) => allocate::recycle(ledger.table(), self.id().index()),
-            // A lower limit leaves less headroom for what already lies idle.
-            Ok(false) => caps::trim_for_headroom(ledger.table(), self.id().index()),
-            _ => {}
+        let before = counter.changes();
+        change()?;
+        if counter.changes() != before {
+            events::limits_changed(self.ledger(), self.id());
         }
-        ledger.table().heads.tell(&[self.id().index()]);
-        if result.is_ok() {
-            self.tell_of_change_since(before);
+        Ok(())
+    }
+
+    /// Sets the soft limit above which charges count `high` events. A [`try_charge`](Self::try_charge) or
+    /// [`request`](Self::request) that asks the counters and ends above it, by more than what may lie idle
+    /// ([`Estimate::bound`](crate::Estimate)), asks the reclaimers below for the excess
+    /// ([`add_reclaimer`](Self::add_reclaimer)). A reclaimer that gave nothing is left alone for
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time). No charge is refused for it.
+    ///
+    /// In a ledger that lets only its maker set limits, other processes change nothing by this
+    /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
+    pub fn set_high(self, limit: Limit) {
+        self.set_other(Which::High, limit);
+    }
+
+    /// Sets how much is protected from reclaim unless nothing else is left ([`Events::low`](crate::Events::low)
+    /// counts how often that is so). How siblings share what their parent is granted,
+    /// [`protection`](Self::protection) says.
+    pub fn set_low(self, limit: Limit) {
+        self.set_other(Which::Low, limit);
+    }
+
+    /// Sets how much is always protected from reclaim. A charge is refused before this is reclaimed.
+    /// How siblings share what their parent is granted, [`protection`](Self::protection) says.
+    pub fn set_min(self, limit: Limit) {
+        self.set_other(Which::Min, limit);
+    }
+
+    fn set_other(self, which: Which, limit: Limit) {
+        let set = |row: &Row| row.counter.set_other(which, limit.raw());
+        if self.ledger().is_steerable() && self.change(set) == Some(true) {
+            events::limits_changed(self.ledger(), self.id());
         }
-        result.map(|_| ()).map_err(|no| match no {
-            NotSet::InUse { usage } => SetMaxError::Busy { usage, limit: limit.raw() },
-            NotSet::Closed | NotSet::Emptied => SetMaxError::Gone,
-        })
     }
 }
 
