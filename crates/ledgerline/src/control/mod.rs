@@ -100,7 +100,7 @@ pub(crate) fn lay(
     let control = Control {
         page,
         audit: audit.map(Box::new),
-        waiting: WaitQueues::new(),
+        waiting: WaitQueues::default(),
         reclaimers: Reclaimers::default(),
         victims: Victims::default(),
         modes: Mutex::default(),

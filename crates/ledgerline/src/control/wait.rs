@@ -23,20 +23,14 @@
 
 use crate::control::alarm::Alarm;
 use crate::control::attempt::{self, Grant};
+use crate::control::audit::Site;
 use crate::control::mode::ControlMode;
-use crate::control::reclaim;
-use crate::control::reclaiming;
-use crate::control::slow_path;
-use crate::control::victim;
-use crate::control::victim::Choice;
-use crate::control::wait_queue;
-use crate::control::wait_queue::Place;
+use crate::control::victim::{self, Choice};
+use crate::control::wait_queue::{self, Place};
+use crate::control::{reclaim, reclaiming, slow_path};
 use crate::group::Group;
-use crate::ledger::Ledger;
 use crate::stock::refusal::{self, Reason, Refusal};
 use crate::table::id::GroupId;
-use crate::wake::eventcount::Eventcount;
-use std::panic::Location;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -55,18 +49,11 @@ pub(crate) struct Wait<'l> {
     /// Whether a refusal is counted.
     counts: bool,
     /// The line that asked (`control/audit.rs`).
-    site: &'static Location<'static>,
-    stage: Stage<'l>,
-}
-
-enum Stage<'l> {
-    New,
-    Queueing(Place<'l>),
-    First {
-        place: Place<'l>,
-        /// Whether it has tried since it is the first.
-        tried: bool,
-    },
+    site: Site,
+    /// Its place in a queue, once it has one.
+    place: Option<Place<'l>>,
+    /// Whether it has tried since it is the first there.
+    tried: bool,
 }
 
 /// The result of a step.
@@ -86,22 +73,20 @@ impl<'l> Wait<'l> {
         until: Instant,
         oom: bool,
         counts: bool,
-        site: &'static Location<'static>,
+        site: Site,
     ) -> Wait<'l> {
-        Wait { group, units, until, oom, counts, site, stage: Stage::New }
+        Wait { group, units, until, oom, counts, site, place: None, tried: false }
     }
 
     /// Goes as far as it can without sleeping.
     pub(crate) fn step(&mut self) -> Step {
         // A forked child's copy of a future begins anew there: the place was its parent's.
-        if self.place().is_some_and(Place::is_inherited) {
-            self.stage = Stage::New;
-        }
+        self.place.take_if(|place| place.is_inherited());
         loop {
-            let went = match &self.stage {
-                Stage::New => self.begin(),
-                Stage::Queueing(_) => self.queue(),
-                Stage::First { .. } => self.look(),
+            let went = match &self.place {
+                None => self.begin(),
+                Some(place) if place.first => self.look(),
+                Some(_) => self.queue(),
             };
             if let Some(step) = went {
                 // The final answer, after however many tries.
@@ -115,26 +100,10 @@ impl<'l> Wait<'l> {
         }
     }
 
-    fn place(&self) -> Option<&Place<'l>> {
-        match &self.stage {
-            Stage::New => None,
-            Stage::Queueing(place) | Stage::First { place, .. } => Some(place),
-        }
-    }
-
-    /// The eventcount whose notice lets it go on.
-    fn eventcount(&self) -> Option<&Eventcount> {
-        match &self.stage {
-            Stage::New => None,
-            Stage::Queueing(place) => Some(place.eventcount()),
-            Stage::First { place, .. } => Some(&place.head().eventcount),
-        }
-    }
-
     /// Sleeps until there is a notice after the key was read.
     pub(crate) fn sleep(&self, key: u32, until: Instant) {
-        if let Some(eventcount) = self.eventcount() {
-            eventcount.wait(key, until);
+        if let Some(place) = &self.place {
+            place.eventcount().wait(key, until);
         }
     }
 
@@ -147,26 +116,19 @@ impl<'l> Wait<'l> {
         key: u32,
         until: Instant,
     ) -> bool {
-        match &self.stage {
-            Stage::New => return false,
-            Stage::Queueing(place) => {
-                place.leave_waker(waker);
-                alarm.set(waker, Some(until));
-            }
-            Stage::First { place, .. } => {
-                alarm.set(waker, Some(until));
-                place.leave_alarm(alarm.number());
-            }
-        }
+        let Some(place) = &self.place else { return false };
+        alarm.set(waker, Some(until));
+        place.leave_waker(waker, alarm.number());
         // A notice from before the waker was left could not wake it.
-        !self.eventcount().is_none_or(|eventcount| eventcount.is_past(key))
-            && Instant::now() < until
+        !place.eventcount().is_past(key) && Instant::now() < until
     }
 
-    /// Queues behind those that wait already. If none does, tries at once.
+    /// Queues behind those that wait already, unless it takes no room. If none does, tries at once.
     fn begin(&mut self) -> Option<Step> {
         match wait_queue::queued_on_the_way(self.group.ledger(), self.group.id()) {
-            Some(full) if self.would_wait() => self.queue_at(full),
+            Some(full) if self.units > 0 && !self.is_off() && self.may_wait() => {
+                self.queue_at(full)
+            }
             _ => match self.try_now() {
                 Ok(grant) => Some(Step::Done(Ok(grant))),
                 Err(refusal) => self.wait_or_give_up(refusal),
@@ -178,15 +140,19 @@ impl<'l> Wait<'l> {
         slow_path::try_again(self.group, self.units, self.site)
     }
 
-    /// Whether it waits for those before it. It does not if it takes no room, could never be served, or has
-    /// no time. (Nor does it wait inside a reclaimer: it could wait for itself.)
-    fn would_wait(&self) -> bool {
-        let ledger = self.group.ledger();
-        self.units > 0
-            && !self.is_late()
-            && !self.is_off()
-            && refusal::can_ever_fit(ledger.table(), self.group.id(), self.units)
-            && !reclaiming::is_inside(ledger)
+    /// Whether waiting can help: not where some limit of the path can never allow the charge, nor where there is no time.
+    /// (Nor does it wait inside a reclaimer: it could wait for itself.)
+    fn may_wait(&self) -> bool {
+        !self.is_late() && self.can_ever_fit() && !reclaiming::is_inside(self.group.ledger())
+    }
+
+    fn can_ever_fit(&self) -> bool {
+        refusal::can_ever_fit(self.group.table(), self.group.id(), self.units)
+    }
+
+    /// The lowest group of the path that has no room for it.
+    fn lowest_full(&self) -> Option<GroupId> {
+        refusal::lowest_full(self.group.table(), self.group.id(), self.units)
     }
 
     fn is_late(&self) -> bool {
@@ -198,15 +164,9 @@ impl<'l> Wait<'l> {
         self.group.mode() == ControlMode::Off
     }
 
-    /// Waits at the group that refused, where that can help. It cannot help if some limit of the path can
-    /// never allow the charge; and a reclaimer does not wait, since it could wait for itself.
+    /// Waits at the group that refused, where that can help.
     fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step> {
-        let ledger = self.group.ledger();
-        if refusal.reason == Reason::Limit
-            && refusal::can_ever_fit(ledger.table(), self.group.id(), self.units)
-            && !reclaiming::is_inside(ledger)
-            && !self.is_late()
-        {
+        if refusal.reason == Reason::Limit && self.may_wait() {
             self.queue_at(refusal.group)
         } else {
             Some(Step::Done(Err(refusal)))
@@ -215,15 +175,10 @@ impl<'l> Wait<'l> {
 
     fn queue_at(&mut self, full: GroupId) -> Option<Step> {
         // The earlier place is given up first: in the same queue the charge would be behind itself.
-        self.stage = Stage::New;
-        match Place::take(self.group.ledger().group(full), self.group.id()) {
-            Some(place) => {
-                self.stage = Stage::Queueing(place);
-                None
-            }
-            // The full group is gone, and so are all below it.
-            None => Some(Step::Done(Err(Refusal::gone(self.group.id(), self.units)))),
-        }
+        (self.place, self.tried) = (None, false);
+        self.place = Place::take(self.group.ledger().group(full), self.group.id());
+        // Where there is none, the full group is gone, and so are all below it.
+        self.place.is_none().then(|| self.gone())
     }
 
     /// Whether the caller's own group was cancelled. (This is looked at after the key was read: the thread
@@ -234,9 +189,13 @@ impl<'l> Wait<'l> {
 
     /// The refusal of a request that no waiting helps: by the lowest full group.
     fn refused(&self, full: GroupId) -> Step {
-        let (id, ledger) = (self.group.id(), self.group.ledger());
-        let lowest = refusal::lowest_full(ledger.table(), id, self.units).unwrap_or(full);
-        Step::Done(Err(refusal_by(ledger, lowest, id, self.units)))
+        let (charged, requested) = (self.group.id(), self.units);
+        let group = self.lowest_full().unwrap_or(full);
+        let full = self.group.ledger().group(group);
+        let full_now = full.read(|row| (row.counter.max(), row.counter.usage()));
+        // (The charged group lies below it, so it is gone too.)
+        let Some((limit, usage)) = full_now else { return self.gone() };
+        Step::Done(Err(Refusal { group, charged, limit, usage, requested, reason: Reason::Limit }))
     }
 
     fn gone(&self) -> Step {
@@ -248,15 +207,9 @@ impl<'l> Wait<'l> {
     }
 
     fn queue(&mut self) -> Option<Step> {
-        let Stage::Queueing(place) = &self.stage else { return None };
-        let (full, key) = (place.full, place.eventcount().key());
-        if !place.is_first() {
-            return Some(self.look_from_behind(key, full));
-        }
-        if let Stage::Queueing(place) = std::mem::replace(&mut self.stage, Stage::New) {
-            self.stage = Stage::First { place, tried: false };
-        }
-        None
+        let place = self.place.as_mut()?;
+        let (full, key) = (place.full(), place.eventcount().key());
+        (!place.is_first()).then(|| self.look_from_behind(key, full))
     }
 
     /// Looks while others are before it: is there anything to do but to wait for them?
@@ -276,7 +229,7 @@ impl<'l> Wait<'l> {
                 done => return Step::Done(done),
             }
         }
-        if !refusal::can_ever_fit(ledger.table(), self.group.id(), self.units) {
+        if !self.can_ever_fit() {
             return self.refused(full);
         }
         // What reclaimers can give back is given back before a victim is cancelled. It serves the first
@@ -291,14 +244,13 @@ impl<'l> Wait<'l> {
 
     /// Looks for room as the first waiter.
     fn look(&mut self) -> Option<Step> {
-        let Stage::First { place, tried } = &mut self.stage else { return None };
-        let (full, key) = (place.full, place.head().eventcount.key());
-        let tried = std::mem::replace(tried, true);
-        let (id, ledger) = (self.group.id(), self.group.ledger());
+        let place = self.place.as_ref()?;
+        let (full, key) = (place.full(), place.eventcount().key());
+        let tried = std::mem::replace(&mut self.tried, true);
+        let ledger = self.group.ledger();
         // (Where there is room here and none further up, the group further up is reclaimed before it waits
         // there.)
-        let room =
-            refusal::lowest_full(ledger.table(), id, self.units) != Some(full) || self.is_off();
+        let room = self.lowest_full() != Some(full) || self.is_off();
         if !room {
             if !self.group.exists() {
                 return Some(self.gone());
@@ -306,7 +258,7 @@ impl<'l> Wait<'l> {
             if self.is_cancelled() {
                 return Some(self.cancelled());
             }
-            if !refusal::can_ever_fit(ledger.table(), id, self.units) {
+            if !self.can_ever_fit() {
                 return Some(self.refused(full));
             }
         }
@@ -332,10 +284,7 @@ impl<'l> Wait<'l> {
     /// Whether a victim should be cancelled for it. Not where there is room for it here: then those before
     /// it want more, or wait further up by now. Nor where it could never be served.
     fn wants_a_victim(&self, full: GroupId) -> bool {
-        let (id, ledger) = (self.group.id(), self.group.ledger());
-        self.oom
-            && refusal::lowest_full(ledger.table(), id, self.units) == Some(full)
-            && refusal::can_ever_fit(ledger.table(), id, self.units)
+        self.oom && self.lowest_full() == Some(full) && self.can_ever_fit()
     }
 
     /// Whether it is about to choose a victim: it wants one, and no cancelled victim still holds something.
@@ -349,13 +298,12 @@ impl<'l> Wait<'l> {
     /// There is no room, or others come first. Chooses a victim, if the request asked for that, and sleeps.
     /// Ends if its own group was cancelled.
     fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step {
-        let (id, ledger) = (self.group.id(), self.group.ledger());
         if self.is_cancelled() {
             return self.cancelled();
         }
         let mut until = self.until;
         if self.wants_a_victim(full) {
-            match victim::choose(ledger.group(full), id, self.units) {
+            match victim::choose(self.group.ledger().group(full), self.group.id(), self.units) {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return self.cancelled(),
                 Choice::Room => until = Instant::now(),
@@ -365,11 +313,4 @@ impl<'l> Wait<'l> {
         }
         Step::Asleep { key, until }
     }
-}
-
-fn refusal_by(ledger: &Ledger, full: GroupId, charged: GroupId, requested: u64) -> Refusal {
-    let full_now = ledger.group(full).read(|row| (row.counter.max(), row.counter.usage()));
-    // (The charged group lies below it, so it is gone too.)
-    let Some((limit, usage)) = full_now else { return Refusal::gone(charged, requested) };
-    Refusal { group: full, charged, limit, usage, requested, reason: Reason::Limit }
 }

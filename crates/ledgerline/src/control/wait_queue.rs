@@ -20,8 +20,7 @@ use crate::ledger::Ledger;
 use crate::stock::drain;
 use crate::sync::Ordering;
 use crate::table::id::GroupId;
-use crate::table::path::RowPath;
-use crate::table::path::leads_through;
+use crate::table::path::{RowPath, leads_through};
 use crate::wake::eventcount::Eventcount;
 use crate::wake::queue_head::QueueHead;
 use crate::wake::rung;
@@ -31,17 +30,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 /// The waiters of this process for room in a ledger.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WaitQueues(Mutex<Queues>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queues {
     /// The queues, by the raw id of the full group.
     by_group: BTreeMap<u64, Queue>,
     next_ticket: u64,
     /// The waiters, by the raw id of the group that they charge, and by ticket.
     by_charged: BTreeMap<(u64, u64), Arc<Waiter>>,
-    /// The process whose waiters these are: a forked child has none of them.
+    /// The process whose waiters these are (0: there were none yet). A forked child has none of them.
     process: u32,
 }
 
@@ -82,17 +81,6 @@ impl Waiter {
     }
 }
 
-impl WaitQueues {
-    pub(crate) fn new() -> WaitQueues {
-        WaitQueues(Mutex::new(Queues {
-            by_group: BTreeMap::new(),
-            next_ticket: 0,
-            by_charged: BTreeMap::new(),
-            process: std::process::id(),
-        }))
-    }
-}
-
 /// Locks the queues, inside the gate, so that no fork finds them locked. Empties them in a forked child.
 fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
     let heads = &ledger.table().heads;
@@ -101,7 +89,7 @@ fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
         queues.process = std::process::id();
         queues.by_charged.clear();
         for &group in std::mem::take(&mut queues.by_group).keys() {
-            let row = GroupId::row_of(group);
+            let row = GroupId::from_raw(group).index();
             heads.of(row).serve(0);
             // (In a file the parent raised it, and lowers it.)
             if !ledger.is_shared() {
@@ -166,12 +154,11 @@ fn tell(ledger: &Ledger, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
 /// A place in a queue; given up when dropped.
 pub(crate) struct Place<'l> {
     ledger: &'l Ledger,
-    /// The group at whose limit the queue waits.
-    pub(crate) full: GroupId,
-    ticket: u64,
     waiter: Arc<Waiter>,
     /// The process whose place it is: a forked child does not have it.
     process: u32,
+    /// Whether it was [found](Self::is_first) to be the first.
+    pub(crate) first: bool,
 }
 
 impl<'l> Place<'l> {
@@ -198,50 +185,52 @@ impl<'l> Place<'l> {
         queues.by_charged.insert((charged.raw(), ticket), waiter.clone());
         drop(queues);
         // The place exists before any waiter is called, so that it is given up even if a call panics.
-        let place = Place { ledger, full, ticket, waiter, process };
+        let place = Place { ledger, waiter, process, first: false };
         gone.iter().for_each(|waiter| waiter.call());
         Some(place)
     }
 
+    /// The group at whose limit the queue waits.
+    pub(crate) fn full(&self) -> GroupId {
+        self.waiter.full
+    }
+
     /// Whether it is the first. From then on it waits at the head, and what lay idle below the full group
     /// has been returned.
-    pub(crate) fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&mut self) -> bool {
         let mut queues = queues(self.ledger);
-        let Some(queue) = queues.by_group.get_mut(&self.full.raw()) else { return true };
-        let is_first =
-            queue.waiters.first_key_value().is_none_or(|(&first, _)| first == self.ticket);
-        if is_first && !std::mem::replace(&mut queue.drained, true) {
+        let queue = queues.by_group.get_mut(&self.waiter.full.raw());
+        let first = queue.as_ref().and_then(|queue| queue.waiters.keys().next());
+        self.first = first.is_none_or(|&first| first == self.waiter.ticket);
+        if self.first && queue.is_some_and(|queue| !std::mem::replace(&mut queue.drained, true)) {
             drop(queues);
             let _pass = lock::pass();
-            drain::subtree(self.ledger.table(), self.full.index());
+            drain::subtree(self.ledger.table(), self.waiter.full.index());
         }
-        is_first
+        self.first
     }
 
-    /// It waits on this until it is the first.
+    /// It waits on this: the first of a queue at the head, and the others until they are the first.
     pub(crate) fn eventcount(&self) -> &Eventcount {
-        &self.waiter.eventcount
+        if self.first { &self.head().eventcount } else { &self.waiter.eventcount }
     }
 
-    /// The first waiter of its queue waits on this.
-    pub(crate) fn head(&self) -> &QueueHead {
-        self.ledger.table().heads.of(self.full.index())
+    fn head(&self) -> &'l QueueHead {
+        self.ledger.table().heads.of(self.waiter.full.index())
     }
 
-    /// Leaves a future's waker, so that it is woken when it is the first. (It asks afterwards whether it
-    /// was called meanwhile.)
-    pub(crate) fn leave_waker(&self, waker: &Waker) {
-        // The waker is cloned and dropped while nothing is locked.
-        drop(self.waiter.leave_waker(Some(waker.clone())));
-    }
-
-    /// Leaves the alarm of a future that is the first, so that units that come back wake it. (The future
-    /// asks afterwards whether it was called meanwhile.)
-    pub(crate) fn leave_alarm(&self, number: u32) {
+    /// Leaves what wakes a future: of the first the alarm, which units that come back ring, and of others the waker, for
+    /// when they are the first. (The future asks afterwards whether it was called meanwhile.)
+    pub(crate) fn leave_waker(&self, waker: &Waker, alarm: u32) {
+        if !self.first {
+            // The waker is cloned and dropped while nothing is locked.
+            drop(self.waiter.leave_waker(Some(waker.clone())));
+            return;
+        }
         let _queues = queues(self.ledger);
         // Otherwise the head serves the row's next group, and this waiter was told so (W1).
-        if self.head().group() == self.full.raw() {
-            self.head().leave_alarm(number);
+        if self.head().group() == self.waiter.full.raw() {
+            self.head().leave_alarm(alarm);
         }
     }
 
@@ -264,17 +253,15 @@ impl Drop for Place<'_> {
 impl Queues {
     fn is_first(&self, waiter: &Waiter) -> bool {
         let queue = self.by_group.get(&waiter.full.raw());
-        queue
-            .and_then(|queue| queue.waiters.first_key_value())
-            .is_some_and(|(&first, _)| first == waiter.ticket)
+        queue.and_then(|queue| queue.waiters.keys().next()) == Some(&waiter.ticket)
     }
 
     /// Opens a queue at a group that has none. Returns those that wait at the row's earlier group, to
     /// charge groups that are gone as well. The caller calls them, so that they end.
     fn open(&mut self, ledger: &Ledger, full: GroupId) -> Vec<Arc<Waiter>> {
         let head = ledger.table().heads.of(full.index());
-        let gone = self.by_group.get(&head.group());
-        let gone = gone.map_or_else(Vec::new, |queue| queue.waiters.values().cloned().collect());
+        let gone = self.by_group.get(&head.group()).into_iter();
+        let gone: Vec<_> = gone.flat_map(|queue| queue.waiters.values().cloned()).collect();
         if !gone.is_empty() {
             // This tells the first of them, while its alarm is still there.
             head.notify(rung::ring);
@@ -290,24 +277,25 @@ impl Queues {
     /// Takes a place out, if it is there (an inherited one is not). Returns the waiter that became the
     /// first by that, if one did.
     fn leave(&mut self, place: &Place<'_>) -> Option<Arc<Waiter>> {
-        let queue = self.by_group.get_mut(&place.full.raw())?;
-        let was_first = queue.waiters.first_key_value()?.0 == &place.ticket;
-        queue.waiters.remove(&place.ticket)?;
-        self.by_charged.remove(&(place.waiter.charged.raw(), place.ticket));
-        let next = queue.waiters.first_key_value().map(|(_, next)| next.clone());
-        let head = (place.head().group() == place.full.raw()).then(|| place.head());
+        let Waiter { charged, full, ticket, .. } = *place.waiter;
+        let queue = self.by_group.get_mut(&full.raw())?;
+        let was_first = *queue.waiters.keys().next()? == ticket;
+        queue.waiters.remove(&ticket)?;
+        self.by_charged.remove(&(charged.raw(), ticket));
+        let next = queue.waiters.values().next().cloned();
+        let head = Some(place.head()).filter(|head| head.group() == full.raw());
         if next.is_some() {
             if was_first && let Some(head) = head {
                 head.leave_alarm(0);
             }
             return next.filter(|_| was_first);
         }
-        self.by_group.remove(&place.full.raw());
+        self.by_group.remove(&full.raw());
         if let Some(head) = head {
             head.serve(0);
         }
         place.ledger.table().heads.open.retire();
-        let row = place.ledger.table().row(place.full.index());
+        let row = place.ledger.table().row(full.index());
         row.counter.track.draining.fetch_sub(1, Ordering::SeqCst);
         None
     }

@@ -66,11 +66,6 @@ impl GroupId {
         GroupId(raw)
     }
 
-    /// The row that a raw id names.
-    pub(crate) const fn row_of(raw: u64) -> u32 {
-        raw as u32
-    }
-
     /// The generation in the upper 16 bits, as in the charge word, and the row in the lower 32.
     pub(crate) const fn raw(self) -> u64 {
         self.0
