@@ -13,7 +13,7 @@
 //! needs them, too. In another root the second way needs `/proc` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
 //! not use by themselves. It may close them: what it executes then is not accounted, and named.
 
-use crate::behind::real;
+use crate::behind;
 use crate::filter;
 use crate::objects::{find, own_path};
 use crate::process;
@@ -262,7 +262,8 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     if leads_away(flags) {
         prepare();
     }
-    real!(6, fn(c_int), flags)
+    // SAFETY: handed on, here and below.
+    unsafe { behind::unshare(flags) }
 }
 
 /// Linux's `setns`.
@@ -272,7 +273,8 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
     prepare();
-    real!(7, fn(c_int, c_int), descriptor, kind)
+    // SAFETY: as above.
+    unsafe { behind::setns(descriptor, kind) }
 }
 
 /// C's `chroot`.
@@ -282,7 +284,8 @@ pub unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
     prepare();
-    real!(8, fn(*const c_char), path)
+    // SAFETY: as above.
+    unsafe { behind::chroot(path) }
 }
 
 /// Linux's `pivot_root`.
@@ -292,7 +295,8 @@ pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pivot_root(root: *const c_char, old: *const c_char) -> c_int {
     prepare();
-    real!(9, fn(*const c_char, *const c_char), root, old)
+    // SAFETY: as above.
+    unsafe { behind::pivot_root(root, old) }
 }
 
 /// Linux's `mount`.
@@ -308,13 +312,6 @@ pub unsafe extern "C" fn mount(
     data: *const c_void,
 ) -> c_int {
     prepare();
-    real!(
-        10,
-        fn(*const c_char, *const c_char, *const c_char, c_ulong, *const c_void),
-        what,
-        place,
-        kind,
-        flags,
-        data
-    )
+    // SAFETY: as above.
+    unsafe { behind::mount(what, place, kind, flags, data) }
 }

@@ -16,14 +16,14 @@
 
 mod environment;
 
-use crate::behind::real;
+use crate::behind::{self, Actions, List};
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::filter;
 use crate::process;
 use crate::say::{errno, set_errno};
-use environment::{Environment, List, Looks, looks, strings};
+use environment::{Environment, Looks, looks, strings};
 use ledgerline_protocol::blind::{self, Blind, Serves};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int};
 
 unsafe extern "C" {
     static environ: List;
@@ -168,6 +168,31 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 4096]) -> Option<&'b CStr> {
     CStr::from_bytes_with_nul(&buffer[..=found?]).ok()
 }
 
+/// What is to be done for a program that is named by its path, and that name.
+///
+/// # Safety
+/// The path ends in zero, or is null; the environment as in [`Plan::new`].
+unsafe fn by_path<'n>(path: *const c_char, environment: List) -> (&'n CStr, Plan) {
+    // SAFETY: as the caller says.
+    unsafe {
+        let name = if path.is_null() { c"" } else { CStr::from_ptr(path) };
+        (name, Plan::new(Some(name), environment))
+    }
+}
+
+/// As [`by_path`], for a program that is looked for.
+///
+/// # Safety
+/// As there; the name is not null.
+unsafe fn by_name<'n>(file: *const c_char, environment: List) -> (&'n CStr, Plan) {
+    let mut buffer = [0; 4096];
+    // SAFETY: as the caller says.
+    unsafe {
+        let name = CStr::from_ptr(file);
+        (name, Plan::new(search(name, &mut buffer), environment))
+    }
+}
+
 /// C's `execve`.
 ///
 /// # Safety
@@ -175,13 +200,10 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 4096]) -> Option<&'b CStr> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, words: List, environment: List) -> c_int {
     // SAFETY: the caller's word for its arguments, here and in all below.
-    let (name, plan) = unsafe {
-        let name = if path.is_null() { c"" } else { CStr::from_ptr(path) };
-        (name, Plan::new(Some(name), environment))
-    };
-    plan.execute(name, |environment| {
-        real!(0, fn(*const c_char, List, List), path, words, environment)
-    })
+    unsafe {
+        let (name, plan) = by_path(path, environment);
+        plan.execute(name, |environment| behind::execve(path, words, environment))
+    }
 }
 
 /// C's `execv`.
@@ -201,14 +223,10 @@ pub unsafe extern "C" fn execv(path: *const c_char, words: List) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, words: List, environment: List) -> c_int {
     // SAFETY: as in `execve`.
-    let (name, plan) = unsafe {
-        let name = CStr::from_ptr(file);
-        let mut buffer = [0; 4096];
-        (name, Plan::new(search(name, &mut buffer), environment))
-    };
-    plan.execute(name, |environment| {
-        real!(1, fn(*const c_char, List, List), file, words, environment)
-    })
+    unsafe {
+        let (name, plan) = by_name(file, environment);
+        plan.execute(name, |environment| behind::execvpe(file, words, environment))
+    }
 }
 
 /// C's `execvp`.
@@ -238,10 +256,11 @@ pub unsafe extern "C" fn fexecve(file: c_int, words: List, environment: List) ->
     let (mut buffer, mut link) = ([0; LONGEST], [0; 4096]);
     let path = descriptor_path(file, &mut buffer);
     // SAFETY: as in `execve`.
-    let plan = unsafe { Plan::new(Some(path), environment) };
-    plan.execute(name_of(path, &mut link), |environment| {
-        real!(2, fn(c_int, List, List), file, words, environment)
-    })
+    unsafe {
+        Plan::new(Some(path), environment).execute(name_of(path, &mut link), |environment| {
+            behind::fexecve(file, words, environment)
+        })
+    }
 }
 
 /// Linux's `execveat`.
@@ -271,16 +290,9 @@ pub unsafe extern "C" fn execveat(
         };
         (name, Plan::new(path, environment))
     };
-    plan.execute(name, |environment| {
-        real!(
-            3,
-            fn(c_int, *const c_char, List, List, c_int),
-            folder,
-            path,
-            words,
-            environment,
-            flags
-        )
+    // SAFETY: as in `execve`.
+    plan.execute(name, |environment| unsafe {
+        behind::execveat(folder, path, words, environment, flags)
     })
 }
 
@@ -306,72 +318,34 @@ fn spawn(
     result
 }
 
-type Actions = *const c_void;
-
-/// C's `posix_spawn`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawn(
-    child: *mut libc::pid_t,
-    path: *const c_char,
-    actions: Actions,
-    attributes: Actions,
-    words: List,
-    environment: List,
-) -> c_int {
-    // SAFETY: as in `execve`.
-    let (name, plan) = unsafe {
-        let name = CStr::from_ptr(path);
-        (name, Plan::new(Some(name), environment))
-    };
-    spawn(plan, name, child, |environment, child| {
-        real!(
-            4,
-            fn(*mut libc::pid_t, *const c_char, Actions, Actions, List, List),
-            child,
-            path,
-            actions,
-            attributes,
-            words,
-            environment
-        )
-    })
+/// Exports a function that starts a program in a new process.
+macro_rules! export_spawn {
+    ($($name:ident $plan:ident;)*) => {$(
+        #[doc = concat!("C's `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            child: *mut libc::pid_t,
+            program: *const c_char,
+            actions: Actions,
+            attributes: Actions,
+            words: List,
+            environment: List,
+        ) -> c_int {
+            // SAFETY: as in `execve`.
+            unsafe {
+                let (name, plan) = $plan(program, environment);
+                spawn(plan, name, child, |environment, child| {
+                    behind::$name(child, program, actions, attributes, words, environment)
+                })
+            }
+        }
+    )*};
 }
 
-/// C's `posix_spawnp`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawnp(
-    child: *mut libc::pid_t,
-    file: *const c_char,
-    actions: Actions,
-    attributes: Actions,
-    words: List,
-    environment: List,
-) -> c_int {
-    // SAFETY: as in `execve`.
-    let (name, plan) = unsafe {
-        let name = CStr::from_ptr(file);
-        let mut buffer = [0; 4096];
-        (name, Plan::new(search(name, &mut buffer), environment))
-    };
-    spawn(plan, name, child, |environment, child| {
-        real!(
-            5,
-            fn(*mut libc::pid_t, *const c_char, Actions, Actions, List, List),
-            child,
-            file,
-            actions,
-            attributes,
-            words,
-            environment
-        )
-    })
-}
+export_spawn! { posix_spawn by_path; posix_spawnp by_name; }
 
 /// Exports a function that takes a program's words one by one. The registers that hold the first are put on the stack
 /// before those that lie there, so that all are a list in place.
@@ -427,23 +401,13 @@ macro_rules! export_listed {
 }
 
 export_listed! {
-    execl => execl_body;
-    execlp => execlp_body;
+    execl => execv;
+    execlp => execvp;
     execle => execle_body;
 }
 
-unsafe extern "C" fn execl_body(path: *const c_char, words: List) -> c_int {
-    // SAFETY: the words end in null, as the C function demands; here and below.
-    unsafe { execve(path, words, environ) }
-}
-
-unsafe extern "C" fn execlp_body(file: *const c_char, words: List) -> c_int {
-    // SAFETY: as above.
-    unsafe { execvpe(file, words, environ) }
-}
-
 unsafe extern "C" fn execle_body(path: *const c_char, words: List) -> c_int {
-    // SAFETY: as above; behind the null lies the environment.
+    // SAFETY: the words end in null, as the C function demands; behind that lies the environment.
     unsafe {
         let environment = words.add(strings(words).count() + 1).cast::<List>();
         execve(path, words, environment.read())

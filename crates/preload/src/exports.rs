@@ -4,7 +4,7 @@
 use crate::process::Item;
 use crate::say::{errno, set_errno};
 use crate::thread::Busy;
-use crate::{alloc, behind, doors, elsewhere, mapped, next, objects, process, realloc};
+use crate::{alloc, behind, elsewhere, mapped, next, objects, process, realloc};
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 
@@ -186,8 +186,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     // A program may show `errno` before it has called anything.
     let before = errno();
-    mapped::start();
-    doors::start();
+    objects::resolve();
     behind::start();
     elsewhere::start();
     // Under a filter that may forbid it, nothing is allocated that the program would not allocate itself.

@@ -22,6 +22,7 @@
 //! | `expected` | what an allocator gives for a request                     |
 //! | `charges` | what is charged for a block and for a mapping             |
 //! | `next`    | the allocator behind this one; memory before it is found   |
+//! | `behind`  | the other functions behind this library                    |
 //! | `operators` | C++'s new and delete                                     |
 //! | `objects` | whose code is at an address                                |
 //! | `libcs`   | what glibc has and musl has not                            |
@@ -31,7 +32,6 @@
 //! | `process` | this process's rows; what a fork must forget               |
 //! | `thread`  | the calling thread's row                                   |
 //! | `library` | the calling library's row                                  |
-//! | `behind`  | the functions by which it does so, and goes elsewhere      |
 //! | `exec`    | programs that it executes and will not see                 |
 //! | `elsewhere` | those that it executes where the ledger has no path      |
 //! | `filter`  | what a seccomp filter may forbid                           |

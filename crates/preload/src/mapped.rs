@@ -23,9 +23,9 @@
 //! still has them.
 
 mod moved;
-mod real;
 
 use crate::alloc;
+use crate::behind;
 use crate::charges;
 use crate::objects;
 use crate::process::{self, Item, STATE};
@@ -39,14 +39,9 @@ use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
 
-/// Finds the functions behind these. Once, before the program's first instruction.
-pub(crate) fn start() {
-    real::resolve();
-}
-
 /// The slot to charge for a call; `None` if it is passed on unseen.
 fn accounted(caller: usize) -> Option<u32> {
-    if !real::is_resolved() || objects::is_beneath(caller) || Busy::is_entered() {
+    if !behind::is_started() || objects::is_beneath(caller) || Busy::is_entered() {
         return None;
     }
     let before = errno();
@@ -190,7 +185,7 @@ pub(crate) unsafe extern "C" fn mmap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: handed on.
-    let next = || unsafe { real::mmap(address, length, protection, flags, file, offset) };
+    let next = || unsafe { behind::mmap(address, length, protection, flags, file, offset) };
     let Some((slot, bytes)) = accounted(caller).zip(length.checked_next_multiple_of(PAGE)) else {
         return next();
     };
@@ -239,7 +234,7 @@ pub(crate) unsafe extern "C" fn munmap(
     caller: usize,
 ) -> c_int {
     // SAFETY: handed on.
-    let next = || unsafe { real::munmap(address, length) };
+    let next = || unsafe { behind::munmap(address, length) };
     let Some((_, (start, end))) = accounted(caller).zip(pages(address, length)) else {
         return next();
     };
@@ -264,7 +259,7 @@ pub(crate) unsafe extern "C" fn mprotect(
 ) -> c_int {
     protect(address, length, protection, caller, || {
         // SAFETY: handed on.
-        unsafe { real::mprotect(address, length, protection) }
+        unsafe { behind::mprotect(address, length, protection) }
     })
 }
 
@@ -279,7 +274,7 @@ pub(crate) unsafe extern "C" fn pkey_mprotect(
 ) -> c_int {
     protect(address, length, protection, caller, || {
         // SAFETY: handed on.
-        unsafe { real::pkey_mprotect(address, length, protection, key) }
+        unsafe { behind::pkey_mprotect(address, length, protection, key) }
     })
 }
 
@@ -345,7 +340,7 @@ pub(crate) unsafe extern "C" fn madvise(
     caller: usize,
 ) -> c_int {
     // SAFETY: handed on.
-    let next = || unsafe { real::madvise(address, length, advice) };
+    let next = || unsafe { behind::madvise(address, length, advice) };
     let gives_back = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE);
     if !gives_back {
         return next();
@@ -374,7 +369,7 @@ pub(crate) unsafe extern "C" fn madvise(
 /// As C's `sbrk`.
 pub(crate) unsafe extern "C" fn sbrk(increment: isize, caller: usize) -> *mut c_void {
     // SAFETY: handed on.
-    let next = || unsafe { real::sbrk(increment) };
+    let next = || unsafe { behind::sbrk(increment) };
     moved_break(increment, caller, next, |at| at != libc::MAP_FAILED).unwrap_or(libc::MAP_FAILED)
 }
 
@@ -382,9 +377,9 @@ pub(crate) unsafe extern "C" fn sbrk(increment: isize, caller: usize) -> *mut c_
 /// As C's `brk`.
 pub(crate) unsafe extern "C" fn brk(end: *mut c_void, caller: usize) -> c_int {
     // SAFETY: asks where the break is.
-    let now = unsafe { real::sbrk(0) } as isize;
+    let now = unsafe { behind::sbrk(0) } as isize;
     // SAFETY: handed on.
-    let next = || unsafe { real::brk(end) };
+    let next = || unsafe { behind::brk(end) };
     moved_break(end as isize - now, caller, next, |result| result == 0).unwrap_or(-1)
 }
 

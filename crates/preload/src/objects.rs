@@ -3,6 +3,14 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// A symbol as C writes it, with its NUL.
+pub(crate) const fn symbol(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!(),
+    }
+}
+
 /// Looks a function up in the libraries behind this one.
 pub(crate) fn find(name: &CStr) -> usize {
     // SAFETY: the name is NUL-terminated.

@@ -16,6 +16,7 @@
 
 use crate::expected::Expected;
 use crate::next::{NEXT, WINDOW};
+use crate::objects::symbol;
 use crate::thread::{self, Busy, Word};
 use crate::{alloc, objects, say};
 use std::ffi::{CStr, c_void};
@@ -25,14 +26,6 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 type New = unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void;
 /// Any `operator delete`, likewise.
 type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
-
-/// A symbol as C writes it, with its NUL.
-const fn symbol(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => panic!(),
-    }
-}
 
 /// The next operator of a name, as the code at `caller` sees it.
 fn next_of(name: &CStr, caller: usize) -> usize {

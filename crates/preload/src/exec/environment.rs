@@ -1,5 +1,6 @@
 //! The environment that a program is executed with: what it says of this library, and copies in which that is changed.
 
+use crate::behind::List;
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::objects::own_path;
 use crate::process;
@@ -7,8 +8,6 @@ use crate::vouch;
 use ledgerline_protocol::{DESCRIPTORS, VOUCHED, Which, is_of_order, path_of, unmarked};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
-
-pub(super) type List = *const *const c_char;
 
 /// The strings of a list that ends in null.
 ///

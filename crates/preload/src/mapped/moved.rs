@@ -10,7 +10,8 @@
 //! ```
 
 use super::{PAGE, accounted};
-use super::{charge, entered, gone, in_place, pages, real, taken_over, uncharge, with};
+use super::{charge, entered, gone, in_place, pages, taken_over, uncharge, with};
+use crate::behind;
 use crate::charges;
 use crate::filter;
 use crate::ranges::{Kind, Range, Ranges};
@@ -28,7 +29,7 @@ pub(crate) unsafe extern "C" fn mremap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: handed on.
-    let next = || unsafe { real::mremap(address, old, new, flags, to) };
+    let next = || unsafe { behind::mremap(address, old, new, flags, to) };
     let whole = accounted(caller).zip(pages(address, old)).zip(new.checked_next_multiple_of(PAGE));
     let Some(((_, (start, end)), bytes)) = whole else { return next() };
     let along = end.min(start.saturating_add(bytes));
