@@ -31,9 +31,7 @@ pub(crate) fn owner(caller: usize) -> u32 {
 pub(crate) fn find_owner(caller: usize) -> u32 {
     let Some(_busy) = Busy::enter() else { return 0 };
     let is_ready = NEXT.ready();
-    if !process::attached() {
-        return 0;
-    }
+    let Some(run) = process::attached() else { return 0 };
     // The early blocks are nobody's, and all were handed out by now. (Where blocks have no header, they are known by
     // their addresses: they lie near what another allocator maps, and would keep that from having an owner.)
     if NEXT.headers() {
@@ -41,7 +39,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
             shadow::claim(place.cast());
         }
     }
-    let slot = match process::by() {
+    let slot = match run.by {
         By::Process => process::OWN,
         By::Thread if filter::is_on() => process::OWN,
         By::Thread => process::named_slot(thread::name(&mut [0; 16])),

@@ -5,12 +5,10 @@
 //! through `dlsym`.
 
 use crate::objects::{find, symbol};
-use crate::say::set_errno;
+use crate::say::{List, set_errno};
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A list of strings that ends in null.
-pub(crate) type List = *const *const c_char;
 /// What a new process does before it executes its program, and how.
 pub(crate) type Actions = *const c_void;
 

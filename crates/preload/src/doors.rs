@@ -110,7 +110,7 @@ fn install(call: impl FnOnce() -> c_long) -> c_long {
 /// child that has its parent's memory (`vfork`): the parent will be under no filter.
 fn prepare() -> bool {
     if let Some(busy) = Busy::enter() {
-        let names = process::attached() && process::by() != By::Library;
+        let names = process::attached().is_some_and(|run| run.by != By::Library);
         drop(busy);
         if names {
             alloc::owner(0);

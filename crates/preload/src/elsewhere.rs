@@ -87,7 +87,7 @@ impl Kept {
 
 /// Keeps what a program needs that is executed where it has no path.
 fn prepare() {
-    if !process::may_account() || filter::is_on() {
+    if process::run().is_none() || filter::is_on() {
         return;
     }
     let failure = errno();

@@ -16,18 +16,14 @@
 
 mod environment;
 
-use crate::behind::{self, Actions, List};
+use crate::behind::{self, Actions};
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::filter;
 use crate::process;
-use crate::say::{errno, set_errno};
-use environment::{Environment, Looks, looks, strings};
+use crate::say::{List, environ, errno, set_errno, strings};
+use environment::{Environment, Looks, looks};
 use ledgerline_protocol::blind::{self, Blind, Serves};
 use std::ffi::{CStr, c_char, c_int};
-
-unsafe extern "C" {
-    static environ: List;
-}
 
 /// Of which C libraries this library serves programs.
 const SERVES: Serves = Serves::built_for(cfg!(target_env = "gnu"));
@@ -55,9 +51,7 @@ impl Plan {
         let unchanged = |blind| plan(blind, Environment::given(given));
         // (The kernel says EFAULT to what lies in the first page.)
         let is_bad = !given.is_null() && (given as usize) < 4096;
-        if is_bad || !process::may_account() {
-            return unchanged(None);
-        }
+        let Some(run) = process::run().filter(|_| !is_bad) else { return unchanged(None) };
         // What a file says cannot be asked then.
         if filter::is_on() {
             return unchanged(Some(Blind::Filter));
@@ -69,13 +63,13 @@ impl Plan {
             (matches!(of_file, Some(Ok(_))), of_file.and_then(Result::ok).flatten());
         let blind = of_file.or_else(|| match has_library && has_order {
             _ if other_run => Some(Blind::OtherRun),
-            true => process::can_open().err(),
+            true => process::can_open(run).err(),
             false => Some(Blind::Environment),
         });
-        let is_to_be = !other_run && (has_library && has_order || process::is_strict());
+        let is_to_be = !other_run && (has_library && has_order || run.strict);
         if of_file.is_none()
             && is_to_be
-            && matches!(process::can_open(), Err(Blind::Elsewhere | Blind::OtherUser))
+            && matches!(process::can_open(run), Err(Blind::Elsewhere | Blind::OtherUser))
             && let Some(reached) = Reached::new()
             // SAFETY: as the caller says.
             && let Some(environment) = unsafe { Environment::with(given, Some(&reached)) }
@@ -83,17 +77,16 @@ impl Plan {
             return Plan { blind: None, is_seen: false, environment, _reached: Some(reached) };
         }
         // SAFETY: as the caller says.
-        let changed = unsafe {
-            match blind {
-                Some(Blind::Environment) if process::is_strict() => Environment::with(given, None),
-                Some(Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere)
-                    if has_library =>
-                {
-                    Environment::without(given)
+        let changed =
+            unsafe {
+                match blind {
+                    Some(Blind::Environment) if run.strict => Environment::with(given, None),
+                    Some(
+                        Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere,
+                    ) if has_library => Environment::without(given),
+                    _ => None,
                 }
-                _ => None,
-            }
-        };
+            };
         match (blind, changed) {
             (Some(Blind::Environment), Some(environment)) => plan(None, environment),
             (blind, Some(environment)) => plan(blind, environment),

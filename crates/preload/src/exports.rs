@@ -194,7 +194,7 @@ extern "C" fn start() {
     if !process::is_filtered()
         && next::NEXT.look_up()
         && let Some(_busy) = Busy::enter()
-        && process::attached()
+        && process::attached().is_some()
         && objects::has_own_malloc()
     {
         process::note(process::OWN, Item::Blind, Blind::OwnMalloc as i64);

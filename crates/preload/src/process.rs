@@ -12,8 +12,7 @@ pub(crate) mod heap;
 mod names;
 
 pub(crate) use blind::{
-    access, can_open, is_strict, leaves_anew, may_account, name_blind, order, path, stays_left_out,
-    unname_blind,
+    access, can_open, leaves_anew, name_blind, order, path, stays_left_out, unname_blind,
 };
 pub(crate) use end::note_end;
 pub(crate) use names::{named_slot, slot_name};
@@ -111,18 +110,23 @@ pub(crate) static STATE: State = State {
     program_break: AtomicUsize::new(0),
 };
 
-/// What `run` asked for.
-struct Settings {
-    by: By,
-    on_max: OnMax,
+/// What `ledgerline run` asked for, and its ledgers.
+pub(crate) struct Run {
+    ledger: Ledger,
+    /// The second ledger, if blocks have a limit of their own (process/heap.rs).
+    heap: Option<Ledger>,
+    /// What rows stand for.
+    pub(crate) by: By,
+    /// What happens at the limit.
+    pub(crate) on_max: OnMax,
     /// Whether programs keep this library over `exec`.
-    strict: bool,
+    pub(crate) strict: bool,
     /// Whether the first refusal of each row comes with its stack.
-    stack: bool,
+    pub(crate) stack: bool,
     /// Who opened the ledger.
     user: u32,
     /// What is kept of the root's limit for those who were refused.
-    reserve: u64,
+    pub(crate) reserve: u64,
     /// The number of the run's namespace.
     namespace: Option<u64>,
     /// The ledger's items, by [`Item`]; none in a ledger without them.
@@ -158,31 +162,27 @@ pub(crate) enum Item {
 struct Inherited {
     /// 0: not looked at yet, 1: open, 2: there is none.
     opened: AtomicU32,
-    ledger: UnsafeCell<MaybeUninit<Ledger>>,
-    settings: UnsafeCell<Settings>,
+    run: UnsafeCell<MaybeUninit<Run>>,
     /// The identity of the process that attached last: in a forked child, of its parent.
     parent: AtomicU32,
 }
 
-// SAFETY: the ledger and the settings are written once, by the one thread that moves `phase` from
-// NEW to ATTACHING, before `opened` is 1; they are read after that.
+// SAFETY: the run is written once, by the one thread that moves `phase` from NEW to ATTACHING, before `opened` is 1; it
+// is read after that.
 unsafe impl Sync for Inherited {}
 
 static INHERITED: Inherited = Inherited {
     opened: AtomicU32::new(0),
-    ledger: UnsafeCell::new(MaybeUninit::uninit()),
+    run: UnsafeCell::new(MaybeUninit::uninit()),
     parent: AtomicU32::new(0),
-    settings: UnsafeCell::new(Settings {
-        by: By::Thread,
-        on_max: OnMax::Enomem,
-        strict: false,
-        stack: false,
-        user: 0,
-        reserve: 0,
-        namespace: None,
-        items: [None; ITEMS.len()],
-    }),
 };
+
+/// The run, once its ledger was opened. It stays open for good.
+pub(crate) fn run() -> Option<&'static Run> {
+    // SAFETY: `opened` is 1, so the run was written.
+    (INHERITED.opened.load(Ordering::Acquire) == 1)
+        .then(|| unsafe { (*INHERITED.run.get()).assume_init_ref() })
+}
 
 /// The group of a slot; `None` if this process has none there. That is so for slot 0, and for every slot
 /// that a forked child finds in what it inherited.
@@ -190,10 +190,15 @@ static INHERITED: Inherited = Inherited {
 pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
     let group = STATE.groups[(slot as usize) % SLOTS].load(Ordering::Relaxed);
     // SAFETY: a slot has a group only after the ledger was opened, and it stays open for good.
-    let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
-    let (row, generation) = (group as u32, (group >> 32) as u16);
+    (group != 0)
+        .then(|| as_group(group, unsafe { &(*INHERITED.run.get()).assume_init_ref().ledger }))
+}
+
+/// The group of a ledger that a [`number`] stands for.
+#[inline(always)]
+fn as_group(number: u64, ledger: &'static Ledger) -> Group<'static> {
     // (The mask tells the compiler what the ledger guarantees: rows have 20 bits.)
-    (group != 0).then(|| ledger.group(GroupId::from_parts(row & 0xf_ffff, generation)))
+    ledger.group(GroupId::from_parts(number as u32 & 0xf_ffff, (number >> 32) as u16))
 }
 
 /// Gives a slot its group.
@@ -207,43 +212,22 @@ fn number(group: Group<'_>) -> u64 {
     u64::from(id.generation()) << 32 | u64::from(id.index())
 }
 
-/// What rows stand for. Only after [`attached`] was true.
-pub(crate) fn by() -> By {
-    // SAFETY: written once, before the process was attached.
-    unsafe { (*INHERITED.settings.get()).by }
-}
-
-/// What happens at the limit. Only after [`attached`] was true.
-pub(crate) fn on_max() -> OnMax {
-    // SAFETY: written once, before the process was attached.
-    unsafe { (*INHERITED.settings.get()).on_max }
-}
-
-/// What is kept of the root's limit for those who were refused. Only after [`attached`] was true.
-pub(crate) fn reserve() -> u64 {
-    // SAFETY: written once, before the process was attached.
-    unsafe { (*INHERITED.settings.get()).reserve }
-}
-
-/// Whether the first refusal of each row comes with its stack. Only after [`attached`] was true.
-pub(crate) fn says_stacks() -> bool {
-    // SAFETY: written once, before the process was attached.
-    unsafe { (*INHERITED.settings.get()).stack }
-}
-
 /// Notes that a slot has so much more, or less, of an item.
 pub(crate) fn note(slot: u32, what: Item, more: i64) {
-    // SAFETY: a slot has a row only after the settings were written.
-    let item = || unsafe { (*INHERITED.settings.get()).items[what as usize] };
-    if let Some(group) = group(slot)
-        && let Some(item) = item()
-    {
-        group.add_stat(item, more);
+    if let Some(group) = group(slot) {
+        note_in(group, what, more);
     }
 }
 
-/// Whether this process is charged; attaches it on the first call. The caller is marked busy.
-pub(crate) fn attached() -> bool {
+/// Notes that a row has so much more, or less, of an item.
+fn note_in(row: Group<'_>, what: Item, more: i64) {
+    if let Some(item) = run().and_then(|run| run.items[what as usize]) {
+        row.add_stat(item, more);
+    }
+}
+
+/// The run, if this process is charged; attaches it on the first call. The caller is marked busy.
+pub(crate) fn attached() -> Option<&'static Run> {
     loop {
         // (At once, without a look before it: what reads the page first and writes it then has it made twice.)
         let before = STATE.phase.compare_exchange(
@@ -257,8 +241,8 @@ pub(crate) fn attached() -> bool {
                 let outcome = if attach() { phase::ATTACHED } else { phase::OFF };
                 STATE.phase.store(outcome, Ordering::Release);
             }
-            Err(phase::ATTACHED) => return true,
-            Err(phase::OFF) => return false,
+            Err(phase::ATTACHED) => return run(),
+            Err(phase::OFF) => return None,
             // Another thread attaches. It is busy, so it does not wait for this one.
             Err(_) => filter::wait(),
         }
@@ -308,19 +292,17 @@ fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Ide
 
 fn attach() -> bool {
     if INHERITED.opened.load(Ordering::Acquire) == 0 {
-        let opened = if open() { 1 } else { 2 };
+        let opened = open().map_or(2, |run| {
+            // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
+            unsafe { (*INHERITED.run.get()).write(run) };
+            1
+        });
         INHERITED.opened.store(opened, Ordering::Release);
     }
-    if INHERITED.opened.load(Ordering::Acquire) != 1 {
-        return false;
-    }
-    // SAFETY: `opened` is 1.
-    let ledger = unsafe { (*INHERITED.ledger.get()).assume_init_ref() };
-    // SAFETY: as above; the settings were written before.
-    let run = unsafe { (*INHERITED.settings.get()).namespace };
+    let Some(run) = run() else { return false };
     let parent = INHERITED.parent.load(Ordering::Relaxed);
     let parent = (parent != 0).then(|| Identity::from_owner(parent));
-    let Some(identity) = identify(run, parent) else {
+    let Some(identity) = identify(run.namespace, parent) else {
         say(&[b"the PID namespace cannot be told from others; this process is not accounted"]);
         return false;
     };
@@ -328,8 +310,8 @@ fn attach() -> bool {
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
     push_name(&mut name);
-    let attached = heap::attach(name.as_str(), identity.owner())
-        .and_then(|()| ledger.attach_process(name.as_str(), identity.owner()));
+    let attached = heap::attach(run, name.as_str(), identity.owner())
+        .and_then(|()| run.ledger.attach_process(name.as_str(), identity.owner()));
     let process = match attached {
         Ok(process) => process,
         Err(CreateError::Full { .. }) => {
@@ -390,61 +372,59 @@ pub(crate) fn is_filtered() -> bool {
     filter::is_on()
 }
 
-/// Opens the ledger that the environment names; says why not, if it names one.
-fn open() -> bool {
-    let Some(order) = Order::read(environment).filter(|_| !is_filtered()) else { return false };
+/// Opens the ledgers that the environment names; says why not, if it names one.
+fn open() -> Option<Run> {
+    let order = Order::read(environment).filter(|_| !is_filtered())?;
     if environment(PERCPU).is_none() {
         let why = b" is not set to rseq or fallback; start programs with ledgerline run";
         say(&[PERCPU.to_bytes(), why]);
-        return false;
+        return None;
     }
     if NEXT.is_secret() {
         say(&[
             b"the allocator does not tell how large its blocks are; this process is not accounted",
         ]);
-        return false;
+        return None;
     }
     if let Some(cpus) = order.cpus.and_then(as_number) {
         // SAFETY: the run has that from this machine, and made the ledger for it.
         unsafe { ledgerline::percpu::tell_possible_cpus(cpus) };
     }
     // SAFETY: the environment's strings end in zero.
-    let Some(ledger) = (unsafe { open_file(order.ledger) }) else { return false };
+    let ledger = unsafe { open_file(order.ledger) }?;
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
     let wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
     if !wiped {
         say(&[b"this kernel cannot wipe memory on fork; this process is not accounted"]);
-        return false;
+        return None;
     }
     // SAFETY: the handler is a plain function of a library that stays loaded, and touches a static alone. (Where it
     // cannot be registered, a child that is forked under a filter goes unaccounted.)
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
-    // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
-    unsafe {
-        let namespace = order.namespace.and_then(as_number);
-        let reserve = order.reserve.and_then(as_number).unwrap_or(0);
-        let items = ITEMS.map(|name| ledger.item(name));
-        (*INHERITED.settings.get()) = Settings {
-            by: order.by,
-            on_max: order.on_max,
-            strict: order.strict,
-            stack: order.stack,
-            user: libc::geteuid(),
-            reserve,
-            namespace,
-            items,
-        };
-        if let Some(path) = order.heap
-            && !heap::open(path)
-        {
-            return false;
-        }
+    let heap = match order.heap {
+        // SAFETY: as above.
+        Some(path) => Some(unsafe { open_file(path) }?),
+        None => None,
+    };
+    // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1; geteuid has no preconditions.
+    let user = unsafe {
         blind::keep_order();
-        (*INHERITED.ledger.get()).write(ledger);
-    }
-    true
+        libc::geteuid()
+    };
+    Some(Run {
+        by: order.by,
+        on_max: order.on_max,
+        strict: order.strict,
+        stack: order.stack,
+        user,
+        reserve: order.reserve.and_then(as_number).unwrap_or(0),
+        namespace: order.namespace.and_then(as_number),
+        items: ITEMS.map(|name| ledger.item(name)),
+        ledger,
+        heap,
+    })
 }
 
 /// A number in decimal.

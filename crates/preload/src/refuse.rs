@@ -54,7 +54,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
         process::note(slot, Item::RefusedHeap, 1);
     }
     note(slot, refusal.requested, now);
-    if process::on_max() == OnMax::Kill {
+    if process::run().is_some_and(|run| run.on_max == OnMax::Kill) {
         kill(slot, &refusal, with_reserve(group, &refusal), limit);
     }
     false
@@ -65,7 +65,7 @@ const QUIET: u64 = 1_000;
 
 /// Charges the reserve, for a process that was refused before.
 fn spare(group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
-    let (units, reserve) = (refusal.requested, process::reserve());
+    let (units, reserve) = (refusal.requested, reserve());
     // (A clock that stands at zero does not make a refusal the first.)
     let now = now.unsigned_abs().max(1);
     let last = STATE.refused_last.swap(now, Ordering::Relaxed);
@@ -86,10 +86,15 @@ fn spare(group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
     group.ledger().charge_reserve(group, units, most, &alive)
 }
 
+/// What is kept of the root's limit for those who were refused.
+fn reserve() -> u64 {
+    process::run().map_or(0, |run| run.reserve)
+}
+
 /// The limit that refused, as the user set it: the root's with its reserve.
 fn with_reserve(group: Group<'_>, refusal: &Refusal) -> u64 {
     let is_root = refusal.group == group.ledger().root().id();
-    refusal.limit.saturating_add(if is_root { process::reserve() } else { 0 })
+    refusal.limit.saturating_add(if is_root { reserve() } else { 0 })
 }
 
 /// Keeps what a row was refused first, and when, and the most.
@@ -101,7 +106,7 @@ fn note(slot: u32, requested: u64, now: i64) {
     if before == 0 {
         process::note(slot, Item::RefusedFirst, requested.cast_signed());
         process::note(slot, Item::RefusedFirstTime, now);
-        if process::says_stacks() && !filter::is_on() {
+        if process::run().is_some_and(|run| run.stack) && !filter::is_on() {
             stack::say(slot, requested);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::filter;
 use crate::text::Text;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 /// Bytes of a whole line.
 const WHOLE: usize = 256;
@@ -52,6 +52,32 @@ pub(crate) fn errno() -> i32 {
 pub(crate) fn set_errno(value: i32) {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = value };
+}
+
+/// A list of strings that ends in null.
+pub(crate) type List = *const *const c_char;
+
+unsafe extern "C" {
+    /// The environment.
+    pub(crate) static environ: List;
+}
+
+/// The strings of a list.
+///
+/// # Safety
+/// It is one, or null.
+pub(crate) unsafe fn strings(list: List) -> impl Iterator<Item = &'static CStr> {
+    let at = move |index: usize| {
+        if list.is_null() {
+            return None;
+        }
+        // SAFETY: as the caller says; nothing behind the null is read, since the iterator ends there.
+        unsafe {
+            let string = *list.add(index);
+            (!string.is_null()).then(|| CStr::from_ptr(string))
+        }
+    };
+    (0..).map_while(at)
 }
 
 /// A variable of the environment, read without allocating.

@@ -1,31 +1,13 @@
 //! The environment that a program is executed with: what it says of this library, and copies in which that is changed.
 
-use crate::behind::List;
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::objects::own_path;
 use crate::process;
+use crate::say::{List, strings};
 use crate::vouch;
 use ledgerline_protocol::{DESCRIPTORS, VOUCHED, Which, is_of_order, path_of, unmarked};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
-
-/// The strings of a list that ends in null.
-///
-/// # Safety
-/// It is one, or null.
-pub(super) unsafe fn strings(list: List) -> impl Iterator<Item = &'static CStr> {
-    let at = move |index: usize| {
-        if list.is_null() {
-            return None;
-        }
-        // SAFETY: as the caller says; nothing behind the null is read, since the iterator ends there.
-        unsafe {
-            let string = *list.add(index);
-            (!string.is_null()).then(|| CStr::from_ptr(string))
-        }
-    };
-    (0..).map_while(at)
-}
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
@@ -76,9 +58,7 @@ fn leads_to(string: &CStr) -> Option<&[u8]> {
 /// Whether a ledger's path is another run's. A path of a descriptor is not: it was written for the process that is
 /// executed (elsewhere.rs), by its own run.
 fn is_of_another(path: &[u8]) -> bool {
-    let order = process::order().unwrap_or_default();
-    let mut strings = order.split_inclusive(|&byte| byte == 0);
-    let own = strings.find_map(|string| leads_to(CStr::from_bytes_with_nul(string).ok()?));
+    let own = process::path(Which::Ledger).map(CStr::to_bytes);
     let is_descriptor = |path: &[u8]| path.starts_with(DESCRIPTORS.as_bytes());
     own.is_some_and(|own| own != path && !is_descriptor(own) && !is_descriptor(path))
 }
@@ -172,11 +152,7 @@ impl Environment {
             Some(number) => descriptor_path(number, &mut buffer).to_bytes(),
             None => own_path().to_bytes(),
         };
-        let order = process::order().filter(|_| with).unwrap_or_default();
-        let added = || {
-            let each = order.split_inclusive(|&byte| byte == 0);
-            each.filter_map(|string| CStr::from_bytes_with_nul(string).ok())
-        };
+        let added = || process::order().filter(|_| with);
         let before = strings().find_map(preloads).unwrap_or_default();
         let kept = || {
             strings().filter(|string| {
@@ -186,7 +162,8 @@ impl Environment {
         };
         let pointers = (kept().count() + added().count() + 2) * size_of::<*const c_char>();
         // What of the order is written anew is no longer than it was and a path of a descriptor.
-        let anew = reached.map_or(0, |_| order.len() + 2 * LONGEST);
+        let order = added().map(|string| string.to_bytes_with_nul().len()).sum::<usize>();
+        let anew = reached.map_or(0, |_| order + 2 * LONGEST);
         let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
         let (copy, mapped) = match memory.filter(|memory| size_of_val(*memory) >= length) {
             Some(memory) => (memory.as_mut_ptr().cast(), 0),
