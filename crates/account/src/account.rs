@@ -16,10 +16,12 @@ use ledgerline_watch::counted::{self, Counted, Rules};
 
 use crate::Status;
 pub use container::Container;
+pub(crate) use container::limit;
 pub use ledgerline_watch::counted::{Mapped, Refusals};
+use serde::{Serialize, Serializer};
 
 /// Who held how much, and how the program ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -37,7 +39,7 @@ pub struct Account {
     pub max_resident: Option<u64>,
     /// The most that blocks held in all processes together; `None` where they have no limit of their own.
     pub heap_peak: Option<u64>,
-    /// `None` where a program wrote over them.
+    /// `None` where they make no sense, since a program wrote over them.
     pub mistakes: Option<Mistakes>,
     /// The processes that were not accounted.
     pub not_accounted: Vec<NotAccounted>,
@@ -52,18 +54,23 @@ pub struct Account {
 }
 
 /// Processes of one program that were not accounted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotAccounted {
     /// `None` of processes that could not even say who they are.
     pub program: Option<String>,
     /// Why they were not.
+    #[serde(rename = "reason", serialize_with = "name")]
     pub why: Blind,
     /// How many.
     pub processes: u64,
 }
 
+fn name<S: Serializer>(why: &Blind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(why.name())
+}
+
 /// Uncharges that matched no charge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mistakes {
     /// Uncharges of more than the group held.
     pub underflows: u64,
@@ -88,14 +95,8 @@ pub struct Row {
     pub charges: u64,
     /// Uncharges ever, of the row and those below it.
     pub uncharges: u64,
-    /// Charges of this row, and of those below it, that a limit refused, whose ever it was.
-    pub refused: u64,
-    /// How many of those the limit for blocks alone refused.
-    pub refused_heap: u64,
     /// Limits; `None` is no limit.
     pub max: Option<u64>,
-    /// That of blocks alone.
-    pub max_heap: Option<u64>,
     /// The soft limit.
     pub high: Option<u64>,
     /// Charges that the row's own limit refused, or that were forced over it.
@@ -109,27 +110,17 @@ pub struct Row {
     pub state: State,
     /// The process of the row; 0 for the root.
     pub pid: u32,
-    /// What its process mapped by itself.
-    pub mapped: Mapped,
-    /// Bytes that it mapped and that no row is charged for: more mappings than there is room to follow.
-    pub forgotten: u64,
-    /// What it asked for itself and was refused; `None` if nothing was.
-    pub most_refused: Option<Refusals>,
-    /// Whether the process had more names than rows, and its own row has the rest.
-    pub folded: bool,
-    /// How many processes that ended the row stands for, if it is no process's own.
-    pub processes: u64,
-    /// Requests that the reserve served; they are not among the refused.
-    pub spared: u64,
+    /// What the run counted of it.
+    pub counted: Counted,
     /// The most bytes that the kernel saw resident in the row's process; of one that goes on, what it sees now. `None`
     /// where that is not known.
     pub resident: Option<u64>,
 }
 
 impl Row {
-    fn of(group: &GroupSnapshot, counted: Counted, ending: &Ending<'_>) -> Row {
+    fn of(group: &GroupSnapshot, counted: Counted, processes: &Processes<'_>) -> Row {
         let is_process = group.depth == 1 && group.owner != 0;
-        let seen = is_process.then(|| (ending.resident)(group.owner)).flatten();
+        let seen = is_process.then(|| (processes.resident)(group.owner)).flatten();
         let resident = Some(counted.resident).filter(|&bytes| bytes > 0).or(seen);
         Row {
             path: group.path.clone(),
@@ -139,16 +130,13 @@ impl Row {
             peak: group.peak.value,
             charges: group.charges,
             uncharges: group.uncharges,
-            refused: counted.refused,
-            refused_heap: counted.refused_heap,
-            max_heap: counted.max_heap,
             max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
             high: group.high.get(),
             max_events: group.max_events,
             high_events: group.high_events,
             at_exit: group.at_exit,
             state: match group.state {
-                GroupState::Live if group.owner != 0 && (ending.running)(group.owner) => {
+                GroupState::Live if group.owner != 0 && (processes.running)(group.owner) => {
                     State::Running
                 }
                 GroupState::Live if counted.processes > 0 => State::Exited,
@@ -156,12 +144,7 @@ impl Row {
                 _ => State::Live,
             },
             pid: Identity::from_owner(group.owner).pid(),
-            mapped: counted.mapped,
-            forgotten: counted.forgotten,
-            most_refused: counted.most_refused,
-            folded: counted.folded,
-            processes: counted.processes,
-            spared: counted.spared,
+            counted,
             resident,
         }
     }
@@ -179,12 +162,13 @@ impl Row {
 
     /// What its blocks take.
     pub fn heap(&self) -> u64 {
-        self.current.max(self.at_exit).saturating_sub(self.mapped.private)
+        self.current.max(self.at_exit).saturating_sub(self.counted.mapped.private)
     }
 }
 
 /// What has become of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum State {
     /// Of a process that still ran when the program had ended.
     Running,
@@ -197,34 +181,14 @@ pub enum State {
     Damaged,
 }
 
-/// What the snapshot does not know: how the program was run and how it ended.
-pub struct Ending<'a> {
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// How the program ended.
-    pub status: Status,
-    /// How long it took, by the clock.
-    pub wall: Duration,
-    /// [`Account::mode`].
-    pub mode: String,
-    /// [`Account::ledger_bytes`].
-    pub ledger_bytes: u64,
-    /// [`Account::started`].
-    pub started: Option<u64>,
-    /// [`Account::max_resident`].
-    pub max_resident: Option<u64>,
-    /// [`Account::mistakes`], before it is known whether they make sense.
-    pub mistakes: Option<Mistakes>,
-    /// Whether a process still runs.
+/// What of processes the ledger does not know.
+pub struct Processes<'a> {
+    /// Whether one still runs.
     pub running: &'a dyn Fn(u32) -> bool,
-    /// What of a process is resident, of one that goes on.
+    /// What of one is resident, while it goes on.
     pub resident: &'a dyn Fn(u32) -> Option<u64>,
-    /// [`Account::heap_peak`].
-    pub heap_peak: Option<u64>,
     /// Whether it is a run, of which each row is a process's.
     pub of_run: bool,
-    /// [`Account::container`].
-    pub container: Option<Container>,
 }
 
 /// The processes that were not accounted, by program and reason.
@@ -264,8 +228,8 @@ pub fn is_damaged(ledger: &Ledger, group: &GroupSnapshot) -> bool {
 }
 
 impl Account {
-    /// Puts together what the ledger and the supervisor know.
-    pub fn new(ledger: &Ledger, ending: Ending<'_>) -> Account {
+    /// Adds to what the supervisor knows what the ledger does: rows, who was not accounted, and whether all that makes sense.
+    pub fn with_rows(self, ledger: &Ledger, processes: &Processes<'_>) -> Account {
         let snapshot = ledger.snapshot();
         let counted: Vec<(&GroupSnapshot, Counted)> =
             snapshot.groups.iter().map(|group| (group, count(ledger, group.id))).collect();
@@ -274,39 +238,30 @@ impl Account {
             .into_iter()
             // Who has charged nothing has no row of numbers.
             .filter(|(group, counted)| counted.blind.is_none() || group.charges > 0)
-            .map(|(group, counted)| match counted::is_damaged(group, &counted, ending.of_run) {
+            .map(|(group, counted)| match counted::is_damaged(group, &counted, processes.of_run) {
                 true => Row::damaged(group),
-                false => Row::of(group, counted, &ending),
+                false => Row::of(group, counted, processes),
             })
             .collect();
         let damaged = snapshot.damaged || rows.iter().any(|row| row.state == State::Damaged);
         // What ended processes had mapped is theirs, and not the root's any more.
-        let processes = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
-        let now = processes.fold(Mapped::default(), |sum, row| Mapped {
-            private: sum.private.saturating_add(row.mapped.private),
-            shared: sum.shared.saturating_add(row.mapped.shared),
-            file: sum.file.saturating_add(row.mapped.file),
+        let going_on = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
+        let now = going_on.fold(Mapped::default(), |sum, row| Mapped {
+            private: sum.private.saturating_add(row.counted.mapped.private),
+            shared: sum.shared.saturating_add(row.counted.mapped.shared),
+            file: sum.file.saturating_add(row.counted.mapped.file),
         });
         if let Some(root) = rows.first_mut().filter(|root| root.state != State::Damaged) {
-            root.mapped = now;
+            root.counted.mapped = now;
         }
+        let make_sense = |count: &Mistakes| count.underflows.max(count.strays) <= counted::MOST;
         Account {
-            command: ending.command,
-            status: ending.status,
-            wall: ending.wall,
-            mode: ending.mode,
-            ledger_bytes: ending.ledger_bytes,
-            started: ending.started,
-            max_resident: ending.max_resident,
-            heap_peak: ending.heap_peak,
-            mistakes: ending
-                .mistakes
-                .filter(|count| count.underflows.max(count.strays) <= counted::MOST),
+            mistakes: self.mistakes.filter(make_sense),
             not_accounted,
             damaged,
-            container: ending.container,
             unit: snapshot.unit.to_owned(),
             rows,
+            ..self
         }
     }
 
@@ -370,7 +325,8 @@ pub(crate) mod tests {
     /// An account of a run that followed its container.
     pub fn contained(rows: Vec<Row>) -> Account {
         let container = Container {
-            limit: Some((256 << 20, "memory.max of /sys/fs/cgroup/job".to_owned())),
+            limit: Some(256 << 20),
+            source: Some("memory.max of /sys/fs/cgroup/job".to_owned()),
             kernel: Some(5 << 20),
             untracked: 5 << 20,
             pressure: 2,

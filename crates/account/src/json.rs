@@ -1,82 +1,54 @@
 //! The account as a JSON document.
 
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::account::{Account, Row, State};
+use crate::account::{Account, Row, State, limit};
 use ledgerline_terminal::output::plain_json;
 
-#[derive(Serialize)]
+/// The whole account, or the groups alone.
 struct Document<'a> {
-    schema: &'static str,
-    unit: &'a str,
-    command: &'a [String],
-    exit_code: u8,
-    signal: Option<String>,
-    wall_seconds: f64,
-    mode: &'a str,
-    ledger_bytes: u64,
-    max_resident: Option<u64>,
-    heap_peak: Option<u64>,
-    mistakes: Option<Mistakes>,
-    not_accounted: Vec<NotAccounted<'a>>,
-    damaged: bool,
-    container: Option<Container<'a>>,
-    groups: Vec<Group<'a>>,
+    account: &'a Account,
+    is_whole: bool,
 }
 
-/// What the run knew of its container.
-#[derive(Serialize)]
-struct Container<'a> {
-    limit: Limit,
-    source: Option<&'a str>,
-    kernel: Option<u64>,
-    untracked: u64,
-    pressure: u64,
-    watched: &'a [String],
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Document { account, is_whole } = *self;
+        let mut to = serializer.serialize_map(None)?;
+        let schema = if is_whole { "ledgerline/account.v1" } else { "ledgerline/groups.v1" };
+        to.serialize_entry("schema", schema)?;
+        to.serialize_entry("unit", &account.unit)?;
+        if is_whole {
+            to.serialize_entry("command", &account.command)?;
+            to.serialize_entry("exit_code", &account.status.code())?;
+            to.serialize_entry("signal", &account.status.signal())?;
+            // Milliseconds are as much as starting a process lets one mean.
+            let seconds = (account.wall.as_secs_f64() * 1000.0).round() / 1000.0;
+            to.serialize_entry("wall_seconds", &seconds)?;
+            to.serialize_entry("mode", &account.mode)?;
+        }
+        to.serialize_entry("ledger_bytes", &account.ledger_bytes)?;
+        if is_whole {
+            to.serialize_entry("max_resident", &account.max_resident)?;
+            to.serialize_entry("heap_peak", &account.heap_peak)?;
+        }
+        to.serialize_entry("mistakes", &account.mistakes)?;
+        to.serialize_entry("not_accounted", &account.not_accounted)?;
+        to.serialize_entry("damaged", &account.damaged)?;
+        if is_whole {
+            to.serialize_entry("container", &account.container)?;
+        }
+        let groups: Vec<Group<'_>> =
+            account.rows.iter().map(|row| Group { account, row }).collect();
+        to.serialize_entry("groups", &groups)?;
+        to.end()
+    }
 }
 
-/// Processes of one program that were not accounted.
-#[derive(Serialize)]
-struct NotAccounted<'a> {
-    program: Option<&'a str>,
-    reason: &'static str,
-    processes: u64,
-}
-
-#[derive(Serialize)]
-struct Mistakes {
-    underflows: u64,
-    strays: u64,
-}
-
-#[derive(Serialize)]
 struct Group<'a> {
-    path: &'a str,
-    state: &'static str,
-    pid: Option<u32>,
-    current: Option<u64>,
-    peak: Option<u64>,
-    charges: Option<u64>,
-    uncharges: Option<u64>,
-    refused: Option<u64>,
-    refused_heap: Option<u64>,
-    max: Option<Limit>,
-    max_heap: Option<Limit>,
-    high: Option<Limit>,
-    max_events: Option<u64>,
-    high_events: Option<u64>,
-    at_exit: Option<u64>,
-    heap: Option<u64>,
-    mapped: Option<u64>,
-    mapped_shared: Option<u64>,
-    mapped_file: Option<u64>,
-    mapped_forgotten: Option<u64>,
-    first_refused: Option<First>,
-    largest_refused: Option<u64>,
-    folded: bool,
-    processes: Option<u64>,
-    spared: Option<u64>,
-    resident: Option<u64>,
+    account: &'a Account,
+    row: &'a Row,
 }
 
 /// The first request of a row that was refused.
@@ -86,128 +58,61 @@ struct First {
     seconds: Option<f64>,
 }
 
-/// A number, or the word that a cgroup's files have for no limit.
-struct Limit(Option<u64>);
+/// The limit of a row.
+#[derive(Serialize)]
+struct Limit(#[serde(serialize_with = "limit")] Option<u64>);
 
-impl Serialize for Limit {
+impl Serialize for Group<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Some(units) => serializer.serialize_u64(units),
-            None => serializer.serialize_str("max"),
-        }
+        let (row, counted) = (self.row, &self.row.counted);
+        let mut to = serializer.serialize_map(None)?;
+        // What a damaged row says is no fact.
+        let sound = row.state != State::Damaged;
+        let fact = |number: u64| sound.then_some(number);
+        let limit = |units| sound.then_some(Limit(units));
+        to.serialize_entry("path", &row.path)?;
+        to.serialize_entry("state", &row.state)?;
+        to.serialize_entry("pid", &fact(row.pid.into()))?;
+        to.serialize_entry("current", &fact(row.current))?;
+        to.serialize_entry("peak", &fact(row.peak))?;
+        to.serialize_entry("charges", &fact(row.charges))?;
+        to.serialize_entry("uncharges", &fact(row.uncharges))?;
+        to.serialize_entry("refused", &fact(counted.refused))?;
+        to.serialize_entry("refused_heap", &fact(counted.refused_heap))?;
+        to.serialize_entry("max", &limit(row.max))?;
+        to.serialize_entry("max_heap", &limit(counted.max_heap))?;
+        to.serialize_entry("high", &limit(row.high))?;
+        to.serialize_entry("max_events", &fact(row.max_events))?;
+        to.serialize_entry("high_events", &fact(row.high_events))?;
+        to.serialize_entry("at_exit", &fact(row.at_exit))?;
+        to.serialize_entry("heap", &fact(row.heap()))?;
+        to.serialize_entry("mapped", &fact(counted.mapped.private))?;
+        to.serialize_entry("mapped_shared", &fact(counted.mapped.shared))?;
+        to.serialize_entry("mapped_file", &fact(counted.mapped.file))?;
+        to.serialize_entry("mapped_forgotten", &fact(counted.forgotten))?;
+        let first = counted.most_refused.map(|refused| First {
+            size: refused.first,
+            seconds: self.account.since_start(refused.time),
+        });
+        to.serialize_entry("first_refused", &first)?;
+        let largest = counted.most_refused.map(|refused| refused.largest);
+        to.serialize_entry("largest_refused", &largest)?;
+        to.serialize_entry("folded", &counted.folded)?;
+        to.serialize_entry("processes", &fact(counted.processes))?;
+        to.serialize_entry("spared", &fact(counted.spared))?;
+        to.serialize_entry("resident", &row.resident)?;
+        to.end()
     }
 }
 
 /// The whole document, with a newline at its end.
 pub fn document(account: &Account) -> String {
-    let document = Document {
-        schema: "ledgerline/account.v1",
-        unit: &account.unit,
-        command: &account.command,
-        exit_code: account.status.code(),
-        signal: account.status.signal(),
-        // Milliseconds are as much as starting a process lets one mean.
-        wall_seconds: (account.wall.as_secs_f64() * 1000.0).round() / 1000.0,
-        mode: &account.mode,
-        ledger_bytes: account.ledger_bytes,
-        max_resident: account.max_resident,
-        heap_peak: account.heap_peak,
-        mistakes: mistakes(account),
-        not_accounted: not_accounted(account),
-        damaged: account.damaged,
-        container: account.container.as_ref().map(|container| Container {
-            limit: Limit(container.limit.as_ref().map(|(bytes, _)| *bytes)),
-            source: container.limit.as_ref().map(|(_, source)| &**source),
-            kernel: container.kernel,
-            untracked: container.untracked,
-            pressure: container.pressure,
-            watched: &container.watched,
-        }),
-        groups: rows(account),
-    };
-    pretty(&document)
-}
-
-fn not_accounted(account: &Account) -> Vec<NotAccounted<'_>> {
-    let told = account.not_accounted.iter().map(|one| NotAccounted {
-        program: one.program.as_deref(),
-        reason: one.why.name(),
-        processes: one.processes,
-    });
-    told.collect()
-}
-
-fn mistakes(account: &Account) -> Option<Mistakes> {
-    account.mistakes.map(|of| Mistakes { underflows: of.underflows, strays: of.strays })
-}
-
-fn rows(account: &Account) -> Vec<Group<'_>> {
-    account.rows.iter().map(|row| group(account, row)).collect()
-}
-
-fn group<'a>(account: &'a Account, row: &'a Row) -> Group<'a> {
-    // What a damaged row says is no fact.
-    let sound = row.state != State::Damaged;
-    let fact = |number: u64| sound.then_some(number);
-    Group {
-        path: &row.path,
-        state: match row.state {
-            State::Running => "running",
-            State::Live => "live",
-            State::Exited => "exited",
-            State::Damaged => "damaged",
-        },
-        pid: sound.then_some(row.pid),
-        current: fact(row.current),
-        peak: fact(row.peak),
-        charges: fact(row.charges),
-        uncharges: fact(row.uncharges),
-        refused: fact(row.refused),
-        refused_heap: fact(row.refused_heap),
-        max: sound.then_some(Limit(row.max)),
-        max_heap: sound.then_some(Limit(row.max_heap)),
-        high: sound.then_some(Limit(row.high)),
-        max_events: fact(row.max_events),
-        high_events: fact(row.high_events),
-        at_exit: fact(row.at_exit),
-        heap: fact(row.heap()),
-        mapped: fact(row.mapped.private),
-        mapped_shared: fact(row.mapped.shared),
-        mapped_file: fact(row.mapped.file),
-        mapped_forgotten: fact(row.forgotten),
-        first_refused: row.most_refused.map(|refused| First {
-            size: refused.first,
-            seconds: account.since_start(refused.time),
-        }),
-        largest_refused: row.most_refused.map(|refused| refused.largest),
-        folded: row.folded,
-        processes: fact(row.processes),
-        spared: fact(row.spared),
-        resident: row.resident,
-    }
+    pretty(&Document { account, is_whole: true })
 }
 
 /// The groups alone, of a ledger whose program goes on.
 pub fn groups(account: &Account) -> String {
-    #[derive(Serialize)]
-    struct Groups<'a> {
-        schema: &'static str,
-        unit: &'a str,
-        ledger_bytes: u64,
-        mistakes: Option<Mistakes>,
-        not_accounted: Vec<NotAccounted<'a>>,
-        damaged: bool,
-        groups: Vec<Group<'a>>,
-    }
-    pretty(&Groups {
-        schema: "ledgerline/groups.v1",
-        unit: &account.unit,
-        ledger_bytes: account.ledger_bytes,
-        mistakes: mistakes(account),
-        not_accounted: not_accounted(account),
-        damaged: account.damaged,
-        groups: rows(account),
-    })
+    pretty(&Document { account, is_whole: false })
 }
 
 /// A document as text, with a newline at its end. Letters that would steer a terminal are escaped, also those that JSON
@@ -234,11 +139,12 @@ mod tests {
         ]);
         killed.status = Status::Killed(libc::SIGSEGV);
         killed.rows[0].max = Some(64 << 20);
-        killed.rows[0].refused = 3;
+        killed.rows[0].counted.refused = 3;
         killed.rows[0].max_events = 3;
         killed.rows[1].state = State::Exited;
         killed.rows[1].at_exit = 4096;
-        killed.rows[1].most_refused = Some(Refusals { first: 4096, time: 1_250, largest: 70_000 });
+        killed.rows[1].counted.most_refused =
+            Some(Refusals { first: 4096, time: 1_250, largest: 70_000 });
         golden("account.json", &document(&killed));
     }
 
@@ -247,13 +153,13 @@ mod tests {
         let rows = vec![row("/", 5 << 20, 64 << 20), row("/(untracked)", 5 << 20, 9 << 20)];
         golden("container.json", &document(&contained(rows)));
         let mut unlimited = account(Vec::new());
-        let (watched, source) = (Vec::new(), None);
         let container = crate::account::Container {
-            limit: source,
+            limit: None,
+            source: None,
             kernel: None,
             untracked: 0,
             pressure: 0,
-            watched,
+            watched: Vec::new(),
         };
         unlimited.container = Some(container);
         let read: serde_json::Value = serde_json::from_str(&document(&unlimited)).unwrap();

@@ -15,5 +15,5 @@ pub mod json;
 pub mod render;
 mod status;
 
-pub use account::{Account, Container, Ending, Mistakes};
+pub use account::{Account, Container, Mistakes, Processes};
 pub use status::Status;

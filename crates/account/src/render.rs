@@ -99,7 +99,7 @@ fn table(out: &mut String, account: &Account, style: &Style) {
     if at_exit {
         titles.insert(2, "at exit");
     }
-    let mapped = account.rows.iter().any(|row| row.mapped.private > 0);
+    let mapped = account.rows.iter().any(|row| row.counted.mapped.private > 0);
     if mapped {
         titles.insert(1, "mapped");
     }
@@ -230,7 +230,7 @@ fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Styl
         size::format(row.peak),
         share(row.peak, account.root_peak(), style),
         count(row.charges),
-        if row.refused == 0 { "-".to_owned() } else { count(row.refused) },
+        if row.counted.refused == 0 { "-".to_owned() } else { count(row.counted.refused) },
     ];
     let some = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::format(bytes) };
     if columns.at_exit {
@@ -240,7 +240,7 @@ fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Styl
         cells.insert(2, some(row.resident.unwrap_or(0)));
     }
     if columns.mapped {
-        cells.insert(1, some(row.mapped.private));
+        cells.insert(1, some(row.counted.mapped.private));
     }
     if damaged {
         cells.fill("-".to_owned());
@@ -249,7 +249,9 @@ fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Styl
         stem,
         name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
         ended: row.state == State::Exited,
-        refused: row.max_events > 0 || (row.max_heap.is_some() && row.refused_heap > 0) || damaged,
+        refused: row.max_events > 0
+            || (row.counted.max_heap.is_some() && row.counted.refused_heap > 0)
+            || damaged,
         cells,
         note: note(row),
     }
@@ -266,7 +268,7 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     let mut notes = Vec::new();
     let mut paint = Paint::Faint;
     // The program felt only those events that were refusals. The other charges went over the limit.
-    let refused = row.max_events.min(row.refused.saturating_sub(row.refused_heap));
+    let refused = row.max_events.min(row.counted.refused.saturating_sub(row.counted.refused_heap));
     if refused > 0 {
         paint = Paint::Bad;
         notes.push(format!("max {} refused {}", limit(row.max), times(refused)));
@@ -276,11 +278,15 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     } else if row.max.is_some() {
         notes.push(format!("max {}", limit(row.max)));
     }
-    if row.max_heap.is_some() && row.refused_heap > 0 {
+    if row.counted.max_heap.is_some() && row.counted.refused_heap > 0 {
         paint = Paint::Bad;
-        notes.push(format!("max-heap {} refused {}", limit(row.max_heap), times(row.refused_heap)));
-    } else if row.max_heap.is_some() {
-        notes.push(format!("max-heap {}", limit(row.max_heap)));
+        notes.push(format!(
+            "max-heap {} refused {}",
+            limit(row.counted.max_heap),
+            times(row.counted.refused_heap)
+        ));
+    } else if row.counted.max_heap.is_some() {
+        notes.push(format!("max-heap {}", limit(row.counted.max_heap)));
     }
     if row.high_events > 0 {
         notes.push(format!("high {} exceeded {}", limit(row.high), times(row.high_events)));
@@ -290,15 +296,15 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     if row.state == State::Running && row.depth == 1 {
         notes.push("still running".to_owned());
     }
-    if row.folded {
+    if row.counted.folded {
         notes.push("further names counted here".to_owned());
     }
-    if row.forgotten > 0 {
-        notes.push(format!("{} mapped and not charged", size::format(row.forgotten)));
+    if row.counted.forgotten > 0 {
+        notes.push(format!("{} mapped and not charged", size::format(row.counted.forgotten)));
     }
-    if row.processes > 0 {
-        let processes = if row.processes == 1 { "process" } else { "processes" };
-        notes.push(format!("{} {processes}", count(row.processes)));
+    if row.counted.processes > 0 {
+        let processes = if row.counted.processes == 1 { "process" } else { "processes" };
+        notes.push(format!("{} {processes}", count(row.counted.processes)));
     }
     (!notes.is_empty()).then(|| (paint, notes.join(", ")))
 }
@@ -318,7 +324,7 @@ fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
 
 /// Who was refused first, and when, and the largest request that was refused.
 fn refused(out: &mut String, account: &Account) {
-    let rows = || account.rows.iter().filter_map(|row| Some((row, row.most_refused?)));
+    let rows = || account.rows.iter().filter_map(|row| Some((row, row.counted.most_refused?)));
     // (Whoever was refused without a time comes last.)
     let earliest = rows().min_by_key(|(_, refused)| refused.time.wrapping_sub(1));
     let Some((row, first)) = earliest else { return };

@@ -9,6 +9,12 @@ pub enum Status {
     Killed(i32),
 }
 
+impl Default for Status {
+    fn default() -> Status {
+        Status::Exited(0)
+    }
+}
+
 impl Status {
     /// The exit code that tells a shell the same.
     pub fn code(self) -> u8 {

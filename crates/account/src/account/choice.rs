@@ -23,8 +23,8 @@ impl Account {
     /// thread, say) is left out where it has the same numbers.
     pub fn distinct(&self) -> Vec<Row> {
         let same = |row: &Row, above: &Row| {
-            (row.current, row.peak, row.charges, row.refused, row.at_exit)
-                == (above.current, above.peak, above.charges, above.refused, above.at_exit)
+            (row.current, row.peak, row.charges, row.counted.refused, row.at_exit)
+                == (above.current, above.peak, above.charges, above.counted.refused, above.at_exit)
         };
         let echoes = |index: usize| {
             let row = &self.rows[index];
@@ -44,7 +44,7 @@ impl Account {
 
     /// By what rows are sorted: the peak, and of equals the row of several processes first.
     fn weight(&self, index: usize) -> (u64, u64) {
-        (self.rows[index].peak, self.rows[index].processes)
+        (self.rows[index].peak, self.rows[index].counted.processes)
     }
 
     /// The rows to show where only `most` fit: those that are damaged, those with the largest peaks, and

@@ -2,12 +2,16 @@
 
 use ledgerline::container::Status;
 use ledgerline::size;
+use serde::{Serialize, Serializer};
 
 /// The container of a run, when the program had ended. Sizes are bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Container {
-    /// The limit that left the least room, and whose that is; `None` if there was none.
-    pub limit: Option<(u64, String)>,
+    /// The limit that left the least room; `None` if there was none.
+    #[serde(serialize_with = "limit")]
+    pub limit: Option<u64>,
+    /// Whose that is.
+    pub source: Option<String>,
     /// What the kernel charged against it; `None` where that cannot be measured.
     pub kernel: Option<u64>,
     /// What of that no row had.
@@ -18,10 +22,19 @@ pub struct Container {
     pub watched: Vec<String>,
 }
 
+/// A number, or the word that a cgroup's files have for no limit.
+pub(crate) fn limit<S: Serializer>(limit: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match limit {
+        Some(units) => serializer.serialize_u64(*units),
+        None => serializer.serialize_str("max"),
+    }
+}
+
 impl From<Status> for Container {
     fn from(status: Status) -> Container {
         Container {
-            limit: status.limit.map(|limit| (limit.bytes, limit.source.to_string())),
+            limit: status.limit.as_ref().map(|limit| limit.bytes),
+            source: status.limit.map(|limit| limit.source.to_string()),
             kernel: status.kernel,
             untracked: status.untracked,
             pressure: status.pressure,
@@ -33,10 +46,10 @@ impl From<Status> for Container {
 impl Container {
     /// A line for below the table.
     pub fn told(&self) -> String {
-        let Some((bytes, source)) = &self.limit else {
+        let Some((bytes, source)) = self.limit.zip(self.source.as_ref()) else {
             return "The container has no limit.".to_owned();
         };
-        let mut text = format!("The container's limit: {}, {source}.", size::format(*bytes));
+        let mut text = format!("The container's limit: {}, {source}.", size::format(bytes));
         match self.kernel {
             Some(_) if self.pressure > 0 => {
                 let times = if self.pressure == 1 {

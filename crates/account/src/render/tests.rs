@@ -24,12 +24,12 @@ fn family() -> Account {
     family.rows[0].high = Some(48 << 20);
     family.rows[0].max_events = 3;
     family.rows[0].high_events = 1;
-    family.rows[0].refused = 3;
+    family.rows[0].counted.refused = 3;
     let refused = |first, time, largest| Some(Refusals { first, time, largest });
-    family.rows[1].folded = true;
-    family.rows[1].forgotten = 20 << 10;
-    family.rows[2].most_refused = refused(1 << 20, 1_900, 6 << 20);
-    family.rows[6].most_refused = refused(65_536, 1_250, 65_536);
+    family.rows[1].counted.folded = true;
+    family.rows[1].counted.forgotten = 20 << 10;
+    family.rows[2].counted.most_refused = refused(1 << 20, 1_900, 6 << 20);
+    family.rows[6].counted.most_refused = refused(65_536, 1_250, 65_536);
     for index in [5, 6] {
         family.rows[index].state = State::Exited;
         family.rows[index].at_exit = 8_000_000;

@@ -29,7 +29,7 @@ use ledgerline_protocol::{BLIND, By, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use fold::Folded;
-use ledgerline_account::account::{Account, Container, Ending, Mistakes, resident};
+use ledgerline_account::account::{Account, Container, Mistakes, Processes, resident};
 use ledgerline_launch::{Failure, Launch, Signals, program};
 use ledgerline_terminal::output::{one_line, printable, say};
 use living::Living;
@@ -369,22 +369,25 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     }
     let both = || [Some(&ledger), heap.as_ref().map(|(_, heap)| heap)].into_iter().flatten();
     let mistakes = ledger.mistakes();
-    let account = Account::new(
+    let account = Account {
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        status: ended.status,
+        wall: ended.wall,
+        mode,
+        ledger_bytes: both().map(|ledger| ledger.footprint().resident).sum(),
+        started: Some(started),
+        max_resident: Some(ended.max_resident),
+        mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
+        heap_peak: heap.as_ref().map(|(_, heap)| heap.root().peak().value),
+        container: ledger.container().map(Container::from),
+        ..Account::default()
+    };
+    let account = account.with_rows(
         &ledger,
-        Ending {
-            command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            status: ended.status,
-            wall: ended.wall,
-            mode,
-            ledger_bytes: both().map(|ledger| ledger.footprint().resident).sum(),
-            started: Some(started),
-            max_resident: Some(ended.max_resident),
-            mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
+        &Processes {
             running: &|owner| owner != main && living.may(owner),
             resident: &|owner| resident::of(owner, "VmHWM:"),
             of_run: true,
-            heap_peak: heap.as_ref().map(|(_, heap)| heap.root().peak().value),
-            container: ledger.container().map(Container::from),
         },
     );
 

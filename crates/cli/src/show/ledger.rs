@@ -4,13 +4,11 @@ use super::{Format, not_of};
 use crate::steered;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
-use ledgerline_account::account::{Account, Ending, Mistakes, resident};
+use ledgerline_account::account::{Account, Mistakes, Processes, resident};
 use ledgerline_account::json;
 use ledgerline_account::render;
-use ledgerline_launch::Status;
 use ledgerline_protocol::REFUSED;
 use ledgerline_terminal::style::Style;
-use std::time::Duration;
 
 const FORMATS: [Format; 3] = [Format::Tree, Format::MemoryStat, Format::MemoryEvents];
 
@@ -55,20 +53,15 @@ pub(super) fn counted(group: Group<'_>) -> Vec<Stat> {
 /// The account of a ledger whose program is somebody else's.
 fn account(ledger: &Ledger) -> Account {
     let mistakes = ledger.mistakes();
-    let ending = Ending {
-        command: Vec::new(),
-        status: Status::Exited(0),
-        wall: Duration::ZERO,
-        mode: String::new(),
+    let account = Account {
         ledger_bytes: ledger.footprint().resident,
-        started: None,
-        max_resident: None,
         mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
+        ..Account::default()
+    };
+    let processes = Processes {
         running: &|_| true,
         resident: &|owner| resident::of(owner, "VmRSS:"),
-        heap_peak: None,
         of_run: false,
-        container: None,
     };
-    Account::new(ledger, ending)
+    account.with_rows(ledger, &processes)
 }
