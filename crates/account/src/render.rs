@@ -11,7 +11,7 @@ use crate::Status;
 use crate::account::{Account, Row, State};
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
-use words::{bar, count, quoted, shortened, times, width};
+use words::{bar, count, processes, quoted, shortened, times, width};
 
 /// More rows than this are left to the JSON document.
 const ROWS: usize = 40;
@@ -44,28 +44,30 @@ pub fn text(account: &Account, style: &Style) -> String {
     let mut out = String::new();
     header(&mut out, account, style);
     if account.saw_any() || account.damaged {
-        let distinct = Account { rows: account.distinct(), ..account.clone() };
-        table(&mut out, &distinct, style);
+        table(&mut out, account, style);
     } else {
         nothing_seen(&mut out, account, style);
     }
-    refused(&mut out, account);
-    if let Some(container) = &account.container {
-        let _ = writeln!(out, "{}", printable(&container.told()));
-    }
-    not_accounted(&mut out, account, style);
-    footer(&mut out, account, style);
+    below(&mut out, account, style);
     out
 }
 
 /// The groups of a ledger whose program goes on, and the line about the ledger itself.
 pub fn groups(account: &Account, style: &Style) -> String {
     let mut out = String::new();
-    table(&mut out, &Account { rows: account.distinct(), ..account.clone() }, style);
-    refused(&mut out, account);
-    not_accounted(&mut out, account, style);
-    footer(&mut out, account, style);
+    table(&mut out, account, style);
+    below(&mut out, account, style);
     out
+}
+
+/// What is said below the table.
+fn below(out: &mut String, account: &Account, style: &Style) {
+    refused(out, account);
+    if let Some(container) = &account.container {
+        let _ = writeln!(out, "{}", printable(&container.told()));
+    }
+    not_accounted(out, account, style);
+    footer(out, account, style);
 }
 
 fn header(out: &mut String, account: &Account, style: &Style) {
@@ -93,22 +95,31 @@ fn header(out: &mut String, account: &Account, style: &Style) {
 }
 
 fn table(out: &mut String, account: &Account, style: &Style) {
+    let account = &Account { rows: account.distinct(), ..account.clone() };
     let shown = account.largest(ROWS);
-    let at_exit = account.rows.iter().any(|row| row.at_exit > 0);
-    let mut titles = vec!["current", "peak", "peak share", "charges", "refused"];
-    if at_exit {
-        titles.insert(2, "at exit");
-    }
-    let mapped = account.rows.iter().any(|row| row.counted.mapped.private > 0);
-    if mapped {
-        titles.insert(1, "mapped");
-    }
-    let resident = account.rows.iter().any(|row| row.resident.is_some());
-    if resident {
-        let after_peak = titles.iter().position(|title| *title == "peak").unwrap_or(0) + 1;
-        titles.insert(after_peak, "resident");
-    }
-    let lines = lines(account, &shown, Shown { at_exit, mapped, resident }, style);
+    let any = |has: fn(&Row) -> bool| account.rows.iter().any(has);
+    let some = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::format(bytes) };
+    let root_peak = account.root_peak();
+    // The columns: title, whether this account has it, what a row has in it.
+    let columns: [(&str, bool, &Cell<'_>); 8] = [
+        ("current", true, &|row| size::format(row.current)),
+        ("mapped", any(|row| row.counted.mapped.private > 0), &|row| {
+            some(row.counted.mapped.private)
+        }),
+        ("peak", true, &|row| size::format(row.peak)),
+        ("resident", any(|row| row.resident.is_some()), &|row| some(row.resident.unwrap_or(0))),
+        ("at exit", any(|row| row.at_exit > 0), &|row| some(row.at_exit)),
+        ("peak share", true, &|row| share(row.peak, root_peak, style)),
+        ("charges", true, &|row| count(row.charges)),
+        ("refused", true, &|row| match row.counted.refused {
+            0 => "-".to_owned(),
+            refused => count(refused),
+        }),
+    ];
+    let columns = columns.into_iter().filter(|(_, has, _)| *has);
+    let (titles, cells): (Vec<&str>, Vec<&Cell<'_>>) =
+        columns.map(|(title, _, cell)| (title, cell)).unzip();
+    let lines = lines(account, &shown, &cells, style);
 
     let widths: Vec<usize> = titles
         .iter()
@@ -177,15 +188,10 @@ fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], sty
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// The columns that not every account has.
-#[derive(Clone, Copy)]
-struct Shown {
-    at_exit: bool,
-    mapped: bool,
-    resident: bool,
-}
+/// What a row has in a column.
+type Cell<'a> = dyn Fn(&Row) -> String + 'a;
 
-fn lines(account: &Account, shown: &[usize], columns: Shown, style: &Style) -> Vec<Line> {
+fn lines(account: &Account, shown: &[usize], cells: &[&Cell<'_>], style: &Style) -> Vec<Line> {
     // For each level, whether more rows follow there; from the last row up,
     // because only what comes later decides.
     let mut more_follow: Vec<bool> = Vec::new();
@@ -216,96 +222,69 @@ fn lines(account: &Account, shown: &[usize], columns: Shown, style: &Style) -> V
             more_follow.truncate(row.depth);
             more_follow.resize(row.depth, false);
             more_follow.push(true);
-            line(account, row, stem, columns, style)
+            line(row, stem, cells)
         })
         .collect();
     lines.reverse();
     lines
 }
 
-fn line(account: &Account, row: &Row, stem: String, columns: Shown, style: &Style) -> Line {
+fn line(row: &Row, stem: String, cells: &[&Cell<'_>]) -> Line {
     let damaged = row.state == State::Damaged;
-    let mut cells = vec![
-        size::format(row.current),
-        size::format(row.peak),
-        share(row.peak, account.root_peak(), style),
-        count(row.charges),
-        if row.counted.refused == 0 { "-".to_owned() } else { count(row.counted.refused) },
-    ];
-    let some = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::format(bytes) };
-    if columns.at_exit {
-        cells.insert(2, some(row.at_exit));
-    }
-    if columns.resident {
-        cells.insert(2, some(row.resident.unwrap_or(0)));
-    }
-    if columns.mapped {
-        cells.insert(1, some(row.counted.mapped.private));
-    }
-    if damaged {
-        cells.fill("-".to_owned());
-    }
+    let cell = |cell: &&Cell<'_>| if damaged { "-".to_owned() } else { cell(row) };
     Line {
         stem,
         name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
         ended: row.state == State::Exited,
-        refused: row.max_events > 0
-            || (row.counted.max_heap.is_some() && row.counted.refused_heap > 0)
-            || damaged,
-        cells,
+        refused: went_over(row) || damaged,
+        cells: cells.iter().map(cell).collect(),
         note: note(row),
     }
 }
 
+/// Whether a limit of the row's own refused something, or was exceeded.
+fn went_over(row: &Row) -> bool {
+    row.max_events > 0 || (row.counted.max_heap.is_some() && row.counted.refused_heap > 0)
+}
+
 /// What the row's own limits did, and whether its process is still there.
 fn note(row: &Row) -> Option<(Paint, String)> {
-    let limit = |units: Option<u64>| {
-        units.map_or("max".to_owned(), |units| ledgerline::Limit::units(units).to_string())
-    };
     if row.state == State::Damaged {
         return Some((Paint::Bad, "damaged".to_owned()));
     }
     let mut notes = Vec::new();
-    let mut paint = Paint::Faint;
+    let mut limit = |name: &str, units: Option<u64>, did: &str, often: u64| {
+        let limit =
+            units.map_or("max".to_owned(), |units| ledgerline::Limit::units(units).to_string());
+        if often > 0 {
+            notes.push(format!("{name} {limit} {did} {}", times(often)));
+        } else if units.is_some() {
+            notes.push(format!("{name} {limit}"));
+        }
+    };
+    let counted = &row.counted;
     // The program felt only those events that were refusals. The other charges went over the limit.
-    let refused = row.max_events.min(row.counted.refused.saturating_sub(row.counted.refused_heap));
-    if refused > 0 {
-        paint = Paint::Bad;
-        notes.push(format!("max {} refused {}", limit(row.max), times(refused)));
-    } else if row.max_events > 0 {
-        paint = Paint::Bad;
-        notes.push(format!("max {} exceeded {}", limit(row.max), times(row.max_events)));
-    } else if row.max.is_some() {
-        notes.push(format!("max {}", limit(row.max)));
+    match row.max_events.min(counted.refused.saturating_sub(counted.refused_heap)) {
+        0 => limit("max", row.max, "exceeded", row.max_events),
+        refused => limit("max", row.max, "refused", refused),
     }
-    if row.counted.max_heap.is_some() && row.counted.refused_heap > 0 {
-        paint = Paint::Bad;
-        notes.push(format!(
-            "max-heap {} refused {}",
-            limit(row.counted.max_heap),
-            times(row.counted.refused_heap)
-        ));
-    } else if row.counted.max_heap.is_some() {
-        notes.push(format!("max-heap {}", limit(row.counted.max_heap)));
+    if counted.max_heap.is_some() {
+        limit("max-heap", counted.max_heap, "refused", counted.refused_heap);
     }
-    if row.high_events > 0 {
-        notes.push(format!("high {} exceeded {}", limit(row.high), times(row.high_events)));
-    } else if row.high.is_some() {
-        notes.push(format!("high {}", limit(row.high)));
-    }
+    limit("high", row.high, "exceeded", row.high_events);
     if row.state == State::Running && row.depth == 1 {
         notes.push("still running".to_owned());
     }
-    if row.counted.folded {
+    if counted.folded {
         notes.push("further names counted here".to_owned());
     }
-    if row.counted.forgotten > 0 {
-        notes.push(format!("{} mapped and not charged", size::format(row.counted.forgotten)));
+    if counted.forgotten > 0 {
+        notes.push(format!("{} mapped and not charged", size::format(counted.forgotten)));
     }
-    if row.counted.processes > 0 {
-        let processes = if row.counted.processes == 1 { "process" } else { "processes" };
-        notes.push(format!("{} {processes}", count(row.counted.processes)));
+    if counted.processes > 0 {
+        notes.push(processes(counted.processes));
     }
+    let paint = if went_over(row) { Paint::Bad } else { Paint::Faint };
     (!notes.is_empty()).then(|| (paint, notes.join(", ")))
 }
 
@@ -354,9 +333,7 @@ fn not_accounted(out: &mut String, account: &Account, style: &Style) {
         format!("{program} ({times}{})", one.why.name())
     });
     let told: Vec<String> = told.collect();
-    let processes: u64 = all.iter().map(|one| one.processes).sum();
-    let plural = if processes == 1 { "process" } else { "processes" };
-    let title = format!("Not accounted: {} {plural}:", count(processes));
+    let title = format!("Not accounted: {}:", processes(all.iter().map(|one| one.processes).sum()));
     let _ = writeln!(out, "{} {}.", style.paint(Paint::Bad, &title), told.join(", "));
 }
 

@@ -41,6 +41,11 @@ pub fn times(number: u64) -> String {
     if number == 1 { "once".to_owned() } else { format!("{} times", count(number)) }
 }
 
+/// So many processes.
+pub fn processes(number: u64) -> String {
+    format!("{} {}", count(number), if number == 1 { "process" } else { "processes" })
+}
+
 /// A word as a shell would read it back.
 pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%^".contains(letter);
