@@ -8,80 +8,47 @@ use std::ffi::CStr;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Why a process is not accounted. The numbers stand in ledgers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Blind {
-    /// Nothing can be preloaded into it.
-    Static = 1,
-    /// It would gain a user, a group or capabilities, so the loader drops the preload.
-    Privileged = 2,
-    /// It is of another architecture than the preloaded library.
-    OtherArchitecture = 3,
-    /// It uses a C library whose programs the preloaded library does not serve ([`Serves`]).
-    OtherLibc = 4,
-    /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
-    Sanitizer = 5,
-    /// Whoever executed it dropped the environment that the library needs.
-    Environment = 6,
-    /// It brings a malloc of its own, which its libraries call, too.
-    OwnMalloc = 7,
-    /// The process has too little address space for the ledger.
-    AddressSpace = 8,
-    /// The process became another user, who cannot open the ledger.
-    OtherUser = 9,
-    /// The process was under a seccomp filter when it executed the program, which cannot open the ledger then.
-    Filter = 10,
-    /// The process went where the ledger, or the library, has no path: into a chroot, or where another `/proc` is mounted.
-    Elsewhere = 11,
-    /// The ledger had no row left for it.
-    NoRow = 12,
-    /// It was executed by a run within the run, which accounts it.
-    OtherRun = 13,
+named! {
+    /// Why a process is not accounted. The numbers stand in ledgers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[repr(u8)]
+    Blind,
+    /// In a few words.
+    {
+        /// Nothing can be preloaded into it.
+        Static = 1: "statically linked",
+        /// It would gain a user, a group or capabilities, so the loader drops the preload.
+        Privileged = 2: "gains privileges",
+        /// It is of another architecture than the preloaded library.
+        OtherArchitecture = 3: "another architecture",
+        /// It uses a C library whose programs the preloaded library does not serve ([`Serves`]).
+        OtherLibc = 4: "another C library",
+        /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
+        Sanitizer = 5: "a sanitizer",
+        /// Whoever executed it dropped the environment that the library needs.
+        Environment = 6: "environment cleared",
+        /// It brings a malloc of its own, which its libraries call, too.
+        OwnMalloc = 7: "a malloc of its own",
+        /// The process has too little address space for the ledger.
+        AddressSpace = 8: "too little address space",
+        /// The process became another user, who cannot open the ledger.
+        OtherUser = 9: "another user",
+        /// The process was under a seccomp filter when it executed the program, which cannot open the ledger then.
+        Filter = 10: "a seccomp filter",
+        /// The process went where the ledger, or the library, has no path: into a chroot, or where another `/proc` is mounted.
+        Elsewhere = 11: "another root or /proc",
+        /// The ledger had no row left for it.
+        NoRow = 12: "no row left",
+        /// It was executed by a run within the run, which accounts it.
+        OtherRun = 13: "a run of its own",
+    }
 }
 
 impl Blind {
-    /// All there are.
-    pub const ALL: [Blind; 13] = [
-        Blind::Static,
-        Blind::Privileged,
-        Blind::OtherArchitecture,
-        Blind::OtherLibc,
-        Blind::Sanitizer,
-        Blind::Environment,
-        Blind::OwnMalloc,
-        Blind::AddressSpace,
-        Blind::OtherUser,
-        Blind::Filter,
-        Blind::Elsewhere,
-        Blind::NoRow,
-        Blind::OtherRun,
-    ];
-
     /// The reason with this number in a ledger.
     #[must_use]
     pub fn from_number(number: i64) -> Option<Blind> {
         Blind::ALL.into_iter().find(|one| *one as i64 == number)
-    }
-
-    /// In a few words.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Blind::Static => "statically linked",
-            Blind::Privileged => "gains privileges",
-            Blind::OtherArchitecture => "another architecture",
-            Blind::OtherLibc => "another C library",
-            Blind::Sanitizer => "a sanitizer",
-            Blind::Environment => "environment cleared",
-            Blind::OwnMalloc => "a malloc of its own",
-            Blind::AddressSpace => "too little address space",
-            Blind::OtherUser => "another user",
-            Blind::Filter => "a seccomp filter",
-            Blind::Elsewhere => "another root or /proc",
-            Blind::NoRow => "no row left",
-            Blind::OtherRun => "a run of its own",
-        }
     }
 
     /// Whether the program would fail to start with the preload in its environment. Loaders ignore a library of another

@@ -26,6 +26,32 @@
 //! another package when it is published. It depends on libc alone and allocates nothing: the library calls it
 //! within malloc.
 
+/// Declares an enumeration whose values have names.
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $of:ident, $(#[$called:meta])* { $($(#[$doc:meta])* $value:ident $(= $number:literal)?: $name:literal,)* }
+    ) => {
+        $(#[$meta])*
+        pub enum $of {
+            $($(#[$doc])* $value $(= $number)?),*
+        }
+
+        impl $of {
+            /// All there are.
+            pub const ALL: [$of; [$($name),*].len()] = [$($of::$value),*];
+
+            $(#[$called])*
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($of::$value => $name),*
+                }
+            }
+        }
+    };
+}
+
 mod alive;
 pub mod blind;
 mod identity;
@@ -157,52 +183,31 @@ pub const MEMORY_FILE: &str = "ledgerline";
 /// ledger's do not.)
 pub const HEAP_FILE: &str = "ledgerline-heap";
 
-/// What a row of the account stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// A thread; its row lies below its process's.
-    Thread,
-    /// A process.
-    Process,
-    /// A shared library that allocates; its row lies below its process's.
-    Library,
-}
-
-impl By {
-    /// All there are.
-    pub const ALL: [By; 3] = [By::Thread, By::Process, By::Library];
-
+named! {
+    /// What a row of the account stands for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    By,
     /// What it is called on the command line and in the environment.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            By::Thread => "thread",
-            By::Process => "process",
-            By::Library => "library",
-        }
+    {
+        /// A thread; its row lies below its process's.
+        Thread: "thread",
+        /// A process.
+        Process: "process",
+        /// A shared library that allocates; its row lies below its process's.
+        Library: "library",
     }
 }
 
-/// What happens to an allocation that would go over the root's limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnMax {
-    /// It fails with `ENOMEM`.
-    Enomem,
-    /// The process that asked says why and ends itself by `SIGKILL`.
-    Kill,
-}
-
-impl OnMax {
-    /// All there are.
-    pub const ALL: [OnMax; 2] = [OnMax::Enomem, OnMax::Kill];
-
+named! {
+    /// What happens to an allocation that would go over the root's limit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    OnMax,
     /// What it is called on the command line and in the environment.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            OnMax::Enomem => "enomem",
-            OnMax::Kill => "kill",
-        }
+    {
+        /// It fails with `ENOMEM`.
+        Enomem: "enomem",
+        /// The process that asked says why and ends itself by `SIGKILL`.
+        Kill: "kill",
     }
 }
 
