@@ -1,6 +1,6 @@
 //! The error of this crate: why a file could not be read, in one line.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Why a file could not be read: the file, what is wrong with it, and what to do, on one line.
@@ -69,13 +69,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
-            one_line(f, &file.to_string_lossy())?;
+            safe(f, &file.to_string_lossy())?;
             f.write_str(": ")?;
         }
-        one_line(f, &self.what)?;
+        safe(f, &self.what)?;
         if let Some(advice) = &self.advice {
             f.write_str("; ")?;
-            one_line(f, advice)?;
+            safe(f, advice)?;
         }
         Ok(())
     }
@@ -83,15 +83,18 @@ impl fmt::Display for Error {
 
 /// Writes a text in one line. Names come from files that may lie, so nothing in them may break the line or steer a
 /// terminal.
-fn one_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    for character in text.chars() {
-        if character.is_control() {
-            write!(f, "{}", character.escape_default())?;
-        } else {
-            write!(f, "{character}")?;
-        }
+pub(crate) fn safe(out: &mut impl Write, text: &str) -> fmt::Result {
+    // Controls beyond ASCII begin with the byte 0xc2.
+    if !text.bytes().any(|byte| byte < b' ' || byte == 0x7f || byte == 0xc2) {
+        return out.write_str(text);
     }
-    Ok(())
+    text.chars().try_for_each(|character| {
+        if character.is_control() {
+            write!(out, "{}", character.escape_default())
+        } else {
+            out.write_char(character)
+        }
+    })
 }
 
 impl std::error::Error for Error {}

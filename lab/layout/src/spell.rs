@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use crate::error::safe;
 use crate::leaf::keyword;
 use crate::model::{Record, Reference, Type, TypeId, Types};
 
@@ -237,20 +238,6 @@ fn is_word(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'))
 }
 
-/// Writes a name without characters that could steer a terminal or break a line.
-pub(crate) fn safe(out: &mut impl Write, name: &str) -> fmt::Result {
-    if !name.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-        return out.write_str(name);
-    }
-    name.chars().try_for_each(|character| {
-        if character.is_control() {
-            write!(out, "{}", character.escape_default())
-        } else {
-            out.write_char(character)
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +290,14 @@ mod tests {
         assert_eq!(declare(&types, row, "a"), "int (&a)[2]");
         assert_eq!(declare(&types, member, "m"), "int space::Class::*m");
         assert_eq!(types.size(again), Some(8));
+    }
+
+    #[test]
+    fn no_control_of_a_name_reaches_the_terminal() {
+        let mut types = Types::new(8);
+        let name = types.intern("a\nb\u{9b}2J\u{e9}");
+        let id = types.push(Type::Base { name, size: 4 });
+        assert_eq!(spell(&types, id).to_string(), "a\\nb\\u{9b}2J\u{e9}");
     }
 
     #[test]

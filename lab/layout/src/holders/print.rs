@@ -5,9 +5,10 @@ use std::fmt::{self, Write};
 use serde::Serialize;
 
 use super::{Array, Holder, Place};
+use crate::error::safe;
 use crate::leaf::{self, keyword};
 use crate::model::Types;
-use crate::spell::{safe, spell};
+use crate::spell::spell;
 
 #[derive(Serialize)]
 struct Object<'a> {

@@ -5,10 +5,11 @@ use std::fmt::{self, Write};
 
 use super::Options;
 use super::accessed::{Touched, rate};
+use crate::error::safe;
 use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
 use crate::model::{Align, Record, Role, TypeId, Types};
-use crate::spell::{safe, write_type};
+use crate::spell::write_type;
 use crate::variants::{covers, variants};
 
 const DEEPEST: usize = 64;
