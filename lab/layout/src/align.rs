@@ -4,11 +4,8 @@
 //! states it. The rest follows from the members by the rules of C: a record is aligned as its widest member is,
 //! unless an offset or the size shows that it was packed.
 
-use crate::leaf::{bits_of, start_of};
-use crate::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
-
-/// The longest chain of typedefs, qualifiers and dimensions that is followed.
-const LONGEST_CHAIN: usize = 200;
+use crate::leaf::end_of;
+use crate::model::{Align, Kind, Member, Record, Type, TypeId, Types};
 
 /// Works out the alignment of every record that is not [`Align::Known`].
 ///
@@ -35,29 +32,18 @@ pub fn infer(types: &mut Types) {
 /// It is right once [`infer`] has run over `types`.
 pub fn of(types: &Types, id: TypeId) -> Option<u64> {
     let mut least = 1;
-    let mut id = id;
-    for _ in 0..LONGEST_CHAIN {
+    for id in types.through(id) {
         let own = match types.get(id) {
             Type::Typedef { align: Some(bytes), .. } => power(*bytes),
-            Type::Typedef { to, .. } => {
-                id = (*to)?;
-                continue;
-            }
-            Type::Qualified { qualifier, to } => {
-                id = (*to)?;
-                if *qualifier == "_Atomic" {
-                    // One instruction must reach an atomic, so a type that fits into one is aligned to its size.
-                    let size = types.size(id).unwrap_or(0);
-                    if size.is_power_of_two() && size <= 16 {
-                        least = size;
-                    }
+            Type::Qualified { qualifier: "_Atomic", to: Some(to) } => {
+                // One instruction must reach an atomic, so a type that fits into one is aligned to its size.
+                let size = types.size(*to).unwrap_or(0);
+                if size.is_power_of_two() && size <= 16 {
+                    least = size;
                 }
                 continue;
             }
-            Type::Array { element, .. } => {
-                id = *element;
-                continue;
-            }
+            Type::Typedef { .. } | Type::Qualified { .. } | Type::Array { .. } => continue,
             Type::Record(record) => power(record.align.bytes()),
             Type::Base { size, .. } | Type::Enum { size, .. } => scalar(types, *size),
             Type::Pointer { .. } | Type::Reference { .. } => {
@@ -122,16 +108,8 @@ impl Seen {
 }
 
 /// The record that a member of type `id` consists of, if it consists of one.
-fn contained(types: &Types, mut id: TypeId) -> Option<TypeId> {
-    for _ in 0..LONGEST_CHAIN {
-        id = match types.get(id) {
-            Type::Record(_) => return Some(id),
-            Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => *to,
-            Type::Array { element, .. } => *element,
-            _ => return None,
-        };
-    }
-    None
+fn contained(types: &Types, id: TypeId) -> Option<TypeId> {
+    types.through(id).find(|&id| matches!(types.get(id), Type::Record(_)))
 }
 
 /// The alignment of a record from its members, whose own alignments are known.
@@ -154,7 +132,7 @@ fn of_record(types: &Types, record: &Record) -> u64 {
         if !member.place_known() {
             continue;
         }
-        end = end.max(end_of(types, member));
+        end = end.max(end_of(types, member).div_ceil(8));
         let permitted = permitted(types, member, bytes);
         if permitted < bytes {
             packed = packed.min(permitted);
@@ -184,18 +162,6 @@ fn permitted(types: &Types, member: &Member, bytes: u64) -> u64 {
         }
     }
     if member.offset == 0 { bytes } else { bytes.min(power(member.offset)) }
-}
-
-/// The first byte after a member.
-fn end_of(types: &Types, member: &Member) -> u64 {
-    start_of(member).saturating_add(bits_of(types, member)).div_ceil(8)
-}
-
-impl Member {
-    /// Whether the offset is known for certain.
-    fn place_known(&self) -> bool {
-        self.role != Role::VirtualBase { known: false }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::model::{Type, TypeId, Types};
+use crate::model::{Type, Types};
 use crate::open::{self, Options, Prefer};
 use crate::{align, btf, dwarf};
 
@@ -42,9 +42,9 @@ pub fn dwarf(data: &[u8]) {
 
 /// Does with every type what printing does, and checks what readers promise.
 fn visit(types: &Types) {
-    for id in (0..types.len() as u32).map(TypeId) {
+    for (id, ty) in types.iter() {
         let _ = align::of(types, id);
-        let Type::Record(record) = types.get(id) else { continue };
+        let Type::Record(record) = ty else { continue };
         assert!(record.align.bytes().is_power_of_two(), "an alignment that is none");
         let _ = types.name(record.name);
         for member in &record.members {

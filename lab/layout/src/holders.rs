@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use crate::Error;
 use crate::leaf::{self, name_of, start_of};
 use crate::model::{Kind, Member, Record, Reference, Role, Type, TypeId, Types};
-use crate::pick::{Pattern, named, near};
+use crate::pick::{ALL, Pattern, advise_near, named};
 
 pub use print::{json, text};
 
@@ -85,8 +85,8 @@ impl Targets {
     pub fn of(types: &Types, text: &str) -> Result<Targets, Error> {
         let pattern = Pattern::new(text)?;
         let mut is = vec![false; types.len()];
-        for id in (0..types.len() as u32).map(TypeId) {
-            if !own_name(types, id).is_some_and(|name| pattern.matches(name)) {
+        for (id, ty) in types.iter() {
+            if !own_name(types, ty).is_some_and(|name| pattern.matches(name)) {
                 continue;
             }
             is[id.0 as usize] = true;
@@ -98,12 +98,9 @@ impl Targets {
         if is.contains(&true) {
             return Ok(Targets { is });
         }
-        let names = (0..types.len() as u32).filter_map(|id| own_name(types, TypeId(id)));
+        let names = types.iter().filter_map(|(_, ty)| own_name(types, ty));
         let error = Error::new(format!("there is no type {text:?}"));
-        Err(match near(pattern.text(), names) {
-            Some(near) => error.advise(near),
-            None => error.advise("`layout show FILE --all` prints all there are"),
-        })
+        Err(advise_near(error, pattern.text(), names, ALL))
     }
 
     fn has(&self, id: TypeId) -> bool {
@@ -112,8 +109,8 @@ impl Targets {
 }
 
 /// The name that a type has of its own.
-fn own_name(types: &Types, id: TypeId) -> Option<&str> {
-    let name = match types.get(id) {
+fn own_name<'t>(types: &'t Types, ty: &Type) -> Option<&'t str> {
+    let name = match ty {
         Type::Record(Record { name, .. })
         | Type::Base { name, .. }
         | Type::Enum { name, .. }
@@ -187,21 +184,18 @@ fn pointed_at(ty: &Type) -> Option<TypeId> {
 /// Which types hold a target or lead to one: found from the targets, against the references.
 fn ways(types: &Types, targets: &Targets, link: Link) -> Vec<bool> {
     let mut back: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
-    let ids = || (0..types.len() as u32).map(TypeId);
-    for id in ids() {
+    for (id, ty) in types.iter() {
         let mut refers = |to: TypeId| back.entry(to).or_default().push(id);
-        match types.get(id) {
-            Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
-                refers(*to)
-            }
-            Type::Array { element, .. } => refers(*element),
+        ty.inner().into_iter().for_each(&mut refers);
+        match ty {
             Type::Record(record) => record.members.iter().for_each(|member| refers(member.ty)),
             ty if link == Link::PointsTo => pointed_at(ty).into_iter().for_each(refers),
             _ => {}
         }
     }
     let mut reached = targets.is.clone();
-    let mut left: Vec<TypeId> = ids().filter(|&id| targets.has(id)).collect();
+    let mut left: Vec<TypeId> =
+        types.iter().map(|(id, _)| id).filter(|&id| targets.has(id)).collect();
     while let Some(id) = left.pop() {
         for &from in back.get(&id).into_iter().flatten() {
             if !std::mem::replace(&mut reached[from.0 as usize], true) {
@@ -230,8 +224,7 @@ impl Search<'_, '_> {
         for member in &record.members {
             let endless = || Error::new("its types nest without end");
             self.looks = self.looks.checked_sub(1).ok_or_else(endless)?;
-            let nowhere = member.role == (Role::VirtualBase { known: false });
-            if nowhere || !self.ways[member.ty.0 as usize] {
+            if !member.place_known() || !self.ways[member.ty.0 as usize] {
                 continue;
             }
             let (length, dimensions) = (self.path.len(), self.arrays.len());
@@ -248,21 +241,16 @@ impl Search<'_, '_> {
     }
 
     fn member(&mut self, member: &Member, start: u64, depth: usize) -> Result<(), Error> {
-        let mut id = member.ty;
-        for _ in 0..DEEPEST {
+        for id in self.types.through(member.ty) {
             if self.link == Link::Contains && self.targets.has(id) {
                 let size = self.types.size(id).unwrap_or(0);
                 return self.found(member.ty, start, size);
             }
             match self.types.get(id) {
-                Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
-                    id = *to
-                }
                 Type::Array { element, count } => {
                     let stride = self.types.size(*element).unwrap_or(0);
                     self.arrays.push(Array { count: *count, stride });
                     self.path.push_str("[]");
-                    id = *element;
                 }
                 ty if self.link == Link::PointsTo
                     && pointed_at(ty).is_some_and(|to| self.is_target(to)) =>
@@ -273,27 +261,15 @@ impl Search<'_, '_> {
                     let opens = self.link == Link::Contains || is_own(self.types, member);
                     return if opens { self.enter(inner, start, depth - 1) } else { Ok(()) };
                 }
-                _ => return Ok(()),
+                _ => {}
             }
         }
         Ok(())
     }
 
     /// Whether a pointer to this type points to a target, or to an array of them.
-    fn is_target(&self, mut id: TypeId) -> bool {
-        for _ in 0..DEEPEST {
-            if self.targets.has(id) {
-                return true;
-            }
-            match self.types.get(id) {
-                Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
-                    id = *to
-                }
-                Type::Array { element, .. } => id = *element,
-                _ => return false,
-            }
-        }
-        false
+    fn is_target(&self, id: TypeId) -> bool {
+        self.types.through(id).any(|id| self.targets.has(id))
     }
 
     fn found(&mut self, ty: TypeId, start: u64, size: u64) -> Result<(), Error> {

@@ -60,11 +60,16 @@ pub fn start_of(member: &Member) -> u64 {
     member.offset.saturating_mul(8).saturating_add(within)
 }
 
+/// The first bit after a member, or its start if its type has no size.
+pub(crate) fn end_of(types: &Types, member: &Member) -> u64 {
+    start_of(member).saturating_add(bits_of(types, member))
+}
+
 /// How many bits a member has; 0 for a member without a size, and for one whose place is not known, which covers no
 /// bits that anybody could name.
 pub fn bits_of(types: &Types, member: &Member) -> u64 {
     match member.bits {
-        _ if member.role == (Role::VirtualBase { known: false }) => 0,
+        _ if !member.place_known() => 0,
         Some(bits) => bits.size.into(),
         None => types.size(member.ty).unwrap_or(0).saturating_mul(8),
     }
@@ -98,8 +103,8 @@ pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
 /// The record of a member that is opened. That is a record with members, if it is anonymous or all are opened.
 pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'t Record> {
     let anonymous = name_of(types, member).is_empty();
-    let nowhere = member.role == (Role::VirtualBase { known: false });
-    if member.bits.is_some() || nowhere || (!anonymous && expand == Expand::Anonymous) {
+    if member.bits.is_some() || !member.place_known() || (!anonymous && expand == Expand::Anonymous)
+    {
         return None;
     }
     let (_, record) = record(types, member.ty)?;

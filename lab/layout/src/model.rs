@@ -113,6 +113,21 @@ pub enum Type {
     },
 }
 
+impl Type {
+    /// The type that a typedef or a qualifier is about.
+    pub fn renamed(&self) -> Option<TypeId> {
+        match *self {
+            Type::Typedef { to, .. } | Type::Qualified { to, .. } => to,
+            _ => None,
+        }
+    }
+
+    /// The same, or the type that an array repeats.
+    pub fn inner(&self) -> Option<TypeId> {
+        if let Type::Array { element, .. } = self { Some(*element) } else { self.renamed() }
+    }
+}
+
 /// The sort of a [`Type::Reference`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
@@ -238,6 +253,13 @@ pub enum Role {
     Variant,
 }
 
+impl Member {
+    /// Whether the offset is known for certain.
+    pub fn place_known(&self) -> bool {
+        self.role != Role::VirtualBase { known: false }
+    }
+}
+
 impl Types {
     /// A table without types.
     pub fn new(pointer_size: u8) -> Types {
@@ -294,12 +316,17 @@ impl Types {
         self.types.is_empty()
     }
 
+    /// All types with their numbers, in the order of the file.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TypeId, &Type)> {
+        (0..self.types.len() as u32).map(TypeId).zip(&self.types)
+    }
+
     /// All records of the file itself, in its order. The parts of classes are left out, which are
     /// found as bases alone.
     pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
-        (0..).zip(&self.types).skip(self.borrowed as usize).filter_map(|(index, ty)| match ty {
+        self.iter().skip(self.borrowed as usize).filter_map(|(id, ty)| match ty {
             Type::Record(Record { kind: Kind::StructPart | Kind::ClassPart, .. }) => None,
-            Type::Record(record) => Some((TypeId(index), record)),
+            Type::Record(record) => Some((id, record)),
             _ => None,
         })
     }
@@ -309,14 +336,17 @@ impl Types {
     /// A file that lies may have a circle of them, so after a hundred steps the walk ends where it is.
     pub fn resolve(&self, mut id: TypeId) -> TypeId {
         for _ in 0..100 {
-            match self.get(id) {
-                Type::Typedef { to: Some(to), .. } | Type::Qualified { to: Some(to), .. } => {
-                    id = *to
-                }
-                _ => break,
-            }
+            let Some(to) = self.get(id).renamed() else { break };
+            id = to;
         }
         id
+    }
+
+    /// A type, and what it is or repeats: typedefs, qualifiers and arrays are looked through, one after the other.
+    ///
+    /// A file that lies may have a circle of them, so the walk ends after two hundred steps.
+    pub fn through(&self, id: TypeId) -> impl Iterator<Item = TypeId> {
+        std::iter::successors(Some(id), |&id| self.get(id).inner()).take(200)
     }
 
     /// The size in bytes; `None` for a type that has none (void, a function, a flexible array, a declaration), and

@@ -5,8 +5,12 @@ use std::collections::HashMap;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::Error;
-use crate::leaf::{Expand, leaves};
+use crate::leaf::{Expand, leaves, record};
 use crate::model::{Name, Type, TypeId, Types};
+use crate::spell::plural;
+
+/// What is advised where no type has a name like the one that is wanted.
+pub(crate) const ALL: &str = "`layout show FILE --all` prints all there are";
 
 /// A name or a pattern with `*`, `?`, `[…]`, `{a,b}`.
 #[derive(Clone, Debug)]
@@ -52,58 +56,52 @@ impl Pattern {
 
 /// The records that have a name, of their own or by a typedef, each with that name, in the order of the file.
 pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
-    let by_typedef: HashMap<TypeId, &str> = (0..types.len() as u32)
-        .rev()
-        .filter_map(|index| match types.get(TypeId(index)) {
-            Type::Typedef { name, to: Some(to), .. } => Some((*to, types.name(*name))),
-            _ => None,
-        })
-        .collect();
+    let by_typedef: HashMap<TypeId, &str> = typedefs(types).rev().collect();
     types
         .records()
-        .filter_map(|(id, record)| {
-            let name = types.name(record.name);
-            if !name.is_empty() {
-                return Some((name, id));
-            }
-            by_typedef.get(&id).map(|&name| (name, id))
+        .filter_map(|(id, record)| match types.name(record.name) {
+            "" => by_typedef.get(&id).map(|&name| (name, id)),
+            name => Some((name, id)),
         })
         .collect()
+}
+
+/// The types that typedefs are about, each with the typedef's name.
+fn typedefs(types: &Types) -> impl DoubleEndedIterator<Item = (TypeId, &str)> {
+    types.iter().filter_map(|(_, ty)| match ty {
+        Type::Typedef { name, to: Some(to), .. } => Some((*to, types.name(*name))),
+        _ => None,
+    })
 }
 
 /// The anonymous records that a typedef gives this name.
 fn by_typedef<'t>(types: &'t Types, wanted: &str) -> HashMap<TypeId, &'t str> {
-    (0..types.len() as u32)
-        .filter_map(|index| match types.get(TypeId(index)) {
-            Type::Typedef { name, to: Some(to), .. } if types.name(*name) == wanted => {
-                Some((*to, types.name(*name)))
-            }
-            _ => None,
+    typedefs(types)
+        .filter(|&(to, name)| {
+            name == wanted && matches!(types.get(to), Type::Record(of) if of.name == Name::NONE)
         })
-        .filter(|(to, _)| matches!(types.get(*to), Type::Record(of) if of.name == Name::NONE))
         .collect()
 }
 
-/// The records that typedefs of this name lead to.
-fn through_typedefs(types: &Types, wanted: &str) -> Vec<TypeId> {
-    let all = (0..types.len() as u32).map(TypeId);
-    all.filter(
-        |&id| matches!(types.get(id), Type::Typedef { name, .. } if types.name(*name) == wanted),
-    )
-    .map(|id| types.resolve(id))
-    .filter(|&id| matches!(types.get(id), Type::Record(of) if of.name != Name::NONE))
-    .collect()
+/// The records with names of their own that typedefs of this name lead to.
+fn through_typedefs<'t>(types: &'t Types, wanted: &str) -> Vec<(&'t str, TypeId)> {
+    let wanted = typedefs(types).filter(|&(_, name)| name == wanted);
+    wanted
+        .filter_map(|(to, _)| record(types, to))
+        .filter(|(_, record)| record.name != Name::NONE)
+        .map(|(id, record)| (types.name(record.name), id))
+        .collect()
 }
 
 /// What a name is that is no record's, in words.
 fn otherwise(types: &Types, wanted: &str) -> Option<String> {
     let named = |name: &Name| types.name(*name) == wanted;
-    (0..types.len() as u32).find_map(|index| match types.get(TypeId(index)) {
+    types.iter().find_map(|(_, ty)| match ty {
         Type::Enum { name, size } if named(name) => {
-            Some(format!("an enumeration of {size} byte{}", if *size == 1 { "" } else { "s" }))
+            Some(format!("an enumeration of {size} byte{}", plural(*size)))
         }
         Type::Base { name, size } if named(name) => {
-            Some(format!("a number of {size} byte{}", if *size == 1 { "" } else { "s" }))
+            Some(format!("a number of {size} byte{}", plural(*size)))
         }
         Type::Declaration { name, .. } if named(name) => Some("declared alone here".to_owned()),
         Type::Typedef { name, .. } if named(name) => Some("a typedef of no structure".to_owned()),
@@ -124,28 +122,17 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
     for text in patterns {
         let pattern = Pattern::new(text)?;
         let aliases = by_typedef(types, &pattern.text);
-        let mut none = true;
-        for &(name, id) in &named {
-            let alias = || aliases.get(&id).copied();
-            let name = if pattern.matches(name) { Some(name) } else { alias() };
-            if let Some(name) = name {
-                none = false;
-                if seen.insert(id) {
-                    picked.push((name, id));
-                }
-            }
+        let mut found: Vec<(&str, TypeId)> = named
+            .iter()
+            .filter_map(|&(name, id)| match pattern.matches(name) {
+                true => Some((name, id)),
+                false => aliases.get(&id).map(|&alias| (alias, id)),
+            })
+            .collect();
+        if found.is_empty() && pattern.exact().is_some() {
+            found = through_typedefs(types, &pattern.text);
         }
-        if none && pattern.exact().is_some() {
-            for id in through_typedefs(types, &pattern.text) {
-                none = false;
-                if let Type::Record(of) = types.get(id)
-                    && seen.insert(id)
-                {
-                    picked.push((types.name(of.name), id));
-                }
-            }
-        }
-        if none {
+        if found.is_empty() {
             if let Some(what) = otherwise(types, &pattern.text) {
                 let error = Error::new(format!("{text:?} is {what}: it has no fields"));
                 return Err(error.advise("name a structure, a class or a union"));
@@ -156,11 +143,9 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
                     "nor any structure: -g1, and Rust's \"line-tables-only\", leave types out; build it with -g",
                 ));
             }
-            return Err(match near(&pattern.text, named.iter().map(|entry| entry.0)) {
-                Some(near) => error.advise(near),
-                None => error.advise("`layout show FILE --all` prints all there are"),
-            });
+            return Err(advise_near(error, &pattern.text, named.iter().map(|entry| entry.0), ALL));
         }
+        picked.extend(found.into_iter().filter(|&(_, id)| seen.insert(id)));
     }
     Ok(picked)
 }
@@ -169,14 +154,22 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
 pub fn advise_field(error: Error, types: &Types, id: TypeId, wanted: &str) -> Error {
     let mut known = leaves(types, id, Expand::All);
     known.extend(leaves(types, id, Expand::Anonymous));
-    match near(wanted, known.iter().map(|leaf| leaf.path.as_str())) {
-        Some(near) => error.advise(near),
-        None => error.advise("`layout show FILE TYPE --expand` prints all of them"),
-    }
+    let names = known.iter().map(|leaf| leaf.path.as_str());
+    advise_near(error, wanted, names, "`layout show FILE TYPE --expand` prints all of them")
+}
+
+/// Advises the names that resemble `wanted`; if there are none, advises something else.
+pub fn advise_near<'n>(
+    error: Error,
+    wanted: &str,
+    names: impl Iterator<Item = &'n str>,
+    otherwise: &str,
+) -> Error {
+    error.advise(near(wanted, names).unwrap_or_else(|| otherwise.to_owned()))
 }
 
 /// A type's name without what it is in: what follows the last `::` that is in no brackets.
-pub(crate) fn last_part(name: &str) -> &str {
+pub fn last_part(name: &str) -> &str {
     let (mut depth, mut start, mut before) = (0usize, 0, 0);
     for (at, byte) in name.bytes().enumerate() {
         let before = std::mem::replace(&mut before, byte);

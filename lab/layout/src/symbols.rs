@@ -90,8 +90,7 @@ impl Symbols {
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name() else { continue };
             // (What each thread has is at another address in each.)
-            let placed = !symbol.is_undefined() && symbol.kind() != SymbolKind::Tls;
-            if !placed {
+            if symbol.is_undefined() || symbol.kind() == SymbolKind::Tls {
                 continue;
             }
             // (Of several of one name it is the first, as debuggers have it.)
@@ -132,30 +131,19 @@ impl Symbols {
     /// `None` where that does not tell: two parts of the file that are loaded a page apart may share one of its pages.
     pub fn slide(&self, mapped: u64, offset: u64) -> Option<u64> {
         // A mapping begins at the page in which its segment begins. Pages have 4 KiB, on some machines up to 64.
-        let begins =
-            |page: u64| self.slides(mapped, offset, move |of| of.offset & !(page - 1) == offset);
-        let within = || {
-            self.slides(mapped, offset, |of| {
-                (of.offset..of.offset.saturating_add(of.size)).contains(&offset)
-            })
+        let begins = |of: &Segment, page: u64| of.offset & !(page - 1) == offset;
+        let within =
+            |of: &Segment| (of.offset..of.offset.saturating_add(of.size)).contains(&offset);
+        let slides = |is: &dyn Fn(&Segment) -> bool| -> Vec<u64> {
+            let segments = self.segments.iter().filter(|of| of.size > 0 && is(of));
+            let slide = |of: &Segment| of.address.wrapping_sub(of.offset);
+            segments.map(|of| mapped.wrapping_sub(offset).wrapping_sub(slide(of))).collect()
         };
-        let mut found = begins(1 << 12);
-        if found.is_empty() {
-            found = within();
-        }
-        if found.is_empty() {
-            found = begins(1 << 16);
-        }
+        let ways: [&dyn Fn(&Segment) -> bool; 3] =
+            [&|of| begins(of, 1 << 12), &within, &|of| begins(of, 1 << 16)];
+        let mut found = ways.into_iter().map(slides).find(|found| !found.is_empty())?;
         found.dedup();
         if let [slide] = found[..] { Some(slide) } else { None }
-    }
-
-    fn slides(&self, mapped: u64, offset: u64, is: impl Fn(&Segment) -> bool) -> Vec<u64> {
-        let segments = self.segments.iter().filter(|of| of.size > 0 && is(of));
-        let slide = |of: &Segment| {
-            mapped.wrapping_sub(offset).wrapping_sub(of.address.wrapping_sub(of.offset))
-        };
-        segments.map(slide).collect()
     }
 
     /// How far a kernel was loaded from where the file says, by where its text began: `named` is what perf calls it.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Bits, Name};
+use crate::model::{Bits, Name, Role};
 use proptest::prelude::*;
 
 /// A table with records of numbers, one at a time.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::leaf::{bits_of, start_of};
-use crate::model::{Kind, Member, Record, Type, TypeId, Types};
+use crate::leaf::end_of;
+use crate::model::{Kind, Record, Type, TypeId, Types};
 
 /// Makes arrays of no elements flexible where flexible arrays may stand, and makes sure that no member of the records
 /// in `ids` ends after its record.
@@ -15,7 +15,7 @@ pub(super) fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
         let id = TypeId(id as u32);
         let Type::Record(record) = types.get(id) else { continue };
         if let Some(member) =
-            record.members.iter().find(|member| end(types, member) > 8 * record.size)
+            record.members.iter().find(|member| end_of(types, member) > 8 * record.size)
         {
             return Err(Error::new(format!(
                 "member `{}` of {} in its BTF ends beyond its {} bytes",
@@ -50,11 +50,6 @@ fn make_flexible(
     if let Type::Record(record) = types.get_mut(id) {
         record.members[index].ty = endless;
     }
-}
-
-/// The first bit after a member, or its start if its type has no size.
-fn end(types: &Types, member: &Member) -> u64 {
-    start_of(member).saturating_add(bits_of(types, member))
 }
 
 /// A record as errors name it.

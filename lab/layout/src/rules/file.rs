@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::Error;
 use crate::leaf::{Leaf, find};
 use crate::model::{TypeId, Types};
-use crate::pick::{advise_field, near};
+use crate::pick::{advise_field, advise_near};
 
 /// No file of rules is larger.
 const LARGEST: u64 = 16 << 20;
@@ -193,10 +193,7 @@ impl File {
             for field in &rules.optional_fields {
                 if !rules.names().any(|name| name == field) {
                     let error = Error::new(format!("no rule names the optional field {field:?}"));
-                    return Err(within(match near(field, rules.names()) {
-                        Some(near) => error.advise(near),
-                        None => error.advise("take it out"),
-                    }));
+                    return Err(within(advise_near(error, field, rules.names(), "take it out")));
                 }
             }
             if rules.base.is_some_and(|base| !base.is_power_of_two()) {
@@ -211,15 +208,12 @@ impl File {
     /// # Errors
     /// If no rule mentions the configuration.
     pub fn of(&self, configuration: Option<&str>) -> Result<Vec<&TypeRules>, Error> {
-        let mut named = self.types.iter().flat_map(|rules| rules.when.iter().map(String::as_str));
+        let named = self.types.iter().flat_map(|rules| rules.when.iter().map(String::as_str));
         if let Some(wanted) = configuration
             && !named.clone().any(|name| name == wanted)
         {
             let error = Error::new(format!("no rule has the configuration {wanted:?}"));
-            return Err(match near(wanted, &mut named) {
-                Some(near) => error.advise(near),
-                None => error.advise("add when = [...] to a [[type]]"),
-            });
+            return Err(advise_near(error, wanted, named, "add when = [...] to a [[type]]"));
         }
         let holds = |rules: &&TypeRules| {
             rules.when.is_empty() || rules.when.iter().any(|when| Some(&**when) == configuration)

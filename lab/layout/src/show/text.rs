@@ -8,7 +8,7 @@ use super::accessed::{Touched, rate};
 use crate::error::safe;
 use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
-use crate::model::{Align, Record, Role, TypeId, Types};
+use crate::model::{Align, Record, TypeId, Types};
 use crate::spell::write_type;
 use crate::variants::{covers, variants};
 
@@ -66,7 +66,7 @@ impl<'t> Page<'t> {
                 bits: bits_of(self.types, member),
                 bitfield: member.bits.is_some(),
                 depth,
-                placed: member.role != Role::VirtualBase { known: false },
+                placed: member.place_known(),
                 opened,
             });
             if let Some(inner) = opened {
