@@ -9,14 +9,9 @@
 //! BTF states neither alignments (they are [inferred](crate::align)), nor the size of a pointer, nor whether an array
 //! of no elements is `[]` or `[0]`. At the end of a structure and in a union such an array is taken to be `[]`.
 
-mod bits;
 mod convert;
-mod entries;
-mod fit;
-mod names;
 mod section;
 
-use crate::align;
 use crate::error::Error;
 use crate::model::Types;
 use convert::Reader;
@@ -67,7 +62,7 @@ pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     }
     let mut reader = Reader::new(machine);
     reader.add(&own, None)?;
-    Ok(finish(reader))
+    Ok(reader.finish())
 }
 
 /// Reads the split BTF of a module, which builds on its kernel's BTF, the `base` (or on the module's own
@@ -80,7 +75,7 @@ pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
 pub fn read_split(base: &[u8], data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let base = Section::parse(base).map_err(|error| error.within("the base"))?;
     let own = Section::parse(data)?;
-    if own.order() != base.order() {
+    if own.order != base.order {
         return Err(Error::new("its byte order is not that of its base"));
     }
     let mut reader = Reader::new(machine);
@@ -89,11 +84,5 @@ pub fn read_split(base: &[u8], data: &[u8], machine: Option<Machine>) -> Result<
     reader.add(&own, Some(&base)).map_err(|error| {
         error.advise("name the BTF of the very kernel that the module was built for as its base")
     })?;
-    Ok(finish(reader))
-}
-
-fn finish(reader: Reader) -> Types {
-    let mut types = reader.finish();
-    align::infer(&mut types);
-    types
+    Ok(reader.finish())
 }

@@ -3,17 +3,19 @@
 //! The reader goes through the list twice: types refer to later ones, so it numbers them first. Types that have
 //! neither size nor members (functions, variables, tags, which are two thirds of a kernel's) get no place in the
 //! model.
+//!
+//! BTF states the first bit of each bitfield from the start of the record, in memory order. The storage unit has the
+//! type that the field is declared with, and lies at a multiple of that type's size, as compilers place it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::Machine;
-use super::bits::{Field, Narrow};
-use super::entries::{Entries, Entry, kind};
-use super::fit;
-use super::names::Names;
-use super::section::Section;
+use super::section::{Entries, Entry, Names, Section, kind};
+use crate::align;
 use crate::error::Error;
-use crate::model::{Align, Kind, Member, Name, Record, Role, Type, TypeId, Types};
+use crate::leaf::end_of;
+use crate::model::{Align, Bits, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 
 /// Stands for void where a type cannot be left out.
 const VOID: TypeId = TypeId(0);
@@ -52,7 +54,7 @@ impl Reader {
 
     /// Reads all types of a section, which continues its base if it has one.
     pub(super) fn add(&mut self, own: &Section, base: Option<&Section>) -> Result<(), Error> {
-        let first = self.number();
+        let first = self.ids.len() as u32;
         let start = self.types.len();
         self.give_numbers(own, first)?;
         let mut names = Names::new(own, base);
@@ -70,30 +72,22 @@ impl Reader {
         for field in std::mem::take(&mut self.fields) {
             field.place(&mut self.types, &self.narrow)?;
         }
-        fit::fit(&mut self.types, start..end)
+        fit(&mut self.types, start..end)
     }
 
     /// Notes that all types read so far belong to another file.
     pub(super) fn borrow_all(&mut self) {
-        self.types.borrowed = self.number_of_types();
+        self.types.borrowed = self.types.len() as u32;
     }
 
-    pub(super) fn finish(self) -> Types {
+    pub(super) fn finish(mut self) -> Types {
+        align::infer(&mut self.types);
         self.types
-    }
-
-    /// The number of the type that comes next.
-    fn number(&self) -> u32 {
-        self.ids.len() as u32
-    }
-
-    fn number_of_types(&self) -> u32 {
-        self.types.len() as u32
     }
 
     /// Decides which number will be which type.
     fn give_numbers(&mut self, section: &Section, first: u32) -> Result<(), Error> {
-        let mut next = self.number_of_types();
+        let mut next = self.types.len() as u32;
         let mut tags = Vec::new();
         for entry in Entries::new(section, first) {
             let entry = entry?;
@@ -140,10 +134,8 @@ impl Reader {
     /// The type of a number.
     fn id(&self, number: u32) -> Result<TypeId, Error> {
         self.ids.get(number as usize).copied().ok_or_else(|| {
-            Error::new(format!(
-                "type {number} is referred to, and the last is {}",
-                self.number() - 1
-            ))
+            let last = self.ids.len() - 1;
+            Error::new(format!("type {number} is referred to, and the last is {last}"))
         })
     }
 
@@ -229,10 +221,9 @@ impl Reader {
         kind: Kind,
     ) -> Result<Type, Error> {
         let id = self.ids[entry.number as usize];
-        let mut places: Vec<[u32; 3]> = Vec::with_capacity(entry.rest.len() / 12);
-        places.extend(
-            entry.rest.chunks_exact(12).map(|part| [0, 4, 8].map(|at| section.word(part, at))),
-        );
+        let parts = entry.rest.chunks_exact(12);
+        let mut places: Vec<_> =
+            parts.map(|part| [0, 4, 8].map(|at| section.word(part, at))).collect();
         // With the flag set, the upper eight bits are the width of a bitfield, or 0.
         let split =
             |place: u32| if entry.flag { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
@@ -270,4 +261,124 @@ impl Reader {
 fn is_converted(kind: u8) -> bool {
     use kind::{DATASEC, DECL_TAG, ENUM64, FUNC, INT, TYPE_TAG, VAR};
     (INT..=ENUM64).contains(&kind) && !matches!(kind, FUNC | VAR | DATASEC | DECL_TAG | TYPE_TAG)
+}
+
+/// The largest type that a bitfield may be declared with, in bytes.
+const LARGEST_UNIT: u64 = 16;
+
+/// A number that does not fill its bytes; a member of such a type is a bitfield.
+#[derive(Clone, Copy, Debug)]
+struct Narrow {
+    /// Where its bits begin within its bytes.
+    offset: u32,
+    /// How many bits it has.
+    width: u8,
+}
+
+impl Narrow {
+    /// Reads an integer's encoding; `None` if the integer fills its bytes.
+    fn of(size: u32, encoding: u32) -> Option<Narrow> {
+        let (offset, width) = (encoding >> 16 & 0xff, encoding as u8);
+        let fills = offset == 0 && u64::from(width) == 8 * u64::from(size);
+        (width > 0 && !fills).then_some(Narrow { offset, width })
+    }
+}
+
+/// A member that is or may be a bitfield.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    record: TypeId,
+    /// The index of the member in that record.
+    member: usize,
+    /// Its first bit.
+    start: u32,
+    /// How many bits it has; 0 if only its type can tell.
+    width: u8,
+}
+
+impl Field {
+    /// Enters the place of the field in the model, now that all types are known.
+    fn place(self, types: &mut Types, narrow: &HashMap<TypeId, Narrow>) -> Result<(), Error> {
+        let Type::Record(record) = types.get(self.record) else {
+            unreachable!("only records have fields")
+        };
+        let member = &record.members[self.member];
+        let wrong = |why: String| {
+            Err(Error::new(format!(
+                "member `{}` of {} in its BTF {why}",
+                types.name(member.name),
+                described(types, record)
+            )))
+        };
+        let unit = types.resolve(member.ty);
+        let (start, width) = match narrow.get(&unit) {
+            _ if self.width > 0 => (u64::from(self.start), self.width),
+            Some(narrow) => (u64::from(self.start) + u64::from(narrow.offset), narrow.width),
+            None if self.start.is_multiple_of(8) => return Ok(()),
+            None => {
+                let start = self.start;
+                return wrong(format!("begins at bit {start}, within a byte, and is no bitfield"));
+            }
+        };
+        let size = match types.get(unit) {
+            Type::Base { size, .. } | Type::Enum { size, .. } => *size,
+            _ => return wrong("is a bitfield, and its type is no number".into()),
+        };
+        let size = size.next_power_of_two();
+        if size > LARGEST_UNIT || u64::from(width) > 8 * size {
+            return wrong(format!("has {width} bits of a type of {size} bytes"));
+        }
+        let offset = start / (8 * size) * size;
+        let bits = Bits { offset: (start - 8 * offset) as u8, size: width };
+        if let Type::Record(record) = types.get_mut(self.record) {
+            let member = &mut record.members[self.member];
+            (member.offset, member.bits) = (offset, Some(bits));
+        }
+        Ok(())
+    }
+}
+
+/// Makes arrays of no elements flexible where flexible arrays may stand, and makes sure that no member of the records
+/// in `ids` ends after its record.
+fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
+    let mut flexible = HashMap::new();
+    for id in ids {
+        let id = TypeId(id as u32);
+        let Type::Record(record) = types.get(id) else { continue };
+        if let Some(member) =
+            record.members.iter().find(|member| end_of(types, member) > 8 * record.size)
+        {
+            return Err(Error::new(format!(
+                "member `{}` of {} in its BTF ends beyond its {} bytes",
+                types.name(member.name),
+                described(types, record),
+                record.size
+            )));
+        }
+        let may_be_flexible = match record.kind {
+            Kind::Union => 0..record.members.len(),
+            _ => record.members.len().saturating_sub(1)..record.members.len(),
+        };
+        for index in may_be_flexible {
+            let Type::Record(record) = types.get(id) else { continue };
+            let ty = record.members[index].ty;
+            let Type::Array { element, count: Some(0) } = *types.get(ty) else { continue };
+            // A copy of the type, since other members may share it.
+            let endless = Type::Array { element, count: None };
+            let endless = *flexible.entry(ty).or_insert_with(|| types.push(endless));
+            if let Type::Record(record) = types.get_mut(id) {
+                record.members[index].ty = endless;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A record as errors name it.
+fn described(types: &Types, record: &Record) -> String {
+    let keyword = if record.kind == Kind::Union { "union" } else { "struct" };
+    match types.name(record.name) {
+        "" => format!("an anonymous {keyword}"),
+        name => format!("{keyword} {name}"),
+    }
 }
