@@ -1,7 +1,6 @@
 //! Checks whether a record keeps its rules.
 
-use super::broken::{Broken, MISSING, declared};
-use super::{File, TypeRules, crossing};
+use super::{Broken, File, MISSING, TypeRules, crossing};
 use crate::Error;
 use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::lines::Lines;
@@ -43,14 +42,10 @@ pub fn check(
             let step = rules_of_type.base.unwrap_or(rules.line).max(record.align.bytes());
             let leaves = leaves(types, id, Expand::Anonymous);
             let line = rules.line;
-            let missing = rules_of_type.missing(types, (name, id)).into_iter();
-            broken.extend(missing.map(|(field, error)| Broken {
-                ty: name.to_owned(),
-                rule: MISSING,
-                fields: vec![field.to_owned()],
-                message: error.to_string(),
-                declared: declared(types, id),
-            }));
+            for (field, error) in rules_of_type.missing(types, (name, id)) {
+                let (fields, message) = (vec![field.to_owned()], error.to_string());
+                broken.push(Broken::of(types, (name, id), MISSING, fields, message));
+            }
             let mut one = One { types, name, id, line, step, leaves, broken: &mut broken };
             one.check(rules_of_type, record.size);
             if rules.groups && grouped.insert(id) {
@@ -89,10 +84,10 @@ impl One<'_> {
             self.apart("alone", one, &others, self.line);
         }
         for one in &self.all(&rules.starts_line) {
-            if let Some(lines) = self
-                .placed(self.line)
-                .find(|lines| (one.offset() + lines.shift()) % self.line != 0 || one.start % 8 != 0)
-            {
+            let elsewhere = |lines: &Lines| {
+                (one.offset() + lines.shift()) % self.line != 0 || one.start % 8 != 0
+            };
+            if let Some(lines) = self.placed(self.line).find(elsewhere) {
                 let what = format!("{} does not begin a line{}", place(one), at(lines));
                 self.add("starts_line", &[one], what);
             }
@@ -134,26 +129,19 @@ impl One<'_> {
         });
         if let Some((lines, shared)) = found {
             let names: Vec<String> = shared.iter().map(|leaf| place(leaf)).collect();
-            let what = format!(
-                "{} shares {distance} bytes{} with {}",
-                place(one),
-                at(lines),
-                names.join(", ")
-            );
+            let (one_place, at, names) = (place(one), at(lines), names.join(", "));
+            let what = format!("{one_place} shares {distance} bytes{at} with {names}");
             let fields: Vec<&Leaf> = [one].into_iter().chain(shared).collect();
             self.add(rule, &fields, what);
         }
     }
 
     fn straddling(&mut self, names: &[String]) {
-        let mut list = Vec::new();
-        for name in names {
-            if name == "*" {
-                list.extend(self.leaves.iter().cloned());
-            } else {
-                list.extend(self.one(name));
-            }
-        }
+        let named = |name: &String| match name.as_str() {
+            "*" => self.leaves.clone(),
+            name => self.one(name).into_iter().collect(),
+        };
+        let list: Vec<Leaf> = names.iter().flat_map(named).collect();
         for leaf in &list {
             let straddles = |lines: &Lines| lines.straddles(leaf.offset(), leaf.size());
             if let Some(lines) = self.placed(self.line).find(straddles) {
@@ -179,13 +167,8 @@ impl One<'_> {
     }
 
     fn add(&mut self, rule: &'static str, fields: &[&Leaf], message: String) {
-        self.broken.push(Broken {
-            ty: self.name.to_owned(),
-            rule,
-            fields: fields.iter().map(|leaf| leaf.path.clone()).collect(),
-            message,
-            declared: declared(self.types, self.id),
-        });
+        let fields = fields.iter().map(|leaf| leaf.path.clone()).collect();
+        self.broken.push(Broken::of(self.types, (self.name, self.id), rule, fields, message));
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{File, TypeRules, groups};
+use super::{File, Group, TypeRules, groups};
 use crate::Error;
-use crate::leaf::{Leaf, find, record};
+use crate::leaf::{Leaf, find, keyword, record};
 use crate::model::{TypeId, Types};
 use crate::pick::{Pattern, pick};
 
@@ -66,14 +66,11 @@ pub fn emit(
             if let Some((_, missing)) = of_type.missing(types, (name, id)).into_iter().next() {
                 return Err(missing);
             }
-            let typedef =
-                record(types, id).is_some_and(|(_, record)| types.name(record.name).is_empty());
-            let tag = match language {
-                Language::C if !typedef => {
-                    record(types, id).map_or("", |(_, record)| crate::leaf::keyword(record.kind))
-                }
-                _ => "",
-            };
+            // A typedef's name needs no keyword.
+            let tagged = record(types, id).filter(|(_, record)| {
+                language == Language::C && !types.name(record.name).is_empty()
+            });
+            let tag = tagged.map_or("", |(_, record)| keyword(record.kind));
             let ty = format!("{tag} {name}").trim().to_owned();
             let one = One { types, id, name, ty, language, line: rules.line };
             let mut lines = BTreeSet::new();
@@ -88,10 +85,8 @@ pub fn emit(
         out.push_str("};\n");
     }
     for of in crates {
-        out.insert_str(
-            0,
-            &format!("// (In {of} itself: `extern crate self as {of};` at its root.)\n"),
-        );
+        let how = format!("// (In {of} itself: `extern crate self as {of};` at its root.)\n");
+        out.insert_str(0, &how);
     }
     Ok(out)
 }
@@ -151,16 +146,12 @@ fn left_out(
 
 fn kernel(types: &Types, name: &str, id: TypeId, out: &mut String) {
     for group in groups(types, id) {
-        for member in &group.members {
-            let _ = writeln!(
-                out,
-                "CACHELINE_ASSERT_GROUP_MEMBER(struct {name}, {}, {});",
-                group.name, member.path
-            );
+        let Group { name: of, bytes: (begin, end), members } = group;
+        for Leaf { path, .. } in &members {
+            let _ = writeln!(out, "CACHELINE_ASSERT_GROUP_MEMBER(struct {name}, {of}, {path});");
         }
-        let size = group.bytes.1.saturating_sub(group.bytes.0);
-        let _ =
-            writeln!(out, "CACHELINE_ASSERT_GROUP_SIZE(struct {name}, {}, {size});", group.name);
+        let size = end.saturating_sub(begin);
+        let _ = writeln!(out, "CACHELINE_ASSERT_GROUP_SIZE(struct {name}, {of}, {size});");
     }
 }
 
@@ -189,13 +180,9 @@ impl One<'_> {
         }
         for (_, one, others, distance) in rules.separate(self.line, |names| self.all(names)) {
             for other in others {
-                let condition = format!(
-                    "({} < {} || {} < {})",
-                    self.last(&one, distance),
-                    self.first(&other, distance),
-                    self.last(&other, distance),
-                    self.first(&one, distance)
-                );
+                let (first, last) = (self.first(&one, distance), self.last(&one, distance));
+                let (begin, end) = (self.first(&other, distance), self.last(&other, distance));
+                let condition = format!("({last} < {begin} || {end} < {first})");
                 list.push((condition, format!("{} apart from {}", one.path, other.path)));
             }
         }

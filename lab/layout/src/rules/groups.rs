@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::broken::{Broken, declared};
+use super::Broken;
 use crate::leaf::{Expand, Leaf, leaves};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
@@ -39,12 +39,8 @@ pub fn groups(types: &Types, id: TypeId) -> Vec<Group> {
         let Some(name) = step(leaf, BEGIN) else { continue };
         let Some(ends) = ends.get(&name) else { continue };
         let Some(&end) = ends.get(ends.partition_point(|&end| end < index)) else { continue };
-        let members = all[index + 1..end].iter().filter(|leaf| leaf.bits > 0);
-        groups.push(Group {
-            name,
-            bytes: (leaf.offset(), all[end].offset()),
-            members: members.cloned().collect(),
-        });
+        let members = all[index + 1..end].iter().filter(|leaf| leaf.bits > 0).cloned().collect();
+        groups.push(Group { name, bytes: (leaf.offset(), all[end].offset()), members });
     }
     groups
 }
@@ -56,18 +52,15 @@ pub fn crossing(types: &Types, name: &str, id: TypeId, lines: Lines) -> Vec<Brok
     let broken = |group: Group| {
         let (begin, end) = group.bytes;
         let size = end.saturating_sub(begin);
-        lines.straddles(begin, size).then(|| Broken {
-            ty: name.to_owned(),
-            rule: "group",
-            fields: vec![group.name.clone()],
-            message: format!(
+        lines.straddles(begin, size).then(|| {
+            let message = format!(
                 "the group {} ({size} bytes at {begin}) lies on {} lines of {} where {} suffice",
                 group.name,
                 lines.count(begin, size),
                 lines.size(),
                 size.div_ceil(lines.size()),
-            ),
-            declared: declared(types, id),
+            );
+            Broken::of(types, (name, id), "group", vec![group.name], message)
         })
     };
     groups(types, id).into_iter().filter_map(broken).collect()

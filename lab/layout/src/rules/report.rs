@@ -1,8 +1,42 @@
-//! Prints the rules that are broken, for people and for machines.
+//! The rules that are broken, and how people and machines are told.
 
 use serde_json::{Value, json};
 
-use super::{Broken, MISSING};
+use crate::leaf::record;
+use crate::model::{TypeId, Types};
+
+/// The rule of a [`Broken`] that says that a type or a field which the rules name is not there.
+pub const MISSING: &str = "missing";
+
+/// A rule that does not hold, or one that cannot, because what it names is not there ([`MISSING`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The type; what the rules call it, if it is not there.
+    pub ty: String,
+    /// The rule, as the file spells it.
+    pub rule: &'static str,
+    /// The fields that break it.
+    pub fields: Vec<String>,
+    /// In words.
+    pub message: String,
+    /// Where the type was declared: file and line.
+    pub declared: Option<(String, u32)>,
+}
+
+impl Broken {
+    /// A rule that a type of this name breaks.
+    pub(super) fn of(
+        types: &Types,
+        (name, id): (&str, TypeId),
+        rule: &'static str,
+        fields: Vec<String>,
+        message: String,
+    ) -> Broken {
+        let place = record(types, id).and_then(|(_, record)| record.declared);
+        let declared = place.map(|place| (types.name(place.file).to_owned(), place.line));
+        Broken { ty: name.to_owned(), rule, fields, message, declared }
+    }
+}
 
 /// Each rule, and what it asks for.
 const RULES: [(&str, &str); 10] = [
@@ -32,17 +66,14 @@ pub fn text(broken: &[Broken]) -> String {
 
 /// An object with `holds`, and with `broken`: a type, a rule, fields and a message each.
 pub fn json(broken: &[Broken]) -> Value {
-    let list: Vec<Value> = broken
-        .iter()
-        .map(|broken| {
-            let place = broken.declared.as_ref();
-            json!({
-                "type": broken.ty, "rule": broken.rule, "fields": broken.fields,
-                "message": broken.message,
-                "file": place.map(|place| &place.0), "line": place.map(|place| place.1),
-            })
+    let one = |broken: &Broken| {
+        let (file, line) = broken.declared.clone().unzip();
+        json!({
+            "type": broken.ty, "rule": broken.rule, "fields": broken.fields,
+            "message": broken.message, "file": file, "line": line,
         })
-        .collect();
+    };
+    let list: Vec<Value> = broken.iter().map(one).collect();
     json!({ "schema": "ledgerline/layout-check.v1", "holds": broken.is_empty(), "broken": list })
 }
 
@@ -52,28 +83,26 @@ pub fn sarif(broken: &[Broken], checked: &str) -> Value {
         .iter()
         .map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }))
         .collect();
-    let results: Vec<Value> = broken
-        .iter()
-        .map(|broken| {
-            let physical = match &broken.declared {
-                Some((file, line)) => json!({
-                    "artifactLocation": { "uri": uri(file) },
-                    "region": { "startLine": (*line).max(1) },
-                }),
-                None => json!({ "artifactLocation": { "uri": uri(checked) } }),
-            };
-            json!({
-                "ruleId": broken.rule,
-                "ruleIndex": RULES.iter().position(|rule| rule.0 == broken.rule),
-                "level": "error",
-                "message": { "text": format!("{}: {}", broken.ty, broken.message) },
-                "locations": [{
-                    "physicalLocation": physical,
-                    "logicalLocations": [{ "fullyQualifiedName": broken.ty, "kind": "type" }],
-                }],
-            })
+    let result = |broken: &Broken| {
+        let physical = match &broken.declared {
+            Some((file, line)) => json!({
+                "artifactLocation": { "uri": uri(file) },
+                "region": { "startLine": (*line).max(1) },
+            }),
+            None => json!({ "artifactLocation": { "uri": uri(checked) } }),
+        };
+        json!({
+            "ruleId": broken.rule,
+            "ruleIndex": RULES.iter().position(|rule| rule.0 == broken.rule),
+            "level": "error",
+            "message": { "text": format!("{}: {}", broken.ty, broken.message) },
+            "locations": [{
+                "physicalLocation": physical,
+                "logicalLocations": [{ "fullyQualifiedName": broken.ty, "kind": "type" }],
+            }],
         })
-        .collect();
+    };
+    let results: Vec<Value> = broken.iter().map(result).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
