@@ -59,7 +59,7 @@ pub fn compare(name: &str, sides: Sides, line: u64) -> Option<Difference> {
     let causes = cause::causes(sides, &old.1, &new.1, &pairs, (old.0.align, new.0.align));
     let changes = mates::changes(sides, lines, &old.1, &new.1, &pairs);
     let same = old.0 == new.0 && causes.is_empty() && changes.is_empty();
-    let moved = pairs.iter().any(|&(a, b)| old.1[a].start != new.1[b].start);
+    let moved = pairs.list().any(|(a, b)| old.1[a].start != new.1[b].start);
     (!same || moved).then(|| Difference {
         name: name.to_owned(),
         extent: (old.0, new.0),

@@ -1,6 +1,7 @@
 //! Finds the changes that moved the other fields.
 
 use super::Sides;
+use super::pair::Pairs;
 use crate::leaf::{self, Leaf};
 use crate::model::{Type, TypeId, Types};
 use crate::spell::spell;
@@ -65,15 +66,11 @@ pub(super) fn causes(
     sides: Sides,
     old: &[Leaf],
     new: &[Leaf],
-    pairs: &[(usize, usize)],
+    pairs: &Pairs,
     align: (u64, u64),
 ) -> Vec<Cause> {
-    let mut of_old = vec![None; old.len()];
-    let mut of_new = vec![None; new.len()];
-    for &(a, b) in pairs {
-        (of_old[a], of_new[b]) = (Some(b), Some(a));
-    }
-    let kept = kept_in_order(pairs, old.len());
+    let Pairs { of_old, of_new } = pairs;
+    let kept = kept_in_order(&pairs.list().collect::<Vec<_>>(), old.len());
     let mut causes = Vec::new();
     if align.0 != align.1 {
         let what = What::Realigned(align.0, align.1);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::Sides;
+use super::pair::Pairs;
 use crate::leaf::Leaf;
 use crate::lines::Lines;
 use crate::model::{Type, TypeId, Types};
@@ -54,15 +55,11 @@ pub(super) fn changes(
     lines: Lines,
     old: &[Leaf],
     new: &[Leaf],
-    pairs: &[(usize, usize)],
+    pairs: &Pairs,
 ) -> Vec<Change> {
     let mut blocks: BTreeMap<_, Block> = BTreeMap::new();
-    let mut of_new = vec![None; new.len()];
-    for &(a, b) in pairs {
-        of_new[b] = Some(a);
-    }
     for (index, leaf) in new.iter().enumerate().filter(|(_, leaf)| leaf.bits > 0) {
-        let before = of_new[index].filter(|&before| old[before].bits > 0);
+        let before = pairs.of_new[index].filter(|&before| old[before].bits > 0);
         let was = before.map(|before| lines.leaf(&old[before]));
         let now = lines.leaf(leaf);
         let block = blocks.entry((now, was));

@@ -10,25 +10,34 @@ use crate::spell::spell;
 /// How many levels of nested records are opened to find a field again.
 const NESTED: usize = 4;
 
-/// Pairs of fields (old, new) by their indices, in the order of the old build.
+/// For each field of the old build the index of the same one in the new build, and the other way round.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    pub of_old: Vec<Option<usize>>,
+    pub of_new: Vec<Option<usize>>,
+}
+
+impl Pairs {
+    fn add(&mut self, old: usize, new: usize) {
+        (self.of_old[old], self.of_new[new]) = (Some(new), Some(old));
+    }
+
+    /// Pairs of indices (old, new) in the order of the old build.
+    pub fn list(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.of_old.iter().enumerate().filter_map(|(old, new)| Some((old, (*new)?)))
+    }
+}
+
+/// Pairs the fields.
 ///
 /// Fields with the same path are paired first. Then come fields that are in another record now, or no longer in one;
 /// they have the same name and type. Then come renamed fields; they have the same type and size, and lie at the same
 /// place or between the same neighbours. A record into which fields were put is opened, in `old` or in `new`.
-pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Vec<(usize, usize)> {
+pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Pairs {
     // Each round opens one level of nesting.
-    for _ in 0..NESTED {
-        if !open_for(sides.new.0, new, sides.old.0, old) {
-            break;
-        }
-    }
-    for _ in 0..NESTED {
-        if !open_for(sides.old.0, old, sides.new.0, new) {
-            break;
-        }
-    }
-    let mut of_old = vec![None; old.len()];
-    let mut of_new = vec![None; new.len()];
+    let _ = (0..NESTED).all(|_| open_for(sides.new.0, new, sides.old.0, old));
+    let _ = (0..NESTED).all(|_| open_for(sides.old.0, old, sides.new.0, new));
+    let mut pairs = Pairs { of_old: vec![None; old.len()], of_new: vec![None; new.len()] };
     let mut by_path: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, leaf) in new.iter().enumerate().rev() {
         by_path.entry(&leaf.path).or_default().push(index);
@@ -36,34 +45,30 @@ pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Ve
     for (index, leaf) in old.iter().enumerate() {
         // Nameless fields all have the same path.
         if let Some(other) = by_path.get_mut(leaf.path.as_str()).and_then(Vec::pop) {
-            (of_old[index], of_new[other]) = (Some(other), Some(index));
+            pairs.add(index, other);
         }
     }
     // The field may be elsewhere, under its own name.
     let mut last: HashMap<(String, String), Vec<usize>> = HashMap::new();
-    for (index, leaf) in new.iter().enumerate().filter(|&(index, _)| of_new[index].is_none()) {
+    for (index, leaf) in new.iter().enumerate().filter(|&(index, _)| pairs.of_new[index].is_none())
+    {
         last.entry(identity(sides.new.0, leaf)).or_default().push(index);
     }
     for (index, leaf) in old.iter().enumerate() {
-        if of_old[index].is_none()
+        if pairs.of_old[index].is_none()
             && let Some(&[other]) = last.get(&identity(sides.old.0, leaf)).map(Vec::as_slice)
-            && of_new[other].is_none()
+            && pairs.of_new[other].is_none()
         {
-            (of_old[index], of_new[other]) = (Some(other), Some(index));
+            pairs.add(index, other);
         }
     }
-    renamed(sides, old, new, &mut of_old, &mut of_new);
-    of_old.iter().enumerate().filter_map(|(index, other)| Some((index, (*other)?))).collect()
+    renamed(sides, old, new, &mut pairs);
+    pairs
 }
 
-fn renamed(
-    sides: Sides,
-    old: &[Leaf],
-    new: &[Leaf],
-    of_old: &mut [Option<usize>],
-    of_new: &mut [Option<usize>],
-) {
+fn renamed(sides: Sides, old: &[Leaf], new: &[Leaf], pairs: &mut Pairs) {
     for index in 0..old.len() {
+        let Pairs { of_old, of_new } = &*pairs;
         if of_old[index].is_some() {
             continue;
         }
@@ -85,7 +90,7 @@ fn renamed(
         let there = new.partition_point(|leaf| leaf.start < old[index].start);
         let there = (there < new.len() && new[there].start == old[index].start).then_some(there);
         if let Some(other) = [there, between].into_iter().flatten().find(|&other| same(other)) {
-            (of_old[index], of_new[other]) = (Some(other), Some(index));
+            pairs.add(index, other);
         }
     }
 }
@@ -108,23 +113,17 @@ fn holds(types: &Types, of: TypeId, alone: &HashSet<(String, String)>, depth: us
 /// Opens, by one level, the records of `leaves` that the other build does not have and that hold a field which the
 /// other build has outside. Returns whether there were any.
 fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf]) -> bool {
-    let here: HashMap<&str, TypeId> =
-        other.iter().map(|leaf| (leaf.path.as_str(), leaf.ty)).collect();
-    let alone: HashSet<(String, String)> = {
-        let there: HashSet<&str> = leaves.iter().map(|leaf| leaf.path.as_str()).collect();
-        other
-            .iter()
-            .filter(|leaf| !there.contains(leaf.path.as_str()))
-            .map(|leaf| identity(others, leaf))
-            .collect()
-    };
+    let here: HashSet<&str> = other.iter().map(|leaf| leaf.path.as_str()).collect();
+    let there: HashSet<&str> = leaves.iter().map(|leaf| leaf.path.as_str()).collect();
+    let alone = other.iter().filter(|leaf| !there.contains(leaf.path.as_str()));
+    let alone: HashSet<_> = alone.map(|leaf| identity(others, leaf)).collect();
     if alone.is_empty() {
         return false;
     }
     let mut any = false;
     let mut opened = Vec::with_capacity(leaves.len());
     for leaf in leaves.iter() {
-        if !here.contains_key(leaf.path.as_str()) && holds(types, leaf.ty, &alone, NESTED) {
+        if !here.contains(leaf.path.as_str()) && holds(types, leaf.ty, &alone, NESTED) {
             any = true;
             let inner = leaf::leaves(types, leaf.ty, Expand::Anonymous);
             opened.extend(inner.into_iter().map(|inner| Leaf {

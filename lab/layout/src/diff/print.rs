@@ -5,15 +5,15 @@ use std::fmt;
 use serde_json::json;
 
 use super::{Cause, Change, Difference, Mates, What, Width};
+use crate::spell::plural;
 
 /// How many names a list may have before it is cut; JSON has all.
 const MOST: usize = 8;
 
 fn names(names: &[String]) -> String {
-    let mut text: Vec<&str> = names.iter().take(MOST).map(String::as_str).collect();
-    let more = format!("{} more", names.len().saturating_sub(MOST));
+    let mut text: Vec<String> = names.iter().take(MOST).cloned().collect();
     if names.len() > MOST {
-        text.push(&more);
+        text.push(format!("{} more", names.len() - MOST));
     }
     format!("`{}`", text.join(", ")).replace('\n', " ")
 }
@@ -24,7 +24,6 @@ fn groups(mates: &[Mates], between: &str) -> String {
 
 impl fmt::Display for Width {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |count| if count == 1 { "" } else { "s" };
         let Width { bits, bitfield } = *self;
         match bitfield {
             true => write!(f, "a bitfield of {bits} bit{}", plural(bits)),
@@ -116,58 +115,45 @@ impl Difference {
 
 /// Appends a difference: the record, the causes, and which fields left which line.
 pub fn text(difference: &Difference, out: &mut String) {
-    let mut line = |text: String| {
-        out.push_str(&text);
-        out.push('\n');
-    };
-    line(difference.head());
-    for each in &difference.causes {
-        line(format!("  cause: {each}"));
+    let Difference { causes, changes, .. } = difference;
+    let mut lines = vec![difference.head()];
+    lines.extend(causes.iter().map(|each| format!("  cause: {each}")));
+    lines.extend(changes.iter().map(|each| format!("  {each}")));
+    if changes.is_empty() {
+        lines.push("  every field shares lines with the same fields as before".to_owned());
     }
-    for each in &difference.changes {
-        line(format!("  {each}"));
-    }
-    if difference.changes.is_empty() {
-        line("  every field shares lines with the same fields as before".to_owned());
-    }
+    lines.iter().for_each(|line| out.extend([line, "\n"]));
 }
 
 /// A difference as a JSON value.
 pub fn json(difference: &Difference) -> serde_json::Value {
     let (old, new) = difference.extent;
-    let causes: Vec<_> = difference
-        .causes
-        .iter()
-        .map(|each| {
-            let what = match &each.what {
-                What::Inserted(_) => "inserted",
-                What::Removed(_) => "removed",
-                What::Resized(..) => "resized",
-                What::Rewidened(..) => "rewidened",
-                What::Padded(..) => "padded",
-                What::Renamed(_) => "renamed",
-                What::Reordered(..) => "reordered",
-                What::Aligned(_) => "aligned",
-                What::Realigned(..) => "record_aligned",
-            };
-            json!({
-                "field": each.field, "type": each.ty, "offset": each.offset, "what": what,
-                "moved": each.moved, "message": each.to_string(),
-            })
+    let cause = |each: &Cause| {
+        let what = match &each.what {
+            What::Inserted(_) => "inserted",
+            What::Removed(_) => "removed",
+            What::Resized(..) => "resized",
+            What::Rewidened(..) => "rewidened",
+            What::Padded(..) => "padded",
+            What::Renamed(_) => "renamed",
+            What::Reordered(..) => "reordered",
+            What::Aligned(_) => "aligned",
+            What::Realigned(..) => "record_aligned",
+        };
+        json!({
+            "field": each.field, "type": each.ty, "offset": each.offset, "what": what,
+            "moved": each.moved, "message": each.to_string(),
         })
-        .collect();
-    let changes: Vec<_> = difference
-        .changes
-        .iter()
-        .map(|each| {
-            json!({
-                "fields": each.fields, "left": each.left, "joined": each.joined,
-                "line_before": each.lines.0, "line_after": each.lines.1, "message": each.to_string(),
-            })
+    };
+    let change = |each: &Change| {
+        json!({
+            "fields": each.fields, "left": each.left, "joined": each.joined,
+            "line_before": each.lines.0, "line_after": each.lines.1, "message": each.to_string(),
         })
-        .collect();
+    };
     json!({
         "name": difference.name, "before": old, "after": new,
-        "causes": causes, "changes": changes,
+        "causes": difference.causes.iter().map(cause).collect::<Vec<_>>(),
+        "changes": difference.changes.iter().map(change).collect::<Vec<_>>(),
     })
 }
