@@ -12,6 +12,8 @@ mod tests;
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use crate::Error;
 use crate::leaf::{self, name_of, start_of};
 use crate::model::{Kind, Member, Record, Reference, Role, Type, TypeId, Types};
@@ -62,7 +64,7 @@ pub struct Place {
 }
 
 /// An array on the way to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Array {
     /// How many elements it has; `None` for a flexible one.
     pub count: Option<u64>,

@@ -77,16 +77,15 @@ pub fn is_flat(data: &[u8]) -> bool {
 }
 
 fn part<O: Into<u64>>(data: &[u8], offset: Option<O>, length: Option<u32>) -> Result<&[u8], Error> {
-    let cut_off = || {
-        Error::new(format!(
-            "the kernel image is cut off: {} bytes are less than it says",
-            data.len()
-        ))
-        .advise("copy it again")
+    let found = || {
+        let offset = usize::try_from(offset?.into()).ok()?;
+        data.get(offset..)?.get(..length? as usize)
     };
-    let (Some(offset), Some(length)) = (offset, length) else { return Err(cut_off()) };
-    let rest = usize::try_from(offset.into()).ok().and_then(|offset| data.get(offset..));
-    rest.and_then(|rest| rest.get(..length as usize)).ok_or_else(cut_off)
+    found().ok_or_else(|| {
+        let length = data.len();
+        Error::new(format!("the kernel image is cut off: {length} bytes are less than it says"))
+            .advise("copy it again")
+    })
 }
 
 fn word(data: &[u8], at: usize) -> Option<u32> {
@@ -118,8 +117,6 @@ pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
         }
         Some(packing) => packing.unpack(image.payload, limit).map(Some).map_err(inside),
         None if image.payload.starts_with(b"\x7fELF") => Ok(Some(image.payload.to_vec())),
-        None => Err(inside(Error::new("is packed in a way that is not known")).advise(
-            "unpack it with extract-vmlinux from the kernel's scripts and name the result",
-        )),
+        None => Err(inside(Error::new("is packed in a way that is not known")).advise(EXTRACT)),
     }
 }

@@ -1,5 +1,7 @@
 //! Says which lines bytes fall on, which bits no field covers, and how that changes with the base's address.
 
+use std::collections::BTreeMap;
+
 use crate::leaf::Leaf;
 
 /// Lines of a size, and the place among them where a record begins.
@@ -102,25 +104,19 @@ pub struct Placement {
 /// assert_eq!((worst.lines, worst.shifts.len()), (2, 7));
 /// ```
 pub fn extremes(lines: Lines, align: u64, size: u64, leaves: &[Leaf]) -> (Placement, Placement) {
-    let mut best: Option<Placement> = None;
-    let mut worst: Option<Placement> = None;
+    // By lines, and by how many fields straddle.
+    let mut effects: BTreeMap<(u64, usize), Placement> = BTreeMap::new();
     for placed in lines.placements(align) {
-        let straddling: Vec<usize> = (0..leaves.len())
-            .filter(|&index| placed.straddles(leaves[index].offset(), leaves[index].size()))
-            .collect();
-        let here =
-            Placement { shifts: vec![placed.shift], lines: placed.count(0, size), straddling };
-        let key = |placement: &Placement| (placement.lines, placement.straddling.len());
-        for (extreme, better) in [(&mut best, true), (&mut worst, false)] {
-            match extreme {
-                Some(found) if key(found) == key(&here) => found.shifts.push(placed.shift),
-                Some(found) if (key(&here) < key(found)) != better => {}
-                _ => *extreme = Some(here.clone()),
-            }
-        }
+        let straddles =
+            |&index: &usize| placed.straddles(leaves[index].offset(), leaves[index].size());
+        let straddling: Vec<usize> = (0..leaves.len()).filter(straddles).collect();
+        let lines = placed.count(0, size);
+        let effect = effects.entry((lines, straddling.len()));
+        let new = Placement { shifts: Vec::new(), lines, straddling };
+        effect.or_insert(new).shifts.push(placed.shift);
     }
-    let none = || Placement { shifts: Vec::new(), lines: 0, straddling: Vec::new() };
-    (best.unwrap_or_else(none), worst.unwrap_or_else(none))
+    let extreme = |found: Option<&Placement>| found.expect("there is a place").clone();
+    (extreme(effects.values().next()), extreme(effects.values().next_back()))
 }
 
 /// Adjacent bits that no field covers.
@@ -130,6 +126,13 @@ pub struct Gap {
     pub start: u64,
     /// How many bits there are.
     pub bits: u64,
+}
+
+impl Gap {
+    /// How many bits some gaps have together.
+    pub fn sum(gaps: &[Gap]) -> u64 {
+        gaps.iter().fold(0, |sum, gap| sum.saturating_add(gap.bits))
+    }
 }
 
 /// The bits that the fields of a record do not cover: the holes between them, and the padding after the last.

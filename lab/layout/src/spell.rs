@@ -70,10 +70,7 @@ pub(crate) fn write_type(
         Type::Pointer { name, .. } if !types.name(*name).is_empty() => named(out, *name),
         Type::Pointer { to, .. } | Type::Reference { to, .. } => {
             write_type(out, types, *to, depth - 1)?;
-            let again = to.is_some_and(|to| {
-                matches!(types.get(to), Type::Pointer { .. } | Type::Reference { .. })
-            });
-            out.write_str(if again { "" } else { " " })?;
+            out.write_str(if points(types, *to) { "" } else { " " })?;
             out.write_str(&mark(types, id))
         }
         Type::Declaration { keyword, name }
@@ -93,10 +90,7 @@ pub(crate) fn write_type(
             named(out, *name)
         }
         Type::Qualified { qualifier, to } => {
-            let pointer = to.is_some_and(|to| {
-                matches!(types.get(to), Type::Pointer { .. } | Type::Reference { .. })
-            });
-            if pointer {
+            if points(types, *to) {
                 write_type(out, types, *to, depth - 1)?;
                 return write!(out, " {qualifier}");
             }
@@ -123,6 +117,11 @@ pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     };
     written.expect("a string takes all that is written");
     out
+}
+
+/// Whether a type points to another.
+fn points(types: &Types, id: Option<TypeId>) -> bool {
+    id.is_some_and(|id| matches!(types.get(id), Type::Pointer { .. } | Type::Reference { .. }))
 }
 
 /// What stands between the type that something points to and its name: `*`, `&`, `&&`, `Class::*`.
@@ -190,10 +189,10 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
 /// What stands around the name of a pointer to a function, or of an array of such pointers, and the function; `None`
 /// for other types.
 fn to_function(types: &Types, id: TypeId) -> Option<(String, TypeId)> {
-    match types.get(id) {
-        Type::Pointer { .. } | Type::Reference { .. } | Type::Qualified { .. } => {}
-        Type::Array { .. } => {}
-        _ => return None,
+    if !points(types, Some(id))
+        && !matches!(types.get(id), Type::Qualified { .. } | Type::Array { .. })
+    {
+        return None;
     }
     let (declarator, base) = declarator(types, id, "");
     matches!(types.get(base), Type::Function { .. }).then_some((declarator, base))

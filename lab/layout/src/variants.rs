@@ -36,7 +36,7 @@ pub struct Variant<'t> {
 impl Variant<'_> {
     /// How many bits of the enum it leaves unused.
     pub fn padding(&self) -> u64 {
-        self.gaps.iter().fold(0, |sum, gap| sum.saturating_add(gap.bits))
+        Gap::sum(&self.gaps)
     }
 }
 
@@ -56,19 +56,18 @@ pub fn variants<'t>(types: &'t Types, of: &'t Record) -> Vec<Variant<'t>> {
         holes.retain(|gap| gap.start.saturating_add(gap.bits) <= bits);
         holes
     };
-    let sum = |gaps: &[Gap]| gaps.iter().fold(0u64, |sum, gap| sum.saturating_add(gap.bits));
     let variant = |member: &'t Member| {
         let (_, inner) =
             record(types, member.ty).filter(|(_, inner)| inner.kind == Kind::Variant)?;
         let mut spans: Vec<_> = fields(types, inner, start_of(member)).collect();
-        let data = bits.saturating_sub(sum(&unused(&spans)));
+        let data = bits.saturating_sub(Gap::sum(&unused(&spans)));
         let niche = tag.is_some_and(|(start, bits)| {
             let end = start.saturating_add(bits);
             spans.iter().any(|&(at, bits)| bits > 0 && at < end && start < at.saturating_add(bits))
         });
         spans.extend(tag);
         let gaps = unused(&spans);
-        let tag = bits.saturating_sub(sum(&gaps)).saturating_sub(data);
+        let tag = bits.saturating_sub(Gap::sum(&gaps)).saturating_sub(data);
         Some(Variant { name: name_of(types, member), data, tag, niche, gaps })
     };
     of.members.iter().filter(|member| member.role == Role::Variant).filter_map(variant).collect()
@@ -80,11 +79,9 @@ fn fields<'t>(
     variant: &'t Record,
     base: u64,
 ) -> impl Iterator<Item = (u64, u64)> + use<'t> {
-    let spans = variant
-        .members
-        .iter()
-        .map(move |member| (base.saturating_add(start_of(member)), bits_of(types, member)));
-    spans.filter(|&(_, bits)| bits > 0)
+    let span =
+        move |member: &Member| (base.saturating_add(start_of(member)), bits_of(types, member));
+    variant.members.iter().map(span).filter(|&(_, bits)| bits > 0)
 }
 
 /// What a field of this type covers: its bits, or of a variant those of its fields, as the variant itself has the size

@@ -28,31 +28,21 @@ struct PlaceObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     bit_offset: Option<u64>,
     size: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    arrays: Vec<ArrayObject>,
-}
-
-#[derive(Serialize)]
-struct ArrayObject {
-    count: Option<u64>,
-    stride: u64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    arrays: &'a [Array],
 }
 
 /// Appends a type that holds another as one line of JSON: its `name`, `kind` and `size`, and its `places` by offset. A
 /// place has `arrays`, the outermost first, where it is in one; the `count` of a flexible array is null.
 pub fn json<'h>(types: &Types, holder: &'h Holder<'_>, out: &mut Vec<u8>) {
     let Some((_, record)) = leaf::record(types, holder.id) else { return };
-    let arrays = |array: &Array| ArrayObject { count: array.count, stride: array.stride };
-    let place = |place: &'h Place| {
-        let Place { path, ty, start, size, arrays: rows } = place;
-        PlaceObject {
-            path,
-            ty: spell(types, *ty).to_string(),
-            offset: start / 8,
-            bit_offset: (start % 8 != 0).then_some(start % 8),
-            size: *size,
-            arrays: rows.iter().map(arrays).collect(),
-        }
+    let place = |place: &'h Place| PlaceObject {
+        path: &place.path,
+        ty: spell(types, place.ty).to_string(),
+        offset: place.start / 8,
+        bit_offset: (place.start % 8 != 0).then_some(place.start % 8),
+        size: place.size,
+        arrays: &place.arrays,
     };
     let places = holder.places.iter().map(place).collect();
     let (kind, size) = (keyword(record.kind), record.size);

@@ -11,12 +11,8 @@ const LZ4_BLOCK: usize = 8 << 20;
 /// The most bytes of such a block when it is packed: data that cannot be made smaller grows by a 255th.
 const LZ4_PACKED: usize = LZ4_BLOCK + LZ4_BLOCK / 255 + 16;
 
-const GZIP: &[u8] = &[0x1f, 0x8b];
-const XZ: &[u8] = b"\xfd7zXZ\0";
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-const LZ4: &[u8] = &[0x04, 0x22, 0x4d, 0x18];
 const LZ4_OLD: &[u8] = &[0x02, 0x21, 0x4c, 0x18];
-const LZMA: &[u8] = &[0x5d, 0, 0];
 
 /// How something is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +37,12 @@ impl Packing {
     /// Recognises the packing by the first bytes of `data`.
     pub fn of(data: &[u8]) -> Option<Packing> {
         let packings: [(&[u8], Packing); 8] = [
-            (GZIP, Packing::Gzip),
-            (XZ, Packing::Xz),
+            (&[0x1f, 0x8b], Packing::Gzip),
+            (b"\xfd7zXZ\0", Packing::Xz),
             (ZSTD, Packing::Zstd),
-            (LZ4, Packing::Lz4),
+            (&[0x04, 0x22, 0x4d, 0x18], Packing::Lz4),
             (LZ4_OLD, Packing::Lz4Old),
-            (LZMA, Packing::Lzma),
+            (&[0x5d, 0, 0], Packing::Lzma),
             (b"BZh", Packing::Other("bzip2")),
             (&[0x89, b'L', b'Z', b'O', 0], Packing::Other("lzop")),
         ];
@@ -87,17 +83,15 @@ impl Packing {
             }
         };
         let name = self.name();
-        let unpacked = unpacked.map_err(|error| {
-            Error::new(format!("its {name} data cannot be unpacked: {error}"))
-                .advise(format!("`{name} -t` tells whether it is whole"))
-        })?;
-        if unpacked.len() > limit {
-            return Err(Error::new(format!(
+        match unpacked {
+            Ok(unpacked) if unpacked.len() <= limit => Ok(unpacked),
+            Ok(_) => Err(Error::new(format!(
                 "its {name} data unpacks to more than {limit} bytes, the limit"
             ))
-            .advise(format!("if that is meant, unpack it with {name} and name the result")));
+            .advise(format!("if that is meant, unpack it with {name} and name the result"))),
+            Err(error) => Err(Error::new(format!("its {name} data cannot be unpacked: {error}"))
+                .advise(format!("`{name} -t` tells whether it is whole"))),
         }
-        Ok(unpacked)
     }
 }
 

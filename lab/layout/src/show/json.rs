@@ -45,12 +45,8 @@ struct Field<'a> {
     name: String,
     #[serde(rename = "type")]
     ty: String,
-    offset: u64,
-    size: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bit_offset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bit_size: Option<u64>,
+    #[serde(flatten)]
+    span: Span,
     line: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     straddles: bool,
@@ -84,14 +80,17 @@ struct Place {
     straddling: Vec<String>,
 }
 
-fn span(gap: &Gap) -> Span {
-    let bits = !gap.start.is_multiple_of(8) || !gap.bits.is_multiple_of(8);
-    Span {
-        offset: gap.start / 8,
-        size: gap.bits / 8,
-        bit_offset: bits.then_some(gap.start % 8),
-        bit_size: bits.then_some(gap.bits),
+impl Span {
+    /// Bytes, and which bits they are where those are not whole bytes.
+    fn of(offset: u64, size: u64, in_bits: bool, (start, bits): (u64, u64)) -> Span {
+        let bit_offset = in_bits.then_some(start % 8);
+        Span { offset, size, bit_offset, bit_size: in_bits.then_some(bits) }
     }
+}
+
+fn span(gap: &Gap) -> Span {
+    let in_bits = !gap.start.is_multiple_of(8) || !gap.bits.is_multiple_of(8);
+    Span::of(gap.start / 8, gap.bits / 8, in_bits, (gap.start, gap.bits))
 }
 
 fn place(placement: Placement, leaves: &[Leaf]) -> Place {
@@ -137,10 +136,7 @@ pub fn json<'t>(
         .map(|leaf| Field {
             rates: touched.map(|touched| touched.of(leaf.start, leaf.bits)),
             ty: spell(types, leaf.ty).to_string(),
-            offset: leaf.offset(),
-            size: leaf.size(),
-            bit_offset: leaf.bitfield.then_some(leaf.start % 8),
-            bit_size: leaf.bitfield.then_some(leaf.bits),
+            span: Span::of(leaf.offset(), leaf.size(), leaf.bitfield, (leaf.start, leaf.bits)),
             line: lines.line(leaf.offset()),
             straddles: lines.straddles(leaf.offset(), leaf.size()),
             name: leaf.path,

@@ -9,7 +9,7 @@ use crate::error::safe;
 use crate::leaf::{self, bits_of, name_of, opens, start_of};
 use crate::lines::{Gap, Lines, extremes, gaps};
 use crate::model::{Align, Record, TypeId, Types};
-use crate::spell::write_type;
+use crate::spell::{plural, write_type};
 use crate::variants::{covers, variants};
 
 const DEEPEST: usize = 64;
@@ -17,6 +17,8 @@ const DEEPEST: usize = 64;
 const MOST: usize = 1 << 16;
 /// Up to how many characters names are aligned.
 const WIDEST: usize = 32;
+/// How many places of a base are printed.
+const MOST_SHIFTS: usize = 8;
 
 const FAINT: &str = "\x1b[2m";
 const STRONG: &str = "\x1b[1m";
@@ -41,9 +43,10 @@ struct Row<'t> {
 pub fn text(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut String) {
     let Some((id, record)) = leaf::record(types, id) else { return };
     let touched = options.accessed.and_then(|accessed| accessed.of(id));
-    let page = Page { types, options, lines: Lines::of(options.line), touched };
+    let lines = Lines::of(options.line);
+    let mut page = Page { types, options, lines, touched, line: None, out };
     // Writing to a text cannot fail.
-    let _ = page.record(name, id, record, out);
+    let _ = page.record(name, id, record);
 }
 
 struct Page<'t> {
@@ -51,6 +54,9 @@ struct Page<'t> {
     options: &'t Options<'t>,
     lines: Lines,
     touched: Option<&'t Touched>,
+    /// The line that the last rule begins.
+    line: Option<u64>,
+    out: &'t mut String,
 }
 
 impl<'t> Page<'t> {
@@ -75,7 +81,7 @@ impl<'t> Page<'t> {
         }
     }
 
-    fn record(&self, name: &str, id: TypeId, record: &'t Record, out: &mut String) -> fmt::Result {
+    fn record(&mut self, name: &str, id: TypeId, record: &'t Record) -> fmt::Result {
         let mut rows = Vec::with_capacity(record.members.len());
         self.rows(record, 0, 0, &mut rows);
         let width = rows
@@ -88,77 +94,66 @@ impl<'t> Page<'t> {
         let mut order = Vec::with_capacity(rows.len());
         let spans = leaves.flat_map(|row| covers(self.types, row.ty, row.start, row.bits));
         let (holes, padding) = gaps(spans, record.size, &mut order);
-        self.paint(out, STRONG, |out| {
+        self.paint(STRONG, |out| {
             out.write_str(leaf::keyword(record.kind))?;
             out.write_char(' ')?;
             safe(out, name)
         })?;
-        out.write_str("\n  offset   size  ")?;
+        self.out.push_str("\n  offset   size  ");
         if self.touched.is_some() {
-            out.write_str(" reads  writes  ")?;
+            self.out.push_str(" reads  writes  ");
         }
-        writeln!(out, "{:width$}  type", "name")?;
+        writeln!(self.out, "{:width$}  type", "name")?;
         let mut left = &holes[..];
-        let mut line = None;
         for row in &rows {
             while let [hole, rest @ ..] = left
                 && hole.start < row.start
             {
-                self.gap(out, hole, "hole", &mut line)?;
+                self.gap(hole, "hole")?;
                 left = rest;
             }
-            self.row(out, row, width, &mut line)?;
+            self.row(row, width)?;
         }
         // The variants of an enum all begin before what none of them uses.
-        for hole in left {
-            self.gap(out, hole, "hole", &mut line)?;
-        }
-        if let Some(padding) = &padding {
-            self.gap(out, padding, "padding", &mut line)?;
-        }
-        self.summary(out, record, &holes, padding)?;
+        left.iter().try_for_each(|hole| self.gap(hole, "hole"))?;
+        padding.iter().try_for_each(|padding| self.gap(padding, "padding"))?;
+        self.summary(record, &holes, padding)?;
         if rows.iter().any(|row| !row.placed) {
-            out.write_str(
+            self.out.push_str(
                 "  ?: the file says neither place nor size in it; what seems empty may be that\n",
-            )?;
+            );
         }
-        self.bases(out, id, record)?;
-        self.variants(out, record)?;
-        out.write_char('\n')
+        self.bases(id, record)?;
+        self.variants(record)?;
+        self.out.write_char('\n')
     }
 
     /// A rule where a line begins.
-    fn rule(&self, out: &mut String, offset: u64, line: &mut Option<u64>) -> fmt::Result {
+    fn rule(&mut self, offset: u64) -> fmt::Result {
         let now = self.lines.line(offset);
         // The arms of a union begin again on its first line.
-        if *line == Some(now) {
+        if self.line.replace(now) == Some(now) {
             return Ok(());
         }
-        *line = Some(now);
-        self.paint(out, FAINT, |out| {
+        self.paint(FAINT, |out| {
             out.write_str("  -- line ")?;
             number(out, now, 0)?;
             out.write_str(" --------")
         })?;
-        out.write_char('\n')
+        self.out.write_char('\n')
     }
 
-    fn row(
-        &self,
-        out: &mut String,
-        row: &Row<'t>,
-        width: usize,
-        line: &mut Option<u64>,
-    ) -> fmt::Result {
+    fn row(&mut self, row: &Row<'t>, width: usize) -> fmt::Result {
         let offset = row.start / 8;
         let bytes = if row.bits == 0 { 0 } else { (row.start % 8 + row.bits).div_ceil(8) };
         if row.placed {
-            self.rule(out, offset, line)?;
-            number(out, offset, 8)?;
-            number(out, bytes, 7)?;
+            self.rule(offset)?;
+            number(self.out, offset, 8)?;
+            number(self.out, bytes, 7)?;
         } else {
-            write!(out, "{:>8}{:>7}", '?', '?')?;
+            write!(self.out, "{:>8}{:>7}", '?', '?')?;
         }
+        let out = &mut *self.out;
         let rates = self.touched.map(|touched| touched.of(row.start, row.bits));
         match &rates {
             // The record that it opens has the rates.
@@ -167,9 +162,7 @@ impl<'t> Page<'t> {
             None => {}
         }
         out.write_str("  ")?;
-        for _ in 0..row.depth {
-            out.write_str("  ")?;
-        }
+        (0..row.depth).for_each(|_| out.push_str("  "));
         let from = out.len();
         safe(out, row.name)?;
         if row.bitfield {
@@ -177,68 +170,56 @@ impl<'t> Page<'t> {
         }
         if let (Some(opened), true) = (row.opened, row.name.is_empty()) {
             out.write_str(leaf::keyword(opened.kind))?;
-            self.reach(out, offset, bytes)?;
-            return out.write_char('\n');
+        } else {
+            for _ in out.len() - from + 2 * row.depth..width {
+                out.write_char(' ')?;
+            }
+            out.write_str("  ")?;
+            write_type(out, self.types, Some(row.ty), 32)?;
+            out.write_str(if row.opened.is_some() { " >" } else { "" })?;
         }
-        for _ in out.len() - from + 2 * row.depth..width {
-            out.write_char(' ')?;
-        }
-        out.write_str("  ")?;
-        write_type(out, self.types, Some(row.ty), 32)?;
-        if row.opened.is_some() {
-            out.write_str(" >")?;
-            self.reach(out, offset, bytes)?;
-            return out.write_char('\n');
-        }
-        self.reach(out, offset, bytes)?;
-        if let Some(rates) = rates.filter(|rates| !rates.by.is_empty()) {
-            self.paint(out, FAINT, |out| {
+        self.reach(offset, bytes)?;
+        if let Some(rates) = rates.filter(|rates| row.opened.is_none() && !rates.by.is_empty()) {
+            self.paint(FAINT, |out| {
                 out.write_str("  ")?;
                 safe(out, &rates.who())
             })?;
         }
-        out.write_char('\n')
+        self.out.write_char('\n')
     }
 
     /// Up to which line a member goes, where that is not the one it begins on.
-    fn reach(&self, out: &mut String, offset: u64, bytes: u64) -> fmt::Result {
+    fn reach(&mut self, offset: u64, bytes: u64) -> fmt::Result {
         if bytes == 0 {
             return Ok(());
         }
         let (_, last) = self.lines.range(offset, bytes);
         if self.lines.straddles(offset, bytes) {
-            self.paint(out, WARN, |out| write!(out, "  straddles, to line {last}"))
+            self.paint(WARN, |out| write!(out, "  straddles, to line {last}"))
         } else if last > self.lines.line(offset) {
-            self.paint(out, FAINT, |out| write!(out, "  to line {last}"))
+            self.paint(FAINT, |out| write!(out, "  to line {last}"))
         } else {
             Ok(())
         }
     }
 
-    fn gap(&self, out: &mut String, gap: &Gap, what: &str, line: &mut Option<u64>) -> fmt::Result {
-        self.rule(out, gap.start / 8, line)?;
-        number(out, gap.start / 8, 8)?;
-        out.write_str("         ")?;
+    fn gap(&mut self, gap: &Gap, what: &str) -> fmt::Result {
+        self.rule(gap.start / 8)?;
+        number(self.out, gap.start / 8, 8)?;
+        self.out.push_str("         ");
         if self.touched.is_some() {
-            out.write_str("                ")?;
+            self.out.push_str("                ");
         }
-        self.paint(out, WARN, |out| {
+        self.paint(WARN, |out| {
             out.write_str(what)?;
             out.write_str(" of ")?;
             amount(out, gap.bits)
         })?;
-        out.write_char('\n')
+        self.out.write_char('\n')
     }
 
-    fn summary(
-        &self,
-        out: &mut String,
-        record: &Record,
-        holes: &[Gap],
-        padding: Option<Gap>,
-    ) -> fmt::Result {
-        let count = self.lines.count(0, record.size);
-        let plural = |count| if count == 1 { "" } else { "s" };
+    fn summary(&mut self, record: &Record, holes: &[Gap], padding: Option<Gap>) -> fmt::Result {
+        let (count, out) = (self.lines.count(0, record.size), &mut *self.out);
         out.write_str("  ")?;
         number(out, record.size, 0)?;
         write!(out, " byte{} on ", plural(record.size))?;
@@ -247,9 +228,8 @@ impl<'t> Page<'t> {
         if holes.is_empty() {
             out.write_str("; no holes")?;
         } else {
-            let bits = holes.iter().fold(0u64, |sum, hole| sum.saturating_add(hole.bits));
             write!(out, "; {} hole{} of ", holes.len(), plural(holes.len() as u64))?;
-            amount(out, bits)?;
+            amount(out, Gap::sum(holes))?;
         }
         if let Some(padding) = padding {
             out.write_str("; padding of ")?;
@@ -276,87 +256,80 @@ impl<'t> Page<'t> {
     }
 
     /// What each variant of a Rust enum uses of it.
-    fn variants(&self, out: &mut String, record: &'t Record) -> fmt::Result {
+    fn variants(&mut self, record: &'t Record) -> fmt::Result {
         let variants = variants(self.types, record);
-        if variants.is_empty() {
-            return Ok(());
+        if !variants.is_empty() {
+            self.out.push_str("    data    tag  padding  of each variant, in bytes\n");
         }
-        out.write_str("    data    tag  padding  of each variant, in bytes\n")?;
         for variant in &variants {
-            number(out, variant.data / 8, 8)?;
+            number(self.out, variant.data / 8, 8)?;
             match variant.niche {
-                true => out.write_str("  niche")?,
-                false => number(out, variant.tag / 8, 7)?,
+                true => self.out.write_str("  niche")?,
+                false => number(self.out, variant.tag / 8, 7)?,
             }
-            number(out, variant.padding() / 8, 9)?;
-            out.write_str("  ")?;
-            safe(out, variant.name)?;
-            self.paint(out, FAINT, |out| {
+            number(self.out, variant.padding() / 8, 9)?;
+            self.out.push_str("  ");
+            safe(self.out, variant.name)?;
+            self.paint(FAINT, |out| {
                 for (index, gap) in variant.gaps.iter().enumerate() {
                     out.write_str(if index == 0 { "  unused: " } else { ", " })?;
                     write!(out, "{} at {}", gap.bits / 8, gap.start / 8)?;
                 }
                 Ok(())
             })?;
-            out.write_char('\n')?;
+            self.out.push('\n');
         }
         Ok(())
     }
 
     /// Prints the best and the worst placement, if they are asked for.
-    fn bases(&self, out: &mut String, id: TypeId, record: &Record) -> fmt::Result {
+    fn bases(&mut self, id: TypeId, record: &Record) -> fmt::Result {
         let Some(align) = self.options.base else { return Ok(()) };
         let leaves = leaf::leaves(self.types, id, self.options.expand);
         let (best, worst) = extremes(self.lines, align, record.size, &leaves);
         for (what, placement) in [("best", best), ("worst", worst)] {
-            let lines = placement.lines;
-            write!(out, "  base a multiple of {align}, at {what}: {lines} line")?;
-            out.write_str(if lines == 1 { "" } else { "s" })?;
-            out.write_str(", ")?;
-            match &placement.straddling[..] {
-                [] => out.write_str("nothing straddles")?,
-                straddling => {
-                    for (index, &leaf) in straddling.iter().enumerate() {
-                        out.write_str(if index == 0 { "" } else { ", " })?;
-                        safe(out, &leaves[leaf].path)?;
-                    }
-                    out.write_str(if straddling.len() == 1 { " straddles" } else { " straddle" })?;
-                }
+            let (out, lines) = (&mut *self.out, placement.lines);
+            write!(
+                out,
+                "  base a multiple of {align}, at {what}: {lines} line{}, ",
+                plural(lines)
+            )?;
+            for (index, &leaf) in placement.straddling.iter().enumerate() {
+                out.write_str(if index == 0 { "" } else { ", " })?;
+                safe(out, &leaves[leaf].path)?;
             }
-            write!(out, " (base {} ", plural_shifts(&placement.shifts))?;
-            out.write_str("bytes into a line)\n")?;
+            out.write_str(match placement.straddling.len() {
+                0 => "nothing straddles",
+                1 => " straddles",
+                _ => " straddle",
+            })?;
+            let mut shifts: Vec<String> =
+                placement.shifts.iter().take(MOST_SHIFTS).map(u64::to_string).collect();
+            if placement.shifts.len() > MOST_SHIFTS {
+                shifts.push(format!("{} more", placement.shifts.len() - MOST_SHIFTS));
+            }
+            writeln!(out, " (base {} bytes into a line)", shifts.join(", "))?;
         }
         Ok(())
     }
 
     fn paint(
-        &self,
-        out: &mut String,
+        &mut self,
         colour: &str,
         write: impl FnOnce(&mut String) -> fmt::Result,
     ) -> fmt::Result {
         if !self.options.colour {
-            return write(out);
+            return write(self.out);
         }
-        out.push_str(colour);
-        write(out)?;
-        out.push_str(PLAIN);
+        self.out.push_str(colour);
+        write(self.out)?;
+        self.out.push_str(PLAIN);
         Ok(())
     }
 }
 
-/// The first eight places of a base, in words.
-fn plural_shifts(shifts: &[u64]) -> String {
-    let mut text: Vec<String> = shifts.iter().take(8).map(u64::to_string).collect();
-    if shifts.len() > 8 {
-        text.push(format!("{} more", shifts.len() - 8));
-    }
-    text.join(", ")
-}
-
 /// Bytes and bits in words.
 fn amount(out: &mut String, bits: u64) -> fmt::Result {
-    let plural = |count| if count == 1 { "" } else { "s" };
     match (bits / 8, bits % 8) {
         (bytes, 0) => write!(out, "{bytes} byte{}", plural(bytes)),
         (0, bits) => write!(out, "{bits} bit{}", plural(bits)),
