@@ -27,6 +27,7 @@ mod parsed;
 mod read;
 mod sections;
 mod separate;
+mod team;
 mod unit;
 mod units;
 mod unsized_tails;

@@ -20,7 +20,8 @@ pub(super) struct Attributes<'a> {
     pub class: Reference,
     pub size: Option<u64>,
     pub align: u64,
-    pub location: Location,
+    /// Where a member begins, in bytes; at the record's start where the entry does not say.
+    pub location: Said<u64>,
     pub file: u64,
     pub line: u32,
     pub encoding: u64,
@@ -30,9 +31,9 @@ pub(super) struct Attributes<'a> {
     pub virtual_base: bool,
     pub vector: bool,
     pub constant: bool,
-    pub count: Bound,
-    pub lower: Bound,
-    pub upper: Bound,
+    pub count: Said<i128>,
+    pub lower: Said<i128>,
+    pub upper: Said<i128>,
     pub stride: Option<u64>,
     pub bit_stride: Option<u64>,
     bit_size: Option<u64>,
@@ -40,24 +41,12 @@ pub(super) struct Attributes<'a> {
     bits_from_top: Option<i64>,
 }
 
-/// Where a member begins.
+/// What an entry says of something that may be a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Location {
-    /// The entry does not say, so the member begins at the record's start.
+pub(super) enum Said<T> {
     #[default]
     Missing,
-    /// The offset in bytes.
-    At(u64),
-    /// The program finds out when it runs.
-    Computed,
-}
-
-/// A bound of an array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Bound {
-    #[default]
-    Missing,
-    Is(i128),
+    Is(T),
     /// The program finds it out when it runs.
     Computed,
 }
@@ -112,7 +101,7 @@ impl<'a> Attributes<'a> {
             }
             gimli::DW_AT_data_member_location => {
                 self.location = match small()? {
-                    Some(bytes) => Location::At(bytes),
+                    Some(bytes) => Said::Is(bytes),
                     None => evaluate(unit, attribute.exprloc_value()),
                 };
             }
@@ -150,7 +139,7 @@ impl<'a> Attributes<'a> {
             }
             // Without either, the bits begin where the member does.
             (Some(size), None, None) => {
-                let Location::At(bytes) = self.location else {
+                let Said::Is(bytes) = self.location else {
                     return RawBits::FromStart { first: 0, size };
                 };
                 RawBits::FromStart { first: bytes * 8, size }
@@ -160,7 +149,7 @@ impl<'a> Attributes<'a> {
 
     /// Whether a member is one for the whole class, and so lies outside of its objects.
     pub(super) fn is_static(&self) -> bool {
-        let placed = self.location != Location::Missing || self.bits() != RawBits::None;
+        let placed = self.location != Said::Missing || self.bits() != RawBits::None;
         self.external || self.declaration || (self.constant && !placed)
     }
 
@@ -172,12 +161,12 @@ impl<'a> Attributes<'a> {
     /// How many elements this dimension has; `None` for a flexible or dynamic one.
     pub(super) fn elements(&self) -> Option<u64> {
         match (self.count, self.upper, self.lower) {
-            (Bound::Is(count), ..) => Some(u64::try_from(count).unwrap_or(0)),
-            (Bound::Missing, Bound::Is(upper), lower) => {
+            (Said::Is(count), ..) => Some(u64::try_from(count).unwrap_or(0)),
+            (Said::Missing, Said::Is(upper), lower) => {
                 let lower = match lower {
-                    Bound::Is(lower) => lower,
-                    Bound::Missing => 0,
-                    Bound::Computed => return None,
+                    Said::Is(lower) => lower,
+                    Said::Missing => 0,
+                    Said::Computed => return None,
                 };
                 Some(u64::try_from(upper - lower + 1).unwrap_or(0))
             }
@@ -187,24 +176,24 @@ impl<'a> Attributes<'a> {
 }
 
 /// Reads a bound. An upper bound of -1 (of `int a[0]`) may also be written as the largest number of its width.
-fn bound(attribute: &Attribute<Slice<'_>>) -> Bound {
+fn bound(attribute: &Attribute<Slice<'_>>) -> Said<i128> {
     let is_upper = attribute.name() == gimli::DW_AT_upper_bound;
     match attribute.raw_value() {
         AttributeValue::Data4(u32::MAX) | AttributeValue::Data8(u64::MAX) if is_upper => {
-            Bound::Is(-1)
+            Said::Is(-1)
         }
-        AttributeValue::Udata(u64::MAX) if is_upper => Bound::Is(-1),
-        AttributeValue::Sdata(value) => Bound::Is(value.into()),
+        AttributeValue::Udata(u64::MAX) if is_upper => Said::Is(-1),
+        AttributeValue::Sdata(value) => Said::Is(value.into()),
         _ => match attribute.udata_value() {
-            Some(value) => Bound::Is(value.into()),
-            None => Bound::Computed,
+            Some(value) => Said::Is(value.into()),
+            None => Said::Computed,
         },
     }
 }
 
 /// Evaluates an offset that is written as a computation on the record's address, as DWARF 2 writes all offsets.
-fn evaluate(unit: &Unit<'_, '_>, expression: Option<Expression<Slice<'_>>>) -> Location {
-    let Some(expression) = expression else { return Location::Computed };
+fn evaluate(unit: &Unit<'_, '_>, expression: Option<Expression<Slice<'_>>>) -> Said<u64> {
+    let Some(expression) = expression else { return Said::Computed };
     let mut operations = expression.operations(unit.at.header.encoding());
     let mut pushed = None;
     let mut offset = 0u64;
@@ -217,8 +206,8 @@ fn evaluate(unit: &Unit<'_, '_>, expression: Option<Expression<Slice<'_>>>) -> L
             Ok(Some(Operation::Plus)) if pushed.is_some() => {
                 offset = offset.saturating_add(pushed.take().unwrap_or(0));
             }
-            Ok(None) if pushed.is_none() && offset < BEYOND => return Location::At(offset),
-            _ => return Location::Computed,
+            Ok(None) if pushed.is_none() && offset < BEYOND => return Said::Is(offset),
+            _ => return Said::Computed,
         }
     }
 }

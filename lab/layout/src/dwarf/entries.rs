@@ -5,7 +5,7 @@
 //! at the length alone.
 
 use super::Slice;
-use super::attributes::{Attributes, Bound, Location};
+use super::attributes::{Attributes, Said};
 use super::parsed::{File, Parsed, ParsedMember, ParsedType, RawBits, Reference, Shape};
 use super::unit::{Split, Tables, Unit, UnitAt, Universe};
 use crate::Error;
@@ -264,20 +264,15 @@ impl<'u, 'a> Walk<'u, 'a> {
     fn base(&mut self, owner: Owner, says: &Attributes<'a>) {
         let Owner::Record(record) = owner else { return };
         let role = match says.location {
-            Location::Computed => Role::VirtualBase { known: false },
-            _ if says.virtual_base => {
-                Role::VirtualBase { known: says.location != Location::Missing }
-            }
+            Said::Computed => Role::VirtualBase { known: false },
+            _ if says.virtual_base => Role::VirtualBase { known: says.location != Said::Missing },
             _ => Role::Base,
         };
         self.push_member(record, role, b"", says);
     }
 
     fn push_member(&mut self, owner: u32, role: Role, name: &'a [u8], says: &Attributes<'a>) {
-        let offset = match says.location {
-            Location::At(offset) => offset,
-            _ => 0,
-        };
+        let offset = if let Said::Is(offset) = says.location { offset } else { 0 };
         let (align, rust_align) = if self.rust { (0, says.align) } else { (says.align, 0) };
         self.parsed.members.push(ParsedMember {
             owner,
@@ -293,7 +288,7 @@ impl<'u, 'a> Walk<'u, 'a> {
 
     fn dimension(&mut self, says: &Attributes<'a>) {
         let mut count = says.elements();
-        if says.count == Bound::Missing && says.lower == Bound::Missing {
+        if says.count == Said::Missing && says.lower == Said::Missing {
             count = count.map(|count| count.saturating_sub(self.first_index as u64));
         }
         let stride = says.stride.map(|bytes| bytes * 8).or(says.bit_stride);

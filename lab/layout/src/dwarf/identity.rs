@@ -26,19 +26,31 @@ pub(super) struct Identities {
     pub named: Vec<u64>,
 }
 
+/// Which of the hashes of a type.
+#[derive(Clone, Copy)]
+enum Which {
+    Named = 1,
+    Full = 2,
+}
+
 impl Identities {
     /// Works out all hashes in one pass over types and members. `parsed` must be resolved.
     pub(super) fn of(parsed: &Parsed<'_>) -> Identities {
         let count = parsed.types.len();
-        let mut work = Work {
-            parsed,
-            ids: Identities { full: vec![UNSEEN; count], named: vec![UNSEEN; count] },
-        };
+        let ids = Identities { full: vec![UNSEEN; count], named: vec![UNSEEN; count] };
+        let mut work = Work { parsed, ids };
         for index in 0..count as u32 {
-            work.named(index, 0);
-            work.full(index, 0);
+            work.hash(Which::Named, index, 0);
+            work.hash(Which::Full, index, 0);
         }
         work.ids
+    }
+
+    fn slot(&mut self, which: Which, index: u32) -> &mut u64 {
+        match which {
+            Which::Named => &mut self.named[index as usize],
+            Which::Full => &mut self.full[index as usize],
+        }
     }
 }
 
@@ -48,81 +60,67 @@ struct Work<'p, 'a> {
 }
 
 impl Work<'_, '_> {
-    /// The hash of a type's name alone.
-    fn named(&mut self, index: u32, depth: u32) -> u64 {
-        let slot = index as usize;
-        if self.ids.named[slot] != UNSEEN {
-            return self.ids.named[slot];
+    /// The hash of a type's name alone, or of the type with all that it holds by value.
+    fn hash(&mut self, which: Which, index: u32, depth: u32) -> u64 {
+        let slot = self.ids.slot(which, index);
+        if *slot != UNSEEN {
+            return *slot;
         }
         // This counts where a circle comes back to the type, and where it lies too deep.
-        self.ids.named[slot] = 1;
+        *slot = 1;
         if depth >= DEEPEST {
             return 1;
         }
-        let parsed = self.parsed;
-        let ty = &parsed.types[slot];
-        let scope = parsed.scopes[ty.scope as usize].hash;
-        let mut state = FixedState::with_seed(1).build_hasher();
+        let ty = &self.parsed.types[index as usize];
+        let mut state = FixedState::with_seed(which as u64).build_hasher();
+        match which {
+            Which::Named => self.named(ty, depth + 1, &mut state),
+            Which::Full => self.full(ty, depth + 1, &mut state),
+        }
+        let hash = state.finish().max(2);
+        *self.ids.slot(which, index) = hash;
+        hash
+    }
+
+    fn named(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
+        let scope = self.parsed.scopes[ty.scope as usize].hash;
         match ty.shape {
             // It counts the same whether it is defined here or only declared.
             Shape::Record(_) | Shape::Enum | Shape::Declaration(_) if !ty.name.is_empty() => {
-                (scope, ty.name).hash(&mut state);
+                (scope, ty.name).hash(state);
             }
             Shape::Record(_) | Shape::Enum | Shape::Declaration(_) => {
-                (2, scope, ty.size, ty.place.1, ty.members.1 - ty.members.0).hash(&mut state);
+                (2, scope, ty.size, ty.place.1, ty.members.1 - ty.members.0).hash(state);
             }
             _ => {
-                self.plain(ty, &mut state);
-                let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
-                state.write_u64(to);
-                self.parameters(ty, depth, &mut state);
+                self.plain(ty, state);
+                self.refer(Which::Named, ty.to, depth, state);
+                self.parameters(ty, depth, state);
             }
         }
-        self.ids.named[slot] = state.finish().max(2);
-        self.ids.named[slot]
     }
 
-    /// The hash of a type with all that it holds by value.
-    fn full(&mut self, index: u32, depth: u32) -> u64 {
-        let slot = index as usize;
-        if self.ids.full[slot] != UNSEEN {
-            return self.ids.full[slot];
-        }
-        self.ids.full[slot] = 1;
-        if depth >= DEEPEST {
-            return 1;
-        }
-        let parsed = self.parsed;
-        let ty = &parsed.types[slot];
-        let mut state = FixedState::with_seed(2).build_hasher();
-        self.plain(ty, &mut state);
+    fn full(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
+        self.plain(ty, state);
         match ty.shape {
-            Shape::Pointer | Shape::LvalueReference | Shape::RvalueReference => {
-                let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
-                state.write_u64(to);
-            }
-            Shape::MemberPointer | Shape::Function { .. } => {
-                let to = self.referred(ty.to, |work, to| work.named(to, depth + 1));
-                state.write_u64(to);
-                self.parameters(ty, depth, &mut state);
+            Shape::Pointer
+            | Shape::LvalueReference
+            | Shape::RvalueReference
+            | Shape::MemberPointer
+            | Shape::Function { .. } => {
+                self.refer(Which::Named, ty.to, depth, state);
+                self.parameters(ty, depth, state);
             }
             Shape::Record(_) => {
-                let (start, end) = ty.members;
-                for member in &parsed.members[start as usize..end as usize] {
-                    member.name.hash(&mut state);
-                    (member.offset, member.bits, member.align, member.rust_align).hash(&mut state);
-                    std::mem::discriminant(&member.role).hash(&mut state);
-                    let to = self.referred(member.to, |work, to| work.full(to, depth + 1));
-                    state.write_u64(to);
+                for member in self.parsed.members_of(ty) {
+                    member.name.hash(state);
+                    (member.offset, member.bits, member.align, member.rust_align).hash(state);
+                    std::mem::discriminant(&member.role).hash(state);
+                    self.refer(Which::Full, member.to, depth, state);
                 }
             }
-            _ => {
-                let to = self.referred(ty.to, |work, to| work.full(to, depth + 1));
-                state.write_u64(to);
-            }
+            _ => self.refer(Which::Full, ty.to, depth, state),
         }
-        self.ids.full[slot] = state.finish().max(2);
-        self.ids.full[slot]
     }
 
     /// Hashes the parameters of a function, or the class of a pointer to its members. They lie in no record, so their
@@ -133,11 +131,8 @@ impl Work<'_, '_> {
             Shape::MemberPointer => {}
             _ => return,
         }
-        let (start, end) = ty.members;
-        let parsed = self.parsed;
-        for parameter in &parsed.members[start as usize..end as usize] {
-            let to = self.referred(parameter.to, |work, to| work.named(to, depth + 1));
-            state.write_u64(to);
+        for parameter in self.parsed.members_of(ty) {
+            self.refer(Which::Named, parameter.to, depth, state);
         }
     }
 
@@ -161,7 +156,8 @@ impl Work<'_, '_> {
         }
     }
 
-    fn referred(&mut self, to: Reference, hash: impl FnOnce(&mut Self, u32) -> u64) -> u64 {
-        to.get().map_or(3, |index| hash(self, index))
+    /// Hashes a type that another refers to by its own hash.
+    fn refer(&mut self, which: Which, to: Reference, depth: u32, state: &mut impl Hasher) {
+        state.write_u64(to.get().map_or(3, |index| self.hash(which, index, depth)));
     }
 }

@@ -101,15 +101,13 @@ impl<'b> Merger<'b> {
             // No type refers to it any more.
             Shape::Alias => return (TypeId(0), false),
             Shape::Declaration(_) if !ty.name.is_empty() => {
-                if let Some(&id) = self.defined.get(&named) {
+                let known = self.defined.get(&named).or(self.declared.get(&named));
+                if let Some(&id) = known {
                     return (id, false);
                 }
-                let mut new = false;
-                let id = *self.declared.entry(named).or_insert_with(|| {
-                    new = true;
-                    self.types.push(placeholder)
-                });
-                return (id, new);
+                let id = self.types.push(placeholder);
+                self.declared.insert(named, id);
+                return (id, true);
             }
             _ => {}
         }
@@ -135,7 +133,7 @@ impl<'b> Merger<'b> {
         unsized_tails::open(&mut self.types);
         align::infer(&mut self.types);
         let changed = virtual_bases::place(&mut self.types, &self.virtual_bases, &self.bases);
-        changed.iter().for_each(|&id| sort(self.types.get_mut(id)));
+        changed.into_iter().for_each(|id| sort(&mut self.types, id));
         self.types
     }
 
@@ -191,16 +189,20 @@ impl<'b> Merger<'b> {
         }
         // Only now is the order of a record's members known.
         for of_one in self.bitfields.chunk_by(|one, next| one.0 == next.0) {
-            sort(self.types.get_mut(of_one[0].0));
+            sort(&mut self.types, of_one[0].0);
         }
     }
 }
 
-fn sort(ty: &mut Type) {
-    if let Type::Record(Record { kind, members, .. }) = ty
-        && *kind != Kind::Union
-    {
-        members.sort_by_key(|member| {
+fn sort(types: &mut Types, id: TypeId) {
+    if let Type::Record(record) = types.get_mut(id) {
+        sort_members(record);
+    }
+}
+
+fn sort_members(record: &mut Record) {
+    if record.kind != Kind::Union {
+        record.members.sort_by_key(|member| {
             let bits = member.bits.map_or(0, |bits| u64::from(bits.offset));
             u128::from(member.offset) * 8 + u128::from(bits)
         });
@@ -219,7 +221,7 @@ impl Unit<'_, '_, '_, '_> {
     fn make(&mut self, index: usize) -> Result<(), Error> {
         let id = self.ids[index];
         let ty = &self.parsed.types[index];
-        let to = ty.to.get().map(|index| self.ids[index as usize]);
+        let to = self.id(ty.to);
         let pointer_size = u64::from(self.merger.types.pointer_size);
         let made = match ty.shape {
             Shape::Record(kind) => Type::Record(self.record(id, index, kind)?),
@@ -288,11 +290,8 @@ impl Unit<'_, '_, '_, '_> {
             Shape::Typedef => Type::Typedef { name: self.name(ty)?, to, align: some(ty.align) },
             Shape::Qualified(qualifier) => Type::Qualified { qualifier, to },
             Shape::Function { variadic } => {
-                let (start, end) = ty.members;
-                let from = &self.parsed.members[start as usize..end as usize];
-                let parameter = |to: Reference| to.get().map(|to| self.ids[to as usize]);
-                let parameters: Option<Box<[TypeId]>> =
-                    from.iter().map(|member| parameter(member.to)).collect();
+                let from = self.parsed.members_of(ty).iter();
+                let parameters: Option<_> = from.map(|member| self.id(member.to)).collect();
                 let parameters = parameters.unwrap_or_default();
                 Type::Function { result: to, parameters, variadic }
             }
@@ -306,8 +305,7 @@ impl Unit<'_, '_, '_, '_> {
     fn record(&mut self, id: TypeId, index: usize, kind: Kind) -> Result<Record, Error> {
         let parsed = self.parsed;
         let ty = &parsed.types[index];
-        let (start, end) = ty.members;
-        let from = &parsed.members[start as usize..end as usize];
+        let from = parsed.members_of(ty);
         let mut members = Vec::with_capacity(from.len());
         let mut has_bits = false;
         for (index, member) in from.iter().enumerate() {
@@ -318,7 +316,7 @@ impl Unit<'_, '_, '_, '_> {
                     let name = self.name(of)?;
                     self.merger.types.push(Type::Base { name, size: 0 })
                 }
-                _ => self.or_unknown(member.to.get().map(|to| self.ids[to as usize])),
+                _ => self.or_unknown(self.id(member.to)),
             };
             has_bits |= member.bits != RawBits::None;
             let types = &mut self.merger.types;
@@ -346,15 +344,12 @@ impl Unit<'_, '_, '_, '_> {
         let align = some(ty.align).map_or(Align::Inferred(1), Align::Known);
         let name = self.name(ty)?;
         let declared = self.declared(ty);
-        let record = Record { name, kind, size: ty.size.unwrap_or(0), align, members, declared };
-        let mut made = Type::Record(record);
+        let size = ty.size.unwrap_or(0);
+        let mut record = Record { name, kind, size, align, members, declared };
         if !has_bits {
-            sort(&mut made);
+            sort_members(&mut record);
         }
-        match made {
-            Type::Record(record) => Ok(record),
-            _ => unreachable!("it was made a record"),
-        }
+        Ok(record)
     }
 
     fn declared(&mut self, ty: &ParsedType<'_>) -> Option<Place> {
@@ -383,24 +378,24 @@ impl Unit<'_, '_, '_, '_> {
         if ty.name.is_empty() {
             return Ok(Name::NONE);
         }
-        let mut path = vec![ty.name];
+        let mut path = vec![String::from_utf8_lossy(ty.name)];
         let mut scope = ty.scope;
         while scope != 0 {
             let this = &self.parsed.scopes[scope as usize];
             if !this.name.is_empty() {
-                path.push(this.name);
+                path.push(String::from_utf8_lossy(this.name));
             }
             scope = this.parent;
         }
-        let mut spelling = String::new();
-        for part in path.into_iter().rev() {
-            if !spelling.is_empty() {
-                spelling.push_str("::");
-            }
-            spelling.push_str(&String::from_utf8_lossy(part));
-        }
+        path.reverse();
+        let spelling = path.join("::");
         self.merger.budget.spend(spelling.len() as u64)?;
         Ok(self.merger.types.intern(&spelling))
+    }
+
+    /// The number of a type that is referred to.
+    fn id(&self, to: Reference) -> Option<TypeId> {
+        to.get().map(|index| self.ids[index as usize])
     }
 
     /// The type of a member or element; one that has none gets an unknown type.
@@ -413,9 +408,9 @@ impl Unit<'_, '_, '_, '_> {
         match ty.shape {
             Shape::LvalueReference => Some(model::Reference::Lvalue),
             Shape::RvalueReference => Some(model::Reference::Rvalue),
-            Shape::MemberPointer if ty.members.0 < ty.members.1 => {
-                let class = self.parsed.members[ty.members.0 as usize].to.get()?;
-                Some(model::Reference::Member(self.ids[class as usize]))
+            Shape::MemberPointer => {
+                let class = self.parsed.members_of(ty).first()?;
+                self.id(class.to).map(model::Reference::Member)
             }
             _ => None,
         }
@@ -423,12 +418,10 @@ impl Unit<'_, '_, '_, '_> {
 
     fn is_function(&self, mut to: Reference) -> bool {
         for _ in 0..10 {
-            let Some(index) = to.get() else { return false };
-            let ty = &self.parsed.types[index as usize];
-            match ty.shape {
-                Shape::Function { .. } => return true,
-                Shape::Typedef | Shape::Qualified(_) => to = ty.to,
-                _ => return false,
+            match to.get().map(|index| &self.parsed.types[index as usize]) {
+                Some(ParsedType { shape: Shape::Function { .. }, .. }) => return true,
+                Some(ty) if matches!(ty.shape, Shape::Typedef | Shape::Qualified(_)) => to = ty.to,
+                _ => break,
             }
         }
         false

@@ -30,6 +30,7 @@ use super::entries::{is_c, is_rust};
 use super::identity::Identities;
 use super::merge::Merger;
 use super::options::{Options, threads};
+use super::team::Team;
 use super::unit::{self, INFO, Tables, Unit, UnitAt, Universe};
 use super::{Slice, sections, separate};
 use crate::model::{Role, Type, TypeId, Types};
@@ -42,9 +43,6 @@ use select::select;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use steps::Steps;
 use survey::Survey;
 use wanted::{Hits, Wanted};
@@ -153,20 +151,19 @@ impl<'f, 'a> InParts<'f, 'a> {
         }
         let mut entries = 0;
         for _ in 0..MOST_ROUNDS {
-            let round = self.round(&dwarf, wanted.clone(), options)?;
-            entries += round.entries;
+            let (types, found) = self.round(&dwarf, wanted.clone(), options)?;
+            entries += found.entries;
             let before = wanted.len();
-            wanted.extend(round.declared);
-            let types = round.types;
+            wanted.extend(found.declared);
             let picked = pick(&types, names).ok()?;
-            if round.rust {
+            if found.rust {
                 for name in picked.iter().flat_map(|&(_, id)| tails(&types, id)) {
                     wanted.extend(pointers_to(name, strings));
                 }
             }
             if wanted.len() == before {
-                let (units, read) = (self.heads.len(), (round.units, entries));
-                return Some(Named { types, units, read, distinct: round.distinct });
+                let (units, read) = (self.heads.len(), (found.units, entries));
+                return Some(Named { types, units, read, distinct: found.distinct });
             }
         }
         None
@@ -178,7 +175,7 @@ impl<'f, 'a> InParts<'f, 'a> {
         dwarf: &Dwarf<Slice<'_>>,
         names: BTreeSet<Vec<u8>>,
         options: &Options,
-    ) -> Option<Round> {
+    ) -> Option<(Types, Found)> {
         let budget = Budget::of(self.input.size());
         let wanted = Wanted::new(
             names,
@@ -190,56 +187,37 @@ impl<'f, 'a> InParts<'f, 'a> {
         let tables = unit::tables(dwarf, self.heads.iter().map(|head| head.abbreviations));
         let pointer_size = self.heads.first().map_or(8, |head| head.address_size);
         let big_endian = self.input.endian == gimli::RunTimeEndian::Big;
-        let shared = Shared {
-            file: self,
-            dwarf,
-            tables: &tables,
-            budget: &budget,
-            wanted: &wanted,
-            taken: AtomicUsize::new(0),
-            entries: AtomicU64::new(0),
-            rust: AtomicBool::new(false),
-            progress: Mutex::new(Progress {
-                merger: Merger::new(pointer_size, self.widest_scalar_align, big_endian, &budget),
-                next: 0,
-                passed: BTreeSet::new(),
-                declared: BTreeSet::new(),
-                chosen: HashMap::new(),
-                read: 0,
-                distinct: 0,
-                stopped: false,
-            }),
-            moved: Condvar::new(),
-        };
-        let threads = threads(options, self.input.size(), self.heads.len());
-        thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(|| shared.work());
-            }
-            shared.work();
+        let team = Team::new(Progress {
+            merger: Merger::new(pointer_size, self.widest_scalar_align, big_endian, &budget),
+            next: 0,
+            passed: BTreeSet::new(),
+            chosen: HashMap::new(),
+            found: Found::default(),
+            stopped: false,
         });
-        let progress = shared.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (!progress.stopped).then(|| Round {
-            types: progress.merger.finish(),
-            declared: progress.declared,
-            rust: shared.rust.into_inner(),
-            units: progress.read,
-            distinct: progress.distinct,
-            entries: shared.entries.into_inner(),
-        })
+        let (tables, budget, wanted) = (&tables, &budget, &wanted);
+        let shared = Shared { file: self, dwarf, tables, budget, wanted, team: &team };
+        let units = self.heads.len();
+        team.work(threads(options, self.input.size(), units), units, |index, buffers| {
+            shared.take(index, buffers)
+        });
+        let progress = team.into_progress();
+        (!progress.stopped).then(|| (progress.merger.finish(), progress.found))
     }
 }
 
-/// What one passage through the file found.
-struct Round {
-    types: Types,
+/// What one passage through the file found, beside the types.
+#[derive(Default)]
+struct Found {
     /// The names of types that are held by value, and that some unit only declares.
     declared: BTreeSet<Vec<u8>>,
     /// Whether anything of it is Rust's.
     rust: bool,
+    /// In how many units something was read.
     units: usize,
-    /// In how many of them something new was.
+    /// Of how many of them the types were added.
     distinct: usize,
+    /// How many entries were stepped over or read.
     entries: u64,
 }
 
@@ -251,11 +229,7 @@ struct Shared<'s, 'f, 'a, 'b> {
     tables: &'s [(usize, usize)],
     budget: &'s Budget,
     wanted: &'s Wanted,
-    taken: AtomicUsize,
-    entries: AtomicU64,
-    rust: AtomicBool,
-    progress: Mutex<Progress<'b>>,
-    moved: Condvar,
+    team: &'s Team<Progress<'b>>,
 }
 
 struct Progress<'b> {
@@ -264,13 +238,9 @@ struct Progress<'b> {
     next: usize,
     /// Later units that have nothing to merge.
     passed: BTreeSet<usize>,
-    declared: BTreeSet<Vec<u8>>,
     /// For each digest of what units chose, the first of these units that is known.
     chosen: HashMap<u64, usize>,
-    /// In how many units something was read.
-    read: usize,
-    /// Of how many of them the types were added.
-    distinct: usize,
+    found: Found,
     stopped: bool,
 }
 
@@ -291,33 +261,27 @@ struct Buffers {
     tables: Tables,
 }
 
-impl<'b> Shared<'_, '_, '_, 'b> {
-    /// Takes units, one after the other, until there is none.
-    fn work(&self) {
-        let mut buffers = Buffers::default();
-        loop {
-            // Relaxed suffices: each number is taken once, and what the threads share is behind the lock.
-            let index = self.taken.fetch_add(1, Ordering::Relaxed);
-            let Some(head) = self.file.heads.get(index) else { return };
-            if self.unit(index, head, &mut buffers).is_err() {
-                self.lock().stopped = true;
-            }
-            let mut progress = self.lock();
-            progress.pass(index);
-            self.moved.notify_all();
-            if progress.stopped {
-                return;
-            }
+impl Shared<'_, '_, '_, '_> {
+    /// Takes a unit. Returns whether to go on.
+    fn take(&self, index: usize, buffers: &mut Buffers) -> bool {
+        let entries = self.unit(index, &self.file.heads[index], buffers);
+        let mut progress = self.team.lock();
+        match entries {
+            Ok(entries) => progress.found.entries += entries,
+            Err(_) => progress.stopped = true,
         }
+        progress.pass(index);
+        self.team.tell();
+        !progress.stopped
     }
 
-    /// Reads what is wanted of a unit, and merges it when it is the unit's turn.
-    fn unit(&self, index: usize, head: &Head, buffers: &mut Buffers) -> Result<(), Stopped> {
+    /// Reads what is wanted of a unit, and merges it when it is the unit's turn. Returns how many entries it looked at.
+    fn unit(&self, index: usize, head: &Head, buffers: &mut Buffers) -> Result<u64, Stopped> {
         let input = &self.file.input;
         let bytes = input.unit(head, &mut buffers.unit).ok_or(Stopped::Broken)?;
         let mut hits = self.wanted.hits(bytes);
         if hits.is_empty() && !self.wanted.numbered() {
-            return Ok(());
+            return Ok(0);
         }
         let mut units = DebugInfo::new(bytes, input.endian).units();
         let header = units.next().ok().flatten().ok_or(Stopped::Broken)?;
@@ -332,14 +296,13 @@ impl<'b> Shared<'_, '_, '_, 'b> {
             hits = Hits::Anywhere;
         }
         if hits.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let unit = &unit;
         let mut steps = Steps::new(unit, bytes);
         let survey = Survey::of(&mut steps, &hits, self.wanted, is_c(unit.language))?;
         if survey.targets.is_empty() {
-            self.entries.fetch_add(steps.count, Ordering::Relaxed);
-            return Ok(());
+            return Ok(steps.count);
         }
         if steps.leads_out() {
             return Err(Stopped::Linked);
@@ -351,31 +314,30 @@ impl<'b> Shared<'_, '_, '_, 'b> {
         }?;
         let selection = select(unit, &mut steps, &survey, &files)?;
         if selection.digest.is_some_and(|digest| self.is_earlier(digest, index)) {
-            self.entries.fetch_add(steps.count, Ordering::Relaxed);
-            self.lock().read += 1;
-            return Ok(());
+            self.team.lock().found.units += 1;
+            return Ok(steps.count);
         }
         let mut parsed = replay::replay(unit, &mut steps, &survey, &selection, files)?;
-        // Relaxed suffices: they are read when the threads have ended.
-        self.entries.fetch_add(steps.count + parsed.types.len() as u64, Ordering::Relaxed);
-        self.rust.fetch_or(is_rust(unit.language), Ordering::Relaxed);
+        let entries = steps.count + parsed.types.len() as u64;
         parsed.resolve();
         let identities = Identities::of(&parsed);
 
-        let mut progress = self.lock();
         // The unit whose turn it is does not wait, so one thread always goes on.
-        while progress.next != index && !progress.stopped {
-            progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
-        }
-        progress.read += 1;
-        progress.distinct += 1;
-        progress.declared.extend(selection.declared.iter().map(|&name| name.to_vec()));
-        Ok(progress.merger.add(&parsed, &identities)?)
+        let mut progress = self
+            .team
+            .wait_while(self.team.lock(), |progress| progress.next != index && !progress.stopped);
+        let Progress { merger, found, .. } = &mut *progress;
+        found.rust |= is_rust(unit.language);
+        found.units += 1;
+        found.distinct += 1;
+        found.declared.extend(selection.declared.iter().map(|&name| name.to_vec()));
+        merger.add(&parsed, &identities)?;
+        Ok(entries)
     }
 
     /// Whether an earlier unit chose the same. That one adds the types; it does so before a later one would.
     fn is_earlier(&self, digest: u64, unit: usize) -> bool {
-        let mut progress = self.lock();
+        let mut progress = self.team.lock();
         let first = progress.chosen.entry(digest).or_insert(unit);
         let earlier = *first < unit;
         *first = unit.min(*first);
@@ -396,10 +358,6 @@ impl<'b> Shared<'_, '_, '_, 'b> {
             (length != u32::MAX && length != 0).then_some(header + 4 + length as usize)
         });
         self.wanted.in_table(start, end.unwrap_or(offsets.len()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress<'b>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -209,6 +209,11 @@ impl<'a> Parsed<'a> {
         }
     }
 
+    /// The members of a type.
+    pub(super) fn members_of(&self, ty: &ParsedType<'_>) -> &[ParsedMember<'a>] {
+        &self.members[ty.members.0 as usize..ty.members.1 as usize]
+    }
+
     /// Takes in the types of another unit.
     pub(super) fn append(&mut self, other: Parsed<'a>) {
         let types = self.types.len() as u32;

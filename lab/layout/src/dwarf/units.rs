@@ -10,14 +10,13 @@ use super::merge::Merger;
 use super::parsed::Parsed;
 use super::sections::{self, Names, Sections};
 use super::separate;
+use super::team::Team;
 use super::unit::{SUPPLEMENT, Split, Tables, Universe};
 use crate::Error;
 use gimli::UnitType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
+use std::sync::OnceLock;
 
 /// How many walked units may wait for one that comes before them.
 const MOST_WAITING: usize = 32;
@@ -70,21 +69,11 @@ pub(super) fn merge<'b, 'f>(
         linked: BTreeMap::new(),
         failed: None,
     };
-    let shared = Shared {
-        universe,
-        splits,
-        opened: &opened,
-        taken: AtomicUsize::new(0),
-        progress: Mutex::new(progress),
-        moved: Condvar::new(),
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|| shared.work());
-        }
-        shared.work();
-    });
-    let progress = shared.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let shared = Shared { universe, splits, opened: &opened, team: Team::new(progress) };
+    shared
+        .team
+        .work(threads, count, |index, tables| shared.deliver(index, shared.walk(index, tables)));
+    let progress = shared.team.into_progress();
     if let Some((_, error)) = progress.failed {
         return Err(error);
     }
@@ -102,28 +91,10 @@ struct Shared<'s, 'd, 'a, 'f, 'p, 'b> {
     universe: &'s Universe<'d, 'a>,
     splits: Option<&'f Splits<'p>>,
     opened: &'s [OnceLock<Sections<'f>>],
-    taken: AtomicUsize,
-    progress: Mutex<Progress<'b, 's>>,
-    moved: Condvar,
+    team: Team<Progress<'b, 's>>,
 }
 
-impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
-    /// Takes units, one after the other, until there is none.
-    fn work(&self) {
-        let mut tables = Tables::default();
-        loop {
-            // Relaxed suffices: each number is taken once, and what the threads share is behind the lock.
-            let index = self.taken.fetch_add(1, Ordering::Relaxed);
-            if index >= self.universe.units.len() {
-                return;
-            }
-            let outcome = self.walk(index, &mut tables);
-            if !self.deliver(index, outcome) {
-                return;
-            }
-        }
-    }
-
+impl<'s, 'a: 's, 'f: 's> Shared<'s, '_, 'a, 'f, '_, '_> {
     fn walk(&self, index: usize, tables: &mut Tables) -> Result<Parsed<'s>, Error> {
         let unit = self.universe.units[index];
         if unit.space == SUPPLEMENT {
@@ -182,7 +153,7 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
             });
             (parsed, identities)
         });
-        let mut progress = self.lock();
+        let mut progress = self.team.lock();
         match walked {
             Ok((parsed, Some(identities))) => {
                 progress.waiting.insert(index, Some((parsed, identities)));
@@ -194,16 +165,12 @@ impl<'s, 'a: 's, 'f: 's, 'b> Shared<'s, '_, 'a, 'f, '_, 'b> {
             Err(error) => progress.fail(index, error),
         }
         progress.advance();
-        self.moved.notify_all();
+        self.team.tell();
         // The thread that has the unit whose turn it is does not wait, so one thread always goes on.
-        while progress.waiting.len() >= MOST_WAITING && progress.failed.is_none() {
-            progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
-        }
+        let progress = self.team.wait_while(progress, |progress| {
+            progress.waiting.len() >= MOST_WAITING && progress.failed.is_none()
+        });
         progress.failed.is_none()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress<'b, 's>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

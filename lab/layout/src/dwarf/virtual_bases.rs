@@ -13,6 +13,7 @@
 use crate::align;
 use crate::model::{Align, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// How deep bases are followed.
@@ -105,14 +106,13 @@ fn split(types: &mut Types, classes: &[TypeId], ends: &[Option<u64>]) {
         classes.iter().map(|&class| (class, types.push(Type::Unknown { size: None }))).collect();
     for &class in classes {
         let Type::Record(record) = types.get(class) else { continue };
-        let part = |member: &Member| {
-            is_base(member).then(|| parts.get(&types.resolve(member.ty)).copied()).flatten()
+        let part = |member: &Member| match parts.get(&types.resolve(member.ty)) {
+            Some(&part) if is_base(member) => part,
+            _ => member.ty,
         };
-        let new: Vec<Option<TypeId>> = record.members.iter().map(part).collect();
+        let new: Vec<TypeId> = record.members.iter().map(part).collect();
         let Type::Record(record) = types.get_mut(class) else { continue };
-        for (member, new) in record.members.iter_mut().zip(new) {
-            member.ty = new.unwrap_or(member.ty);
-        }
+        record.members.iter_mut().zip(new).for_each(|(member, new)| member.ty = new);
     }
     for (&class, end) in classes.iter().zip(ends) {
         let Type::Record(record) = types.get(class) else { continue };
@@ -131,6 +131,7 @@ fn is_base(member: &Member) -> bool {
 }
 
 /// What matters of a class when it is a base of another.
+#[derive(Default)]
 struct Shape {
     /// Where the part that is not virtual ends, if its bases lend the padding at their ends to others, and if those
     /// that may be as simple as structures of C keep it to themselves.
@@ -176,14 +177,10 @@ impl Shapes<'_> {
         let pointer = u64::from(types.pointer_size);
         let field = |member: &&Member| !is_base(member);
         let mut shape = Shape {
-            ends: [0; 2],
             align: 1,
             table: record.members.iter().any(|member| member.role == Role::VirtualTable),
             nearly_empty: !record.members.iter().any(|member| member.role == Role::Field),
-            primary: None,
-            primaries: Vec::new(),
-            bases: Vec::new(),
-            virtuals: Vec::new(),
+            ..Shape::default()
         };
         for member in record.members.iter().filter(field) {
             let end = member.offset.checked_add(size(types, member)?)?;
@@ -198,14 +195,8 @@ impl Shapes<'_> {
                 return None;
             };
             let met = matches!(member.role, Role::VirtualBase { .. }).then_some(&id);
-            for id in met.into_iter().chain(&of.virtuals) {
-                if !shape.virtuals.contains(id) {
-                    shape.virtuals.push(*id);
-                }
-            }
-            let new: Vec<TypeId> =
-                (of.primaries.iter().copied()).filter(|id| !shape.primaries.contains(id)).collect();
-            shape.primaries.extend(new);
+            met.into_iter().chain(&of.virtuals).for_each(|&id| add(&mut shape.virtuals, id));
+            of.primaries.iter().for_each(|&id| add(&mut shape.primaries, id));
             if met.is_some() {
                 shape.table = true;
                 continue;
@@ -216,12 +207,8 @@ impl Shapes<'_> {
             tables += u32::from(of.nearly_empty);
             shape.align = shape.align.max(of.align);
             shape.bases.push((id, member.offset));
-            let kept = !of.table
-                && !begins_within(
-                    record,
-                    member.offset.saturating_add(of.ends[1]),
-                    member.offset.saturating_add(base.size),
-                );
+            let at = |size: u64| member.offset.saturating_add(size);
+            let kept = !of.table && !begins_within(record, at(of.ends[1])..at(base.size));
             let padded = if kept { base.size } else { of.ends[1] };
             for (end, own) in shape.ends.iter_mut().zip([of.ends[0], padded]) {
                 *end = (*end).max(member.offset.checked_add(own)?);
@@ -246,9 +233,7 @@ impl Shapes<'_> {
             shape.primary = Some(primary);
             shape.align = shape.align.max(pointer);
             shape.ends = shape.ends.map(|end| end.max(pointer));
-            if !shape.primaries.contains(&primary) {
-                shape.primaries.push(primary);
-            }
+            add(&mut shape.primaries, primary);
         }
         Some(shape)
     }
@@ -373,11 +358,18 @@ impl Shapes<'_> {
     }
 }
 
+/// Adds a type to a list that has each once.
+fn add(list: &mut Vec<TypeId>, id: TypeId) {
+    if !list.contains(&id) {
+        list.push(id);
+    }
+}
+
 /// Whether a member of the class begins in a range.
-fn begins_within(class: &Record, start: u64, end: u64) -> bool {
+fn begins_within(class: &Record, range: Range<u64>) -> bool {
     class.members.iter().any(|member| match member.role {
         Role::VirtualBase { .. } => false,
-        _ => (start..end).contains(&member.offset),
+        _ => range.contains(&member.offset),
     })
 }
 

@@ -150,8 +150,7 @@ impl<'a> Select<'_, 'a> {
         if to == Reference::NONE {
             return Ok(None);
         }
-        let Some(at) = self.unit.at.offset_of(to) else { return Err(Stopped::Linked) };
-        Ok(Some(at))
+        self.unit.at.offset_of(to).map(Some).ok_or(Stopped::Linked)
     }
 
     fn follow(
@@ -170,23 +169,18 @@ impl<'a> Select<'_, 'a> {
         }
         let nameless = matches!(shape, Shape::Record(_)) && says.name.is_empty(self.unit);
         let number = self.selection.chosen[&at].number;
-        match shape {
-            // Of one that is only named it does not matter whether it is defined here.
-            Shape::Record(kind)
-                if says.digest.is_some()
-                    && !nameless
-                    && (depth != Depth::Whole || says.declaration) =>
-            {
-                self.note((number, depth, kind as u8, says.name));
-            }
-            Shape::Record(_) => {
-                self.note((number, depth));
-                self.note_all(&says);
+        // Of one that is only named it does not matter whether it is defined here.
+        let is_named =
+            says.digest.is_some() && !nameless && (depth != Depth::Whole || says.declaration);
+        if let Shape::Record(kind) = shape
+            && is_named
+        {
+            self.note((number, depth, kind as u8, says.name));
+        } else {
+            self.note((number, depth));
+            self.note_all(&says);
+            if let Shape::Record(_) = shape {
                 self.note(self.file(says.file));
-            }
-            _ => {
-                self.note((number, depth));
-                self.note_all(&says);
             }
         }
         self.refer(says.specification, Depth::Name)?;
