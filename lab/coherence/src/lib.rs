@@ -34,8 +34,10 @@ pub mod program;
 pub mod published;
 mod random;
 pub mod simulate;
+mod text_file;
 
 pub use code::BadProgram;
+pub use text_file::BadFile;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

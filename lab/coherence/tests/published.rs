@@ -3,7 +3,8 @@
 #[path = "../../../tests/support/golden.rs"]
 mod golden;
 
-use ledgerline_coherence::published::{BUILT_IN, BadCase, Case, Predicted, table, turns_on};
+use ledgerline_coherence::BadFile;
+use ledgerline_coherence::published::{BUILT_IN, Case, Predicted, table, turns_on};
 use std::fmt::Write as _;
 
 /// What the README's table has.
@@ -126,7 +127,7 @@ fn a_bad_case_is_refused_in_one_line_that_says_where_and_what_is_expected() {
     let mut text = String::new();
     for (mistake, from, to) in MISTAKES {
         assert!(good.contains(from), "{from}");
-        let refused: Result<Case, BadCase> = Case::parse("case", &good.replace(from, to));
+        let refused: Result<Case, BadFile> = Case::parse("case", &good.replace(from, to));
         let error = refused.expect_err(mistake).to_string();
         assert!(error.starts_with("case:") && error.lines().count() == 1, "{error}");
         let _ = writeln!(text, "{mistake}: {error}");

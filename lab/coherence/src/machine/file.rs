@@ -1,10 +1,8 @@
 //! Reads machine files: TOML, strictly, with an error of one line for each mistake.
 
 use super::{BUILT_IN, Latencies, Machine, Nuisance, Topology};
+use crate::text_file::{BadFile, Sort};
 use serde::Deserialize;
-use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Result as Io};
 use toml::de::DeTable;
 
 /// A figure and where it comes from.
@@ -67,35 +65,12 @@ impl Range {
     }
 }
 
-/// A machine file that cannot be used; prints as `file:line: reason`, or `file: reason` where there is no text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadMachine {
-    /// The name that the caller gave.
-    pub file: String,
-    /// The line, counted from one; zero where the file could not be read at all.
-    pub line: usize,
-    /// What is wrong and what is expected, in one line.
-    pub reason: String,
-}
-
-impl fmt::Display for BadMachine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.reason),
-            line => write!(f, "{}:{line}: {}", self.file, self.reason),
-        }
-    }
-}
-
-impl std::error::Error for BadMachine {}
-
 /// The source of what the file leaves out.
 pub(super) const NOT_SAID: &str = "not in the file";
 
-/// A machine file is a page of text, so a longer one is something else.
-const LONGEST: usize = 1 << 20;
-/// The most CPUs that a file may describe, so that a typing mistake does not exhaust memory.
-const MOST_CPUS: usize = 8192;
+/// Machine files.
+pub(super) const FILES: Sort =
+    Sort { what: "machine", called: "a machine file", built_in: &BUILT_IN };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,40 +96,10 @@ struct Sockets {
 /// What is wrong, and where: a table of the file, and a key in it (none: the whole table).
 type Complaint = (&'static str, &'static str, String);
 
-/// Reads and parses a file.
-pub(super) fn open(path: &str) -> Result<Machine, BadMachine> {
-    let unread = |reason| BadMachine { file: path.to_owned(), line: 0, reason };
-    let read = || -> Io<String> {
-        let mut text = String::new();
-        // Reads one byte more than the longest file has, so that `parse` sees that it is too long.
-        File::open(path)?.take(LONGEST as u64 + 1).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    match read() {
-        Ok(text) => parse(path, &text),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            let names = names.join(", ");
-            Err(unread(format!("no such file, and no machine comes with this name: {names}")))
-        }
-        Err(error) => Err(unread(format!("cannot be read as a machine file: {error}"))),
-    }
-}
-
-pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
-    let bad = |at: usize, reason| BadMachine {
-        file: name.to_owned(),
-        line: 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count(),
-        reason,
-    };
-    if text.len() > LONGEST {
-        return Err(bad(0, format!("over {LONGEST} bytes; a machine file has a few thousand")));
-    }
-    let document: Document = toml::from_str(text).map_err(|error| {
-        let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        bad(error.span().map_or(0, |span| span.start), reason)
-    })?;
-    check(document).map_err(|(table, key, reason)| bad(place(text, table, key), reason))
+pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadFile> {
+    FILES.parse(name, text, |document| {
+        check(document).map_err(|(table, key, reason)| (place(text, table, key), reason))
+    })
 }
 
 /// Where in the text a key of a table has its value, or else the table begins.
@@ -221,25 +166,18 @@ fn fill(latency: &mut Latencies) {
     fill(&mut latency.atomic_moved, &latency.atomic);
 }
 
-fn topology(sockets: &Sockets) -> Result<Topology, Complaint> {
+fn topology(of: &Sockets) -> Result<Topology, Complaint> {
+    let wrong = |reason| ("topology", "", reason);
     let &Sockets {
-        sockets,
-        complexes_per_socket,
-        cores_per_complex,
-        threads_per_core,
-        hops,
-        source: _,
-    } = sockets;
-    let sizes = [sockets, complexes_per_socket, cores_per_complex, threads_per_core];
-    let cpus = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-    if !cpus.is_some_and(|cpus| (1..=MOST_CPUS).contains(&cpus)) {
-        return Err(("topology", "", format!("a topology has 1 to {MOST_CPUS} CPUs")));
-    }
+        sockets, complexes_per_socket, cores_per_complex, threads_per_core, hops, ..
+    } = of;
+    let topology =
+        Topology { sockets, complexes_per_socket, cores_per_complex, threads_per_core, hops };
+    let topology = topology.checked().map_err(wrong)?;
     if !(1..=2).contains(&hops) {
-        let reason = "`hops` is 1, or 2 where some sockets have no link".to_owned();
-        return Err(("topology", "", reason));
+        return Err(wrong("`hops` is 1, or 2 where some sockets have no link".to_owned()));
     }
-    Ok(Topology { sockets, complexes_per_socket, cores_per_complex, threads_per_core, hops })
+    Ok(topology)
 }
 
 fn figure(

@@ -8,10 +8,11 @@ mod settings;
 mod topology;
 mod write;
 
-pub use file::{BadMachine, Figure, Range};
+pub use file::{Figure, Range};
 pub use settings::Settings;
 pub use topology::{Distance, Topology};
 
+use crate::text_file::BadFile;
 use serde::Deserialize;
 
 /// A machine as its file describes it.
@@ -161,31 +162,47 @@ impl Latencies {
     }
 }
 
+/// The ranges of a [`Nuisance`], to look at or to change, each with its name in a machine file, and the least and the most
+/// that it may hold.
+macro_rules! ranges {
+    ($nuisance:ident $(, $mutable:tt)?) => {
+        [
+            ("handover", &$($mutable)? $nuisance.handover, (0.01, 1.0)),
+            ("latency_scale", &$($mutable)? $nuisance.latency_scale, (0.1, 10.0)),
+            ("read_service_ns", &$($mutable)? $nuisance.read_service_ns, NS),
+            ("keep_ns", &$($mutable)? $nuisance.keep_ns, NS),
+            ("pair", &$($mutable)? $nuisance.pair, SHARE),
+            ("overlap", &$($mutable)? $nuisance.overlap, SHARE),
+            ("store_buffer", &$($mutable)? $nuisance.store_buffer, (1.0, 1024.0)),
+            ("request", &$($mutable)? $nuisance.request, SHARE),
+            ("migratory", &$($mutable)? $nuisance.migratory, SHARE),
+            ("keep_spread", &$($mutable)? $nuisance.keep_spread, SHARE),
+            ("upgrade_keep", &$($mutable)? $nuisance.upgrade_keep, SHARE),
+            ("early_request", &$($mutable)? $nuisance.early_request, SHARE),
+            ("closing_ns", &$($mutable)? $nuisance.closing_ns, NS),
+            ("window_ns", &$($mutable)? $nuisance.window_ns, NS),
+            ("behind_ns", &$($mutable)? $nuisance.behind_ns, NS),
+            ("atomic_ahead", &$($mutable)? $nuisance.atomic_ahead, SHARE),
+            ("lead_ns", &$($mutable)? $nuisance.lead_ns, NS),
+            ("flush_ns", &$($mutable)? $nuisance.flush_ns, NS),
+        ]
+    };
+}
+
+/// What a share lies within, and a time in nanoseconds.
+const SHARE: (f64, f64) = (0.0, 1.0);
+const NS: (f64, f64) = (0.0, 10_000.0);
+
 impl Nuisance {
     /// Each range with its name in a machine file, and the least and the most that it may hold.
     #[must_use]
     pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 18] {
-        const SHARE: (f64, f64) = (0.0, 1.0);
-        [
-            ("handover", &self.handover, (0.01, 1.0)),
-            ("latency_scale", &self.latency_scale, (0.1, 10.0)),
-            ("read_service_ns", &self.read_service_ns, (0.0, 10_000.0)),
-            ("keep_ns", &self.keep_ns, (0.0, 10_000.0)),
-            ("pair", &self.pair, SHARE),
-            ("overlap", &self.overlap, SHARE),
-            ("store_buffer", &self.store_buffer, (1.0, 1024.0)),
-            ("request", &self.request, SHARE),
-            ("migratory", &self.migratory, SHARE),
-            ("keep_spread", &self.keep_spread, SHARE),
-            ("upgrade_keep", &self.upgrade_keep, SHARE),
-            ("early_request", &self.early_request, SHARE),
-            ("closing_ns", &self.closing_ns, (0.0, 10_000.0)),
-            ("window_ns", &self.window_ns, (0.0, 10_000.0)),
-            ("behind_ns", &self.behind_ns, (0.0, 10_000.0)),
-            ("atomic_ahead", &self.atomic_ahead, SHARE),
-            ("lead_ns", &self.lead_ns, (0.0, 10_000.0)),
-            ("flush_ns", &self.flush_ns, (0.0, 10_000.0)),
-        ]
+        ranges!(self)
+    }
+
+    /// The same, to change the ranges.
+    pub(crate) fn ranges_mut(&mut self) -> [(&'static str, &mut Range, (f64, f64)); 18] {
+        ranges!(self, mut)
     }
 }
 
@@ -210,7 +227,7 @@ impl Machine {
     /// ```
     #[must_use]
     pub fn built_in(name: &str) -> Option<Machine> {
-        let (name, text) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name)?;
+        let (name, text) = file::FILES.built_in(name)?;
         Some(Machine::parse(name, text).expect("a test reads every built-in machine"))
     }
 
@@ -218,7 +235,7 @@ impl Machine {
     ///
     /// # Errors
     /// An error of one line names the file, the line, what is wrong and what is expected.
-    pub fn parse(name: &str, text: &str) -> Result<Machine, BadMachine> {
+    pub fn parse(name: &str, text: &str) -> Result<Machine, BadFile> {
         file::parse(name, text)
     }
 
@@ -235,10 +252,10 @@ impl Machine {
     ///
     /// # Errors
     /// An error of one line: the file cannot be read, or [`Machine::parse`] refuses it.
-    pub fn open(name_or_path: &str) -> Result<Machine, BadMachine> {
+    pub fn open(name_or_path: &str) -> Result<Machine, BadFile> {
         match Machine::built_in(name_or_path) {
             Some(machine) => Ok(machine),
-            None => file::open(name_or_path),
+            None => Machine::parse(name_or_path, &file::FILES.read(name_or_path)?),
         }
     }
 
@@ -249,16 +266,10 @@ impl Machine {
         write::text(self)
     }
 
-    /// How many picoseconds a cycle takes.
-    #[must_use]
-    pub fn cycle_ps(&self) -> f64 {
-        1000.0 / self.clock_ghz.value
-    }
-
     /// The settings with the best guess of every range.
     #[must_use]
     pub fn best(&self) -> Settings {
-        Settings::of(self, |range| range.best)
+        Settings::of(self, |_, range| range.best)
     }
 
     /// `points` choices that fill the ranges evenly: a Halton sequence, and multiples of irrational numbers for the
@@ -270,14 +281,13 @@ impl Machine {
     pub fn design(&self, points: usize) -> Vec<Settings> {
         const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
         const STEPS: [f64; 6] = [SQRT_19, SQRT_23, SQRT_29, SQRT_31, SQRT_13, SQRT_17];
-        (1..=points as u64)
-            .map(|point| {
-                let halton = BASES.iter().map(|&base| radical_inverse(point, base));
-                let multiples = STEPS.iter().map(|step| (point as f64 * step).fract());
-                let mut even = halton.chain(multiples);
-                Settings::of(self, |range| range.at(even.next().expect("eighteen ranges")))
-            })
-            .collect()
+        let point = |point: u64| {
+            let halton = BASES.iter().map(|&base| radical_inverse(point, base));
+            let multiples = STEPS.iter().map(|step| (point as f64 * step).fract());
+            let even: Vec<f64> = halton.chain(multiples).collect();
+            Settings::of(self, |dimension, range| range.at(even[dimension]))
+        };
+        (1..=points as u64).map(point).collect()
     }
 }
 

@@ -62,27 +62,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub(super) fn of(machine: &Machine, mut choose: impl FnMut(&Range) -> f64) -> Settings {
+    /// Chooses from each range by its dimension: its place in a design, which stays its own whatever ranges come later.
+    pub(super) fn of(machine: &Machine, choose: impl Fn(usize, &Range) -> f64) -> Settings {
         let (latency, nuisance) = (&machine.latency, &machine.nuisance);
-        // The order is that of the file, so that each range keeps its own dimension of a design.
-        let handover = choose(&nuisance.handover);
-        let read_service = picoseconds(choose(&nuisance.read_service_ns));
-        let keep = picoseconds(choose(&nuisance.keep_ns));
-        let pair = choose(&nuisance.pair);
-        let overlap = choose(&nuisance.overlap);
-        let store_buffer = choose(&nuisance.store_buffer).round() as u32;
-        let scale = choose(&nuisance.latency_scale);
-        let request = choose(&nuisance.request);
-        let migratory = choose(&nuisance.migratory) >= 0.5;
-        let keep_spread = choose(&nuisance.keep_spread);
-        let upgrade_keep = choose(&nuisance.upgrade_keep);
-        let early_request = choose(&nuisance.early_request) >= 0.5;
-        let closing = picoseconds(choose(&nuisance.closing_ns));
-        let window = picoseconds(choose(&nuisance.window_ns));
-        let behind = picoseconds(choose(&nuisance.behind_ns));
-        let ahead = picoseconds(choose(&nuisance.atomic_ahead) * latency.atomic.value);
-        let lead = picoseconds(choose(&nuisance.lead_ns));
-        let flush = picoseconds(choose(&nuisance.flush_ns));
+        let time = |dimension, range| picoseconds(choose(dimension, range));
+        let scale = choose(6, &nuisance.latency_scale);
         let scaled = |nanoseconds: f64| picoseconds(nanoseconds * scale);
         let remote = latency.remote_homed_at_owner.value;
         let transfer = [
@@ -94,7 +78,7 @@ impl Settings {
         ];
         Settings {
             topology: machine.topology,
-            cycle: machine.cycle_ps().round() as u64,
+            cycle: (1000.0 / machine.clock_ghz.value).round() as u64,
             clock_ghz: machine.clock_ghz.value,
             first_cache: picoseconds(latency.first_cache.value),
             second_cache: picoseconds(latency.second_cache.value),
@@ -103,23 +87,23 @@ impl Settings {
             memory: [scaled(latency.memory_local.value), scaled(latency.memory_remote.value)],
             atomic: picoseconds(latency.atomic.value),
             moved: picoseconds(latency.atomic_moved.value - latency.atomic.value),
-            handover,
-            read_service,
-            keep,
-            pair,
-            overlap,
-            store_buffer,
-            request,
-            migratory,
-            keep_spread,
-            upgrade_keep,
-            early_request,
-            closing,
-            behind,
-            ahead,
-            window,
-            lead,
-            flush,
+            handover: choose(0, &nuisance.handover),
+            read_service: time(1, &nuisance.read_service_ns),
+            keep: time(2, &nuisance.keep_ns),
+            pair: choose(3, &nuisance.pair),
+            overlap: choose(4, &nuisance.overlap),
+            store_buffer: choose(5, &nuisance.store_buffer).round() as u32,
+            request: choose(7, &nuisance.request),
+            migratory: choose(8, &nuisance.migratory) >= 0.5,
+            keep_spread: choose(9, &nuisance.keep_spread),
+            upgrade_keep: choose(10, &nuisance.upgrade_keep),
+            early_request: choose(11, &nuisance.early_request) >= 0.5,
+            closing: time(12, &nuisance.closing_ns),
+            window: time(13, &nuisance.window_ns),
+            behind: time(14, &nuisance.behind_ns),
+            ahead: picoseconds(choose(15, &nuisance.atomic_ahead) * latency.atomic.value),
+            lead: time(16, &nuisance.lead_ns),
+            flush: time(17, &nuisance.flush_ns),
         }
     }
 

@@ -18,6 +18,9 @@ pub struct Topology {
     pub hops: usize,
 }
 
+/// The most CPUs that a file may describe, so that a typing mistake does not exhaust memory.
+const MOST_CPUS: usize = 8192;
+
 /// How far apart two CPUs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
@@ -34,6 +37,16 @@ pub enum Distance {
 }
 
 impl Topology {
+    /// The same topology, if it has CPUs, and not more than any machine; otherwise what is wrong.
+    pub(crate) fn checked(self) -> Result<Topology, String> {
+        let sizes = [self.complexes_per_socket, self.cores_per_complex, self.threads_per_core];
+        let cpus = sizes.iter().try_fold(self.sockets, |product, &size| product.checked_mul(size));
+        match cpus {
+            Some(1..=MOST_CPUS) => Ok(self),
+            _ => Err(format!("a topology has 1 to {MOST_CPUS} CPUs")),
+        }
+    }
+
     /// How many cores there are.
     #[must_use]
     pub fn cores(&self) -> usize {

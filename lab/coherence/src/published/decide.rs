@@ -3,7 +3,7 @@
 use super::program::Assumed;
 use super::{Case, Work};
 use crate::experiments::each;
-use crate::machine::{Machine, Range};
+use crate::machine::Range;
 use crate::simulate::Error;
 
 /// A change of less than this, in per cent, is lost in what throughputs vary by.
@@ -79,11 +79,11 @@ impl Case {
             });
             varied.push((name.clone(), ends(range), points));
         }
-        for (name, range, _) in self.machine.nuisance.ranges() {
+        for (index, (name, range, _)) in self.machine.nuisance.ranges().into_iter().enumerate() {
             if range.low < range.high {
                 let points = ends(range).map(|value| {
                     let mut machine = self.machine.clone();
-                    set(&mut machine, name, |range| range.best = value);
+                    machine.nuisance.ranges_mut()[index].1.best = value;
                     Assumed { settings: machine.best(), ..best.clone() }
                 });
                 varied.push((name.to_owned(), ends(range), points));
@@ -101,32 +101,4 @@ impl Case {
 
 fn ends(range: &Range) -> [f64; 2] {
     [range.low, range.high]
-}
-
-/// Changes a range of a machine that [`crate::machine::Nuisance::ranges`] names; whether there is such a range.
-pub(super) fn set(machine: &mut Machine, name: &str, change: impl FnOnce(&mut Range)) -> bool {
-    let nuisance = &mut machine.nuisance;
-    let range = match name {
-        "handover" => &mut nuisance.handover,
-        "latency_scale" => &mut nuisance.latency_scale,
-        "read_service_ns" => &mut nuisance.read_service_ns,
-        "keep_ns" => &mut nuisance.keep_ns,
-        "pair" => &mut nuisance.pair,
-        "overlap" => &mut nuisance.overlap,
-        "store_buffer" => &mut nuisance.store_buffer,
-        "request" => &mut nuisance.request,
-        "migratory" => &mut nuisance.migratory,
-        "keep_spread" => &mut nuisance.keep_spread,
-        "upgrade_keep" => &mut nuisance.upgrade_keep,
-        "early_request" => &mut nuisance.early_request,
-        "closing_ns" => &mut nuisance.closing_ns,
-        "window_ns" => &mut nuisance.window_ns,
-        "behind_ns" => &mut nuisance.behind_ns,
-        "atomic_ahead" => &mut nuisance.atomic_ahead,
-        "lead_ns" => &mut nuisance.lead_ns,
-        "flush_ns" => &mut nuisance.flush_ns,
-        _ => return false,
-    };
-    change(range);
-    true
 }

@@ -34,46 +34,20 @@
 //! ]                                   # also nanoseconds; acquire and release (a queue); lock and unlock (spins)
 //! ```
 
-use super::decide::set;
 use super::{BUILT_IN, Case, Doing, Field, Quantity, Role, Row, What, Work};
 use crate::machine::{Machine, Range, Topology};
+use crate::text_file::{BadFile, Complaint, Sort, complain};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Result as Io};
 use toml::Spanned;
 
-/// A case that cannot be used; prints as `file:line: reason`, or `file: reason` where there is no text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadCase {
-    /// The name that the caller gave.
-    pub file: String,
-    /// The line, counted from one; zero where the file could not be read at all.
-    pub line: usize,
-    /// What is wrong and what is expected, in one line.
-    pub reason: String,
-}
+/// Files of cases.
+pub(super) const FILES: Sort = Sort { what: "case", called: "a case", built_in: &BUILT_IN };
 
-impl fmt::Display for BadCase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.reason),
-            line => write!(f, "{}:{line}: {}", self.file, self.reason),
-        }
-    }
-}
-
-impl std::error::Error for BadCase {}
-
-/// A case is a page of text, so a longer one is something else.
-const LONGEST: usize = 1 << 20;
 /// No time, rate or offset of a case is larger.
 const LARGEST: f64 = 1e7;
 /// A step is repeated so often at most.
 const MOST_TIMES: f64 = 1000.0;
-/// The most CPUs that a case may have.
-const MOST_CPUS: usize = 8192;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -178,48 +152,9 @@ enum Amount {
     Unknown(String),
 }
 
-/// What is wrong, and where in the text.
-type Complaint = (usize, String);
-
-fn complain<T>(at: usize, reason: impl Into<String>) -> Result<T, Complaint> {
-    Err((at, reason.into()))
-}
-
-/// Reads and parses a file.
-pub(super) fn open(path: &str) -> Result<Case, BadCase> {
-    let unread = |reason| BadCase { file: path.to_owned(), line: 0, reason };
-    let read = || -> Io<String> {
-        let mut text = String::new();
-        // Reads one byte more than the longest file has, so that `parse` sees that it is too long.
-        File::open(path)?.take(LONGEST as u64 + 1).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    match read() {
-        Ok(text) => parse(path, &text),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            let names = names.join(", ");
-            Err(unread(format!("no such file, and no case comes with this name: {names}")))
-        }
-        Err(error) => Err(unread(format!("cannot be read as a case: {error}"))),
-    }
-}
-
-pub(super) fn parse(name: &str, text: &str) -> Result<Case, BadCase> {
-    let bad = |at: usize, reason| BadCase {
-        file: name.to_owned(),
-        line: 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count(),
-        reason,
-    };
-    if text.len() > LONGEST {
-        return Err(bad(0, format!("over {LONGEST} bytes; a case has a few thousand")));
-    }
-    let parsed: Text = toml::from_str(text).map_err(|error| {
-        let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        bad(error.span().map_or(0, |span| span.start), reason)
-    })?;
+pub(super) fn parse(name: &str, text: &str) -> Result<Case, BadFile> {
     let short = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".toml");
-    case(short, parsed).map_err(|(at, reason)| bad(at, reason))
+    FILES.parse(name, text, |parsed| case(short, parsed))
 }
 
 fn case(name: &str, text: Text) -> Result<Case, Complaint> {
@@ -290,29 +225,26 @@ fn machine(text: &Text) -> Result<Machine, Complaint> {
         let at = sockets.span().start;
         let Sockets { sockets, complexes_per_socket, cores_per_complex, threads_per_core } =
             *sockets.get_ref();
-        let sizes = [sockets, complexes_per_socket, cores_per_complex, threads_per_core];
-        let cpus = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-        if !cpus.is_some_and(|cpus| (1..=MOST_CPUS).contains(&cpus)) {
-            return complain(at, format!("a topology has 1 to {MOST_CPUS} CPUs"));
-        }
         let hops = machine.topology.hops;
-        machine.topology =
+        let topology =
             Topology { sockets, complexes_per_socket, cores_per_complex, threads_per_core, hops };
+        machine.topology = topology.checked().map_err(|reason| (at, reason))?;
     }
     for (name, range) in &text.ranges {
         let at = name.span().start;
         ordered(at, name.get_ref(), range)?;
-        let known = machine.nuisance.ranges().map(|(name, _, within)| (name, within));
-        let Some((_, (least, most))) = known.iter().find(|(known, _)| known == name.get_ref())
-        else {
-            let known = known.map(|(name, _)| name).join(", ");
-            return complain(at, format!("no machine has a range `{}`: {known}", name.get_ref()));
+        let mut ranges = machine.nuisance.ranges_mut();
+        let known = ranges.each_ref().map(|(known, ..)| *known);
+        let Some(index) = known.iter().position(|known| known == name.get_ref()) else {
+            let (name, known) = (name.get_ref(), known.join(", "));
+            return complain(at, format!("no machine has a range `{name}`: {known}"));
         };
+        let (_, old, (least, most)) = &mut ranges[index];
         if range.low < *least || range.high > *most {
             let name = name.get_ref();
             return complain(at, format!("`{name}` lies within {least} and {most}"));
         }
-        set(&mut machine, name.get_ref(), |old| old.clone_from(range));
+        old.clone_from(range);
     }
     Ok(machine)
 }

@@ -23,11 +23,11 @@ mod program;
 mod text;
 
 pub use decide::{Alone, Decided, turns_on};
-pub use file::BadCase;
 pub use predict::Predicted;
 pub use text::table;
 
 use crate::machine::{Machine, Range};
+use crate::text_file::BadFile;
 
 /// A published change of a layout.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Case {
     /// The case that comes with the crate under a name of [`BUILT_IN`].
     #[must_use]
     pub fn built_in(name: &str) -> Option<Case> {
-        let (name, text) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name)?;
+        let (name, text) = file::FILES.built_in(name)?;
         Some(Case::parse(name, text).expect("a test reads every built-in case"))
     }
 
@@ -169,7 +169,7 @@ impl Case {
     ///
     /// # Errors
     /// An error of one line says what is wrong, on which line, and what is expected.
-    pub fn parse(name: &str, text: &str) -> Result<Case, BadCase> {
+    pub fn parse(name: &str, text: &str) -> Result<Case, BadFile> {
         file::parse(name, text)
     }
 
@@ -177,10 +177,10 @@ impl Case {
     ///
     /// # Errors
     /// An error of one line: the file cannot be read, or [`Case::parse`] refuses it.
-    pub fn open(name_or_path: &str) -> Result<Case, BadCase> {
+    pub fn open(name_or_path: &str) -> Result<Case, BadFile> {
         match Case::built_in(name_or_path) {
             Some(case) => Ok(case),
-            None => file::open(name_or_path),
+            None => Case::parse(name_or_path, &file::FILES.read(name_or_path)?),
         }
     }
 }
