@@ -1,9 +1,8 @@
 //! Prints a document's table: `tables numa-threshold|memcg-layout|page-counter-layout|page-counter-lockless
 //! [POINTS [ROW]]`.
 
-use ledgerline_coherence::experiments::{
-    Basis, FITTED_ON, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
-};
+use ledgerline_coherence::experiments::study::Study;
+use ledgerline_coherence::experiments::{Basis, FITTED_ON};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -11,13 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         arguments.get(index).map_or(Ok(otherwise), |argument| argument.parse())
     };
     let points = number(1, 8)?.max(1) as usize;
-    let experiment = match arguments.first().map(String::as_str) {
-        Some("numa-threshold") => numa_threshold::predict(number(2, FITTED_ON)?, points)?,
-        Some("memcg-layout") => memcg_layout::predict(points)?,
-        Some("page-counter-layout") => page_counter_layout::predict(points)?,
-        Some("page-counter-lockless") => page_counter_lockless::predict(points)?,
-        _ => return Err("name an experiment; see the head of this file".into()),
-    };
+    let name = arguments.first().ok_or("name an experiment; see the head of this file")?;
+    let experiment = Study::fit(name, points, number(2, FITTED_ON)?)?.table()?;
     println!("{}, {}, on {}", experiment.name, experiment.unit, experiment.machine);
     println!("calibrated on {}", experiment.calibrated_on);
     for row in &experiment.rows {

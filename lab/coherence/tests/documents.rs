@@ -1,9 +1,15 @@
 //! The crate reproduces the documents' tables as far as it claims to.
 
+use ledgerline_coherence::experiments::study::Study;
 use ledgerline_coherence::experiments::{
-    Basis, Experiment, memcg_layout, numa_threshold, page_counter_layout, page_counter_lockless,
+    Basis, Experiment, FITTED_ON, numa_threshold, page_counter_lockless,
 };
 use ledgerline_coherence::machine::Machine;
+use ledgerline_coherence::simulate::Error;
+
+fn predict(name: &str, points: usize, row: u32) -> Result<Experiment, Error> {
+    Study::fit(name, points, row)?.table()
+}
 
 fn median(experiment: &Experiment, row: &str) -> f64 {
     let row = experiment.rows.iter().find(|candidate| candidate.name == row);
@@ -13,7 +19,7 @@ fn median(experiment: &Experiment, row: &str) -> f64 {
 #[test]
 fn thresholds_come_out_within_five_per_cent_whichever_contended_row_is_calibrated_on() {
     for calibrated_on in [32, 64, 125, 256, 512] {
-        let table = numa_threshold::predict(calibrated_on, 16).unwrap();
+        let table = predict("numa-threshold", 16, calibrated_on).unwrap();
         for row in table.rows.iter().take(5).filter(|row| row.basis.predicts()) {
             let (published, predicted) = (row.published.unwrap(), row.predicted.median);
             let cycles = predicted / published - 1.0;
@@ -28,7 +34,7 @@ fn thresholds_come_out_within_five_per_cent_whichever_contended_row_is_calibrate
 
 #[test]
 fn the_layout_of_mem_cgroup_that_was_bad_is_bad_and_both_repairs_repair_it() {
-    let table = memcg_layout::predict(16).unwrap();
+    let table = predict("memcg-layout", 16, FITTED_ON).unwrap();
     let bad = &table.rows[1];
     assert!(bad.predicted.holds(bad.published.unwrap()), "{:?}", bad.predicted);
     for repaired in ["memory_events moved", "moving_account beside stat_cpu"] {
@@ -39,7 +45,7 @@ fn the_layout_of_mem_cgroup_that_was_bad_is_bad_and_both_repairs_repair_it() {
 
 #[test]
 fn the_page_counter_series_is_ranked_as_published_and_every_row_is_held_and_within_a_seventh() {
-    let table = page_counter_layout::predict(16).unwrap();
+    let table = predict("page-counter-layout", 16, FITTED_ON).unwrap();
     let ranked: Vec<f64> = ["three levels", "B", "A", "C", "A+B+C", "all in root"]
         .map(|row| median(&table, row))
         .into();
@@ -56,7 +62,7 @@ fn the_page_counter_series_is_ranked_as_published_and_every_row_is_held_and_with
 
 #[test]
 fn spinlocked_counters_stand_at_a_cliff_whose_range_holds_the_published_run() {
-    let table = page_counter_lockless::predict(3).unwrap();
+    let table = predict("page-counter-lockless", 3, FITTED_ON).unwrap();
     let range = &table.rows[1];
     assert!(range.predicted.holds(range.published.unwrap()), "{:?}", range.predicted);
     // The range goes from nothing to several times, so the crate claims no point.
@@ -65,13 +71,13 @@ fn spinlocked_counters_stand_at_a_cliff_whose_range_holds_the_published_run() {
 
 #[test]
 fn a_threshold_that_the_document_has_not_is_refused() {
-    let error = numa_threshold::predict(7, 1).unwrap_err().to_string();
+    let error = predict("numa-threshold", 1, 7).unwrap_err().to_string();
     assert_eq!(error, "the document has no row for threshold 7");
 }
 
 #[test]
 fn what_a_published_value_decided_is_called_no_prediction() {
-    let table = numa_threshold::predict(64, 1).unwrap();
+    let table = predict("numa-threshold", 1, 64).unwrap();
     let of = |basis| -> Vec<&str> {
         let rows = table.rows.iter().filter(|row| row.basis == basis);
         rows.map(|row| row.name.as_str()).collect()
@@ -88,10 +94,10 @@ fn what_a_published_value_decided_is_called_no_prediction() {
 #[test]
 fn a_table_that_is_calibrated_on_nothing_has_no_row_that_was_calibrated_on() {
     for table in [
-        numa_threshold::predict(125, 1).unwrap(),
-        memcg_layout::predict(1).unwrap(),
-        page_counter_layout::predict(1).unwrap(),
-        page_counter_lockless::predict(1).unwrap(),
+        predict("numa-threshold", 1, 125).unwrap(),
+        predict("memcg-layout", 1, FITTED_ON).unwrap(),
+        predict("page-counter-layout", 1, FITTED_ON).unwrap(),
+        predict("page-counter-lockless", 1, FITTED_ON).unwrap(),
     ] {
         let rows = table.rows.iter().any(|row| row.basis == Basis::Calibrated);
         assert_eq!(rows, !table.calibrated_on.starts_with("nothing"), "{}", table.name);
@@ -99,12 +105,12 @@ fn a_table_that_is_calibrated_on_nothing_has_no_row_that_was_calibrated_on() {
             assert_eq!(row.published, Some(0.0), "{}: {}", table.name, row.name);
         }
     }
-    assert_eq!(memcg_layout::predict(1).unwrap().rows[0].basis, Basis::Base);
+    assert_eq!(predict("memcg-layout", 1, FITTED_ON).unwrap().rows[0].basis, Basis::Base);
 }
 
 #[test]
 fn the_published_throughput_is_that_of_the_published_cycles_at_the_machines_clock() {
-    let table = numa_threshold::predict(125, 1).unwrap();
+    let table = predict("numa-threshold", 1, 125).unwrap();
     let clock = Machine::built_in(numa_threshold::MACHINE).unwrap().clock_ghz.value;
     for row in &table.rows {
         let (cycles, rates) = (row.published.unwrap(), row.throughput.unwrap());

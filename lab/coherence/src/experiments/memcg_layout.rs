@@ -98,16 +98,6 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
     Setup::uniform(settings, layout, program, cpus).during(30_000.0, 330_000.0)
 }
 
-/// Predicts every variant's change of throughput against `before`, over so many design points.
-///
-/// Nothing is calibrated on this document. The prediction takes some 0.4 seconds a point.
-///
-/// # Errors
-/// None for a count of points that is not zero.
-pub fn predict(points: usize) -> Result<Experiment, Error> {
-    table(&self::points(points)?)
-}
-
 /// A design point with what is assumed of an operation.
 #[derive(Clone, Debug)]
 pub struct Point {
@@ -130,6 +120,8 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
 
 /// Predicts every variant's change of throughput against `before`, over these design points.
 ///
+/// Nothing is calibrated on this document. The prediction takes some 0.4 seconds a point.
+///
 /// # Errors
 /// None for points from [`points`].
 pub fn table(points: &[Point]) -> Result<Experiment, Error> {
@@ -146,14 +138,11 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
         Ok((changes.collect::<Result<Vec<f64>, Error>>()?, change(again)))
     })?;
     let resolves = changes.iter().map(|(_, again)| again.abs()).fold(0.0, f64::max);
-    let rows = VARIANTS.iter().enumerate().map(|(row, &(name, _, published))| Row {
-        name: name.to_owned(),
-        published,
-        words: IN_WORDS[row],
-        predicted: Interval::of(changes.iter().map(|(change, _)| change[row]).collect()),
-        // The other rows are told as changes against it.
-        basis: if row == 0 { Basis::Base } else { Basis::Prediction },
-        throughput: None,
+    let rows = VARIANTS.iter().enumerate().map(|(row, &(name, _, published))| {
+        let predicted = Interval::of(changes.iter().map(|(change, _)| change[row]).collect());
+        // The other rows are told as changes against the first.
+        let basis = if row == 0 { Basis::Base } else { Basis::Prediction };
+        Row { words: IN_WORDS[row], ..Row::new(name, published, predicted, basis) }
     });
     Ok(Experiment {
         name: "memcg-layout",

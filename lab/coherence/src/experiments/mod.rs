@@ -69,6 +69,14 @@ pub struct Row {
     pub throughput: Option<Throughput>,
 }
 
+impl Row {
+    /// A row of figures alone, without throughput.
+    fn new(name: &str, published: Option<f64>, predicted: Interval, basis: Basis) -> Row {
+        let name = name.to_owned();
+        Row { name, published, words: None, predicted, basis, throughput: None }
+    }
+}
+
 /// What a row's predicted figure rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

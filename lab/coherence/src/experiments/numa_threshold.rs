@@ -8,7 +8,7 @@
 //! NUMA counters, or beside it, so each overstep takes that line from all CPUs that allocate there.
 
 use super::{Basis, Experiment, Interval, Row, Throughput, calibrate, each};
-use crate::layout::{Layout, Scope};
+use crate::layout::{FieldId, Layout, Scope};
 use crate::machine::{Machine, Settings};
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
@@ -72,37 +72,36 @@ pub fn setup(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Set
     let own = layout.object("per_cpu_pageset", Scope::Cpu);
     let pages = layout.field(own, "count", 0);
     let differences = layout.field(own, "vm_numa_stat_diff", 64);
-    // The floor includes what the accesses below cost when they hit.
-    let first = settings.in_cycles(settings.first_cache as f64);
-    let work = floor - 4.0 * first - 7.0;
     // Both counters overstep in the same allocation: they go from minus half a threshold to one beyond it.
     let period = threshold / 2 + threshold + 1;
-    let program = Program::new(
-        "allocate and free a page",
-        [
-            Step::compute(work / 2.0),
-            Step::load_overlapping(free),
-            Step::load(pages),
-            Step::store(pages),
-            Step::load(differences),
-            Step::store(differences),
-            Step::store(differences),
-            Step::every(
-                period,
-                [Step::rmw(hit), Step::rmw(all_hit), Step::rmw(local), Step::rmw(all_local)],
-            ),
-            Step::compute(work / 2.0),
-            Step::load(pages),
-            Step::store(pages),
-            Step::load(pages),
-            Step::store(pages),
-        ],
-    );
+    let counting = [
+        Step::load(differences),
+        Step::store(differences),
+        Step::store(differences),
+        Step::every(period, [hit, all_hit, local, all_local].map(Step::rmw)),
+    ];
+    let program = allocation(&settings, floor, [free, pages], counting);
     // The window holds a whole round of every CPU's counters, so that each oversteps as often as it should. Where
     // a round is longer than that, oversteps cost less than a cycle an operation anyway.
     let round = f64::from(period) * floor / settings.clock_ghz;
     let length = if round < 1_500_000.0 { round.max(150_000.0) } else { 150_000.0 };
     Setup::uniform(settings, layout, program, cpus).during(0.25 * length, 1.25 * length)
+}
+
+/// An allocation and its freeing, which read the free pages, change the CPU's own pages, and count in between. They take
+/// `floor` cycles when nothing oversteps.
+pub(super) fn allocation(
+    settings: &Settings,
+    floor: f64,
+    [free, pages]: [FieldId; 2],
+    counting: impl IntoIterator<Item = Step>,
+) -> Program {
+    // The floor includes what the accesses cost when they hit.
+    let work = floor - 4.0 * settings.in_cycles(settings.first_cache as f64) - 7.0;
+    let change = || [Step::load(pages), Step::store(pages)];
+    let steps = [Step::compute(work / 2.0), Step::load_overlapping(free)].into_iter();
+    let steps = steps.chain(change()).chain(counting).chain([Step::compute(work / 2.0)]);
+    Program::new("allocate and free a page", steps.chain(change()).chain(change()))
 }
 
 /// Fits the nanoseconds between two readers of a line, for each of a machine's design points, so that the row of
@@ -128,18 +127,8 @@ pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings
     })
 }
 
-/// Predicts the ten rows, calibrated on the row of one threshold, over so many design points.
-///
-/// It takes some 0.3 seconds a point.
-///
-/// # Errors
-/// If the document does not have the threshold.
-pub fn predict(row: u32, points: usize) -> Result<Experiment, Error> {
-    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
-    table(row, &fitted(&machine, row, points)?)
-}
-
-/// Predicts the ten rows on design points that were [`fitted`] on the row of one threshold.
+/// Predicts the ten rows on design points that were [`fitted`] on the row of one threshold. It takes some 0.3 seconds a
+/// point.
 ///
 /// # Errors
 /// None for points that were fitted.
@@ -159,17 +148,11 @@ pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
                 None => Ok(floor),
             })?;
             let rates = cycles.iter().map(|cycles| CPUS as f64 * clock * 1e9 / cycles).collect();
-            Ok(Row {
-                name: threshold.map_or("none".to_owned(), |threshold| threshold.to_string()),
-                published: Some(published),
-                words: None,
-                predicted: Interval::of(cycles),
-                basis: basis(threshold == Some(row), floor, published),
-                throughput: Some(Throughput {
-                    published: throughput,
-                    predicted: Interval::of(rates),
-                }),
-            })
+            let name = threshold.map_or("none".to_owned(), |threshold| threshold.to_string());
+            let basis = basis(threshold == Some(row), floor, published);
+            let throughput = Throughput { published: throughput, predicted: Interval::of(rates) };
+            let row = Row::new(&name, Some(published), Interval::of(cycles), basis);
+            Ok(Row { throughput: Some(throughput), ..row })
         })
         .collect::<Result<Vec<Row>, Error>>()?;
     Ok(Experiment {

@@ -188,18 +188,7 @@ fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
     steps
 }
 
-/// Predicts each row's rate over so many design points. How many walks a message causes is calibrated on the row
-/// without patches.
-///
-/// It takes some 0.3 seconds a point.
-///
-/// # Errors
-/// None for a count of points that is not zero.
-pub fn predict(points: usize) -> Result<Experiment, Error> {
-    table(&self::points(points)?)
-}
-
-/// Makes so many design points, each fitted on the row without patches.
+/// Makes so many design points. How many walks a message causes is calibrated on the row without patches.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -230,7 +219,7 @@ fn cube(index: usize) -> [f64; 3] {
     [1, 2, 3].map(|power| (0.5 + index as f64 / ROOT.powi(power)).fract())
 }
 
-/// Predicts each row's rate on these design points.
+/// Predicts each row's rate on these design points. It takes some 0.3 seconds a point.
 ///
 /// # Errors
 /// None for points from [`points`].
@@ -242,21 +231,12 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
             })
             .collect::<Result<Vec<f64>, Error>>()
     })?;
-    let root = Row {
-        name: "all in root".to_owned(),
-        published: Some(ROOT),
-        words: None,
-        predicted: Interval { median: ROOT, low: ROOT, high: ROOT },
-        basis: Basis::Calibrated,
-        throughput: None,
-    };
-    let rows = ROWS.iter().enumerate().map(|(row, &(name, _, published))| Row {
-        name: name.to_owned(),
-        published: Some(published),
-        words: None,
-        predicted: Interval::of(rates.iter().map(|rate| rate[row]).collect()),
-        basis: if row == 0 { Basis::Calibrated } else { Basis::Prediction },
-        throughput: None,
+    let exactly = Interval::of(vec![ROOT]);
+    let root = Row::new("all in root", Some(ROOT), exactly, Basis::Calibrated);
+    let rows = ROWS.iter().enumerate().map(|(row, &(name, _, published))| {
+        let predicted = Interval::of(rates.iter().map(|rate| rate[row]).collect());
+        let basis = if row == 0 { Basis::Calibrated } else { Basis::Prediction };
+        Row::new(name, Some(published), predicted, basis)
     });
     Ok(Experiment {
         name: "page-counter-layout",

@@ -58,17 +58,6 @@ pub fn setup(
         .during(500_000.0, 3_000_000.0)
 }
 
-/// Predicts the cycles of a fault with locks, for each number of visits. Its other work is calibrated on the row
-/// without locks.
-///
-/// It takes some seconds a point.
-///
-/// # Errors
-/// None for a count of points that is not zero.
-pub fn predict(points: usize) -> Result<Experiment, Error> {
-    table(&self::points(points)?)
-}
-
 /// A design point with what is fitted on the row without locks.
 #[derive(Clone, Debug)]
 pub struct Point {
@@ -78,7 +67,7 @@ pub struct Point {
     pub work: [f64; VISITS.len()],
 }
 
-/// Makes so many design points, each fitted on the row without locks.
+/// Makes so many design points. A fault's other work is calibrated on the row without locks.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -101,51 +90,33 @@ pub fn locked(visits: u32) -> String {
     format!("locked, {visits} visit{} in 32 faults", if visits == 1 { "" } else { "s" })
 }
 
-/// Predicts the cycles of a fault with locks, for each number of visits, on these design points.
+/// Predicts the cycles of a fault with locks, for each number of visits, on these design points. It takes some seconds a
+/// point.
 ///
 /// # Errors
 /// None for points from [`points`].
 pub fn table(points: &[Point]) -> Result<Experiment, Error> {
-    let mut rows = vec![Row {
-        name: "lockless".to_owned(),
-        published: Some(LOCKLESS),
-        words: None,
-        predicted: Interval { median: LOCKLESS, low: LOCKLESS, high: LOCKLESS },
-        basis: Basis::Calibrated,
-        throughput: None,
-    }];
-    let mut all = Vec::new();
-    for (which, visits) in VISITS.into_iter().enumerate() {
-        let cycles = each(points, |_, point| {
-            let work = point.work[which];
-            Ok(setup(point.settings.clone(), true, visits, work, CPUS).run()?.cycles())
-        })?;
-        all.extend(&cycles);
-        rows.push(Row {
-            name: locked(visits),
-            published: None,
-            words: None,
-            predicted: Interval::of(cycles),
-            basis: Basis::Prediction,
-            throughput: None,
-        });
-    }
-    rows.insert(
-        1,
-        Row {
-            name: "locked, 1 to 4 visits in 32 faults".to_owned(),
-            published: Some(LOCKED),
-            words: None,
-            predicted: Interval::of(all),
-            basis: Basis::Prediction,
-            throughput: None,
-        },
-    );
+    let exactly = Interval::of(vec![LOCKLESS]);
+    let lockless = Row::new("lockless", Some(LOCKLESS), exactly, Basis::Calibrated);
+    let cycles = (VISITS.into_iter().enumerate())
+        .map(|(which, visits)| {
+            each(points, |_, point| {
+                let work = point.work[which];
+                Ok(setup(point.settings.clone(), true, visits, work, CPUS).run()?.cycles())
+            })
+        })
+        .collect::<Result<Vec<Vec<f64>>, Error>>()?;
+    let row = |name: &str, published, cycles| {
+        Row::new(name, published, Interval::of(cycles), Basis::Prediction)
+    };
+    let all = row("locked, 1 to 4 visits in 32 faults", Some(LOCKED), cycles.concat());
+    let rows = VISITS.into_iter().zip(cycles);
+    let rows = rows.map(|(visits, cycles)| row(&locked(visits), None, cycles));
     Ok(Experiment {
         name: "page-counter-lockless",
         unit: "cycles",
         machine: MACHINE,
-        rows,
+        rows: [lockless, all].into_iter().chain(rows).collect(),
         calibrated_on:
             "the row without locks (work of a fault); the time between two readers is that of numa-threshold"
                 .to_owned(),

@@ -142,25 +142,10 @@ pub fn numa_threshold(settings: Settings, threshold: u32, floor: f64, cpus: usiz
     let free = layout.field(zone, "nr_free_pages", 0);
     let own = layout.object("per_cpu_pageset", Scope::Cpu);
     let pages = layout.field(own, "count", 0);
-    // As in the document's program, the floor includes what the accesses cost when they hit.
-    let work = floor - 4.0 * settings.in_cycles(settings.first_cache as f64) - 7.0;
     let topology = settings.topology;
     let zones = (0..topology.sockets).map(|socket| {
-        let item = counters::Zone::new(&mut layout, socket, bytes);
-        let steps = [
-            Step::compute(work / 2.0),
-            Step::load_overlapping(free),
-            Step::load(pages),
-            Step::store(pages),
-        ];
-        let steps = steps.into_iter().chain(item.count(threshold)).chain([
-            Step::compute(work / 2.0),
-            Step::load(pages),
-            Step::store(pages),
-            Step::load(pages),
-            Step::store(pages),
-        ]);
-        Program::new("allocate and free a page", steps)
+        let counting = counters::Zone::new(&mut layout, socket, bytes).count(threshold);
+        numa_threshold::allocation(&settings, floor, [free, pages], counting)
     });
     let programs: Vec<Program> = zones.collect();
     let on = (0..cpus).map(|cpu| topology.socket(cpu)).collect();
