@@ -24,7 +24,8 @@ fn program(mode: usize, me: usize, cycles: f64, words: &[FieldId]) -> Program {
     };
     // Little varies in a loop, and not nothing: without it the model's CPUs fall into step.
     let work = Step::Compute { cycles, spread: Spread::Beside(0.1) };
-    Program::new(MODES[mode], std::iter::once(work).chain(accesses)).knowing_places()
+    let program = Program::new(MODES[mode], std::iter::once(work).chain(accesses));
+    Program { knows_places: true, ..program }
 }
 
 fn takes(mode: usize, work: f64, settings: &Settings, cpus: usize) -> f64 {

@@ -205,7 +205,7 @@ impl Placement {
             };
             // The CPUs come in order, and the first that uses an instance (of a row, a line) decides its home.
             let mut placed: Vec<Option<(Vec<u32>, u32)>> = Vec::new();
-            let mut row = Numbers::new();
+            let mut numbers = Numbers::new();
             for cpu in 0..cpus {
                 let which = instance(cpu);
                 if placed.len() <= which {
@@ -215,16 +215,15 @@ impl Placement {
                     .get_or_insert_with(|| {
                         let home = if scope == Scope::Machine { 0 } else { topology.socket(cpu) };
                         let owner = (scope == Scope::Cpu).then_some(cpu as u32);
-                        match scope {
-                            Scope::Row(stride) => {
-                                let start = stride.saturating_mul(cpu as u64);
-                                placement.place(layout, &members, (home, owner), start, &mut row)
-                            }
+                        let start = match scope {
+                            Scope::Row(stride) => stride.saturating_mul(cpu as u64),
+                            // Its lines are none of another instance.
                             _ => {
-                                let mut own = Numbers::new();
-                                placement.place(layout, &members, (home, owner), 0, &mut own)
+                                numbers.clear();
+                                0
                             }
-                        }
+                        };
+                        placement.place(layout, &members, (home, owner), start, &mut numbers)
                     })
                     .clone();
                 for (member, &field) in members.iter().enumerate() {

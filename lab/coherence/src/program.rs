@@ -155,13 +155,20 @@ impl Program {
         self.outgrows_first_cache = true;
         self
     }
+}
 
-    /// The same program, where the places of what an operation touches are known before.
-    #[must_use]
-    pub fn knowing_places(mut self) -> Program {
-        self.knows_places = true;
-        self
-    }
+/// Which of several programs each CPU runs: as near to their shares as whole CPUs come, spread evenly.
+#[must_use]
+pub fn deal(shares: &[f64], cpus: usize) -> Vec<usize> {
+    let mut counts = vec![0usize; shares.len()];
+    let next = |turn: usize| {
+        let owed = |which: usize| shares[which] * turn as f64 - counts[which] as f64;
+        let most = |&a: &usize, &b: &usize| owed(a).total_cmp(&owed(b)).then(b.cmp(&a));
+        let next = (0..shares.len()).max_by(most)?;
+        counts[next] += 1;
+        Some(next)
+    };
+    (1..=cpus).map_while(next).collect()
 }
 
 impl Step {

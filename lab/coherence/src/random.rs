@@ -1,7 +1,7 @@
 //! A small generator of random numbers: a seed gives the same numbers on every machine.
 
 /// SplitMix64: one word of state, so that a thousand CPUs and lines each have their own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Random(u64);
 
 impl Random {

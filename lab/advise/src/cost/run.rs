@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use ledgerline_coherence::experiments::each;
 use ledgerline_coherence::layout::FieldId;
 use ledgerline_coherence::machine::Settings;
+use ledgerline_coherence::program;
 use ledgerline_coherence::simulate::{Outcome, Setup, Window};
 use ledgerline_layout::Error;
 
@@ -63,18 +64,10 @@ pub(super) fn times(stage: &Stage<'_>, dealt: &[usize]) -> Result<Vec<f64>, Erro
 
 /// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
 pub(crate) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
-    let mut dealt = Vec::with_capacity(cpus);
+    let shares: Vec<f64> = roles.iter().map(|role| role.share).collect();
+    let mut dealt = program::deal(&shares, cpus);
     let mut counts = vec![0usize; roles.len()];
-    for turn in 1..=cpus {
-        let owed = |role: usize| roles[role].share * turn as f64 - counts[role] as f64;
-        let Some(next) =
-            (0..roles.len()).max_by(|&a, &b| owed(a).total_cmp(&owed(b)).then(b.cmp(&a)))
-        else {
-            break;
-        };
-        counts[next] += 1;
-        dealt.push(next);
-    }
+    dealt.iter().for_each(|&role| counts[role] += 1);
     // A rare role takes part all the same, where there are CPUs enough.
     for role in 0..roles.len() {
         if counts[role] == 0 && roles[role].share > 0.0 {

@@ -3,7 +3,7 @@
 use super::{Case, Doing, Quantity, Role, What};
 use crate::layout::{FieldId, Layout, Scope};
 use crate::machine::Settings;
-use crate::program::{Lock, Program, Step};
+use crate::program::{Lock, Program, Step, deal};
 use crate::simulate::Setup;
 
 /// What an operation is assumed to be at a point.
@@ -45,7 +45,8 @@ pub(super) fn setup(case: &Case, side: usize, cpus: usize, assumed: &Assumed) ->
     let node = layout.object("node", Scope::Cpu);
     let next = layout.field(node, "next", 0);
     let placed = Placed { fields, next, waiting: layout.field(node, "waiting", 8) };
-    let dealt = deal(&case.roles, cpus);
+    let shares: Vec<f64> = case.roles.iter().map(|role| role.share).collect();
+    let dealt = deal(&shares, cpus);
     // CPUs that have elements of their own have programs of their own.
     let own = case.fields.iter().any(|field| field.strides.is_some());
     let program = |role: &Role, cpu| {
@@ -72,19 +73,6 @@ pub(super) fn element(cpu: usize, cpus: usize) -> usize {
         |step: usize| (2..=step).any(|by| step.is_multiple_of(by) && cpus.is_multiple_of(by));
     let step = ((0.618 * cpus as f64) as usize..).find(|&step| step > 0 && !divides(step));
     cpu * step.expect("one past any number of CPUs divides nothing") % cpus
-}
-
-/// The role of each CPU, as near to the shares as whole CPUs come, spread evenly.
-pub(super) fn deal(roles: &[Role], cpus: usize) -> Vec<usize> {
-    let mut counts = vec![0usize; roles.len()];
-    let mut next = |turn: usize| {
-        let owed = |role: usize| roles[role].share * turn as f64 - counts[role] as f64;
-        let role = (0..roles.len()).max_by(|&a, &b| owed(a).total_cmp(&owed(b)).then(b.cmp(&a)));
-        let role = role.expect("a case has a role");
-        counts[role] += 1;
-        role
-    };
-    (1..=cpus).map(&mut next).collect()
 }
 
 fn push(doings: &[Doing], placed: &Placed, cpu: usize, assumed: &Assumed, steps: &mut Vec<Step>) {

@@ -1,5 +1,6 @@
-use super::program::{deal, element};
-use super::{Case, Role};
+use super::Case;
+use super::program::element;
+use crate::program::deal;
 
 #[test]
 fn each_cpu_has_an_element_of_its_own_that_is_not_beside_its_neighbours() {
@@ -16,8 +17,7 @@ fn each_cpu_has_an_element_of_its_own_that_is_not_beside_its_neighbours() {
 
 #[test]
 fn cpus_are_dealt_to_roles_by_share() {
-    let role = |share| Role { name: String::new(), share, steps: Vec::new() };
-    let dealt = deal(&[role(0.75), role(0.25)], 72);
+    let dealt = deal(&[0.75, 0.25], 72);
     assert_eq!(dealt.iter().filter(|&&role| role == 1).count(), 18);
 }
 

@@ -1,6 +1,7 @@
 //! Cases with their predictions as a table, in 100 columns.
 
 use super::{Case, Decided, Predicted, Work};
+use crate::machine::Range;
 use std::fmt::Write as _;
 
 /// The rows of cases, whether each is inside, and the two ranges on which it turns most.
@@ -62,6 +63,12 @@ fn percent(change: f64) -> String {
     if change.abs() >= 9.95 { format!("{change:+.0} %") } else { format!("{change:+.1} %") }
 }
 
+/// A range in a unit, and why it is believed.
+fn believed(range: &Range, unit: &str) -> String {
+    let Range { low, best, high, source } = range;
+    format!("{low} .. {best} .. {high}{unit}: {source}")
+}
+
 impl Case {
     /// All that is said of a case: sources, assumptions, what was left open and what each range alone does.
     #[must_use]
@@ -86,20 +93,11 @@ impl Case {
                 say("work", &said);
             }
             Work::Unknown(range) => {
-                say(
-                    "work",
-                    &format!(
-                        "{} .. {} .. {} ns: {}",
-                        range.low, range.best, range.high, range.source
-                    ),
-                );
+                say("work", &believed(range, " ns"));
             }
         }
         for (name, range) in &self.unknowns {
-            say(
-                name,
-                &format!("{} .. {} .. {}: {}", range.low, range.best, range.high, range.source),
-            );
+            say(name, &believed(range, ""));
         }
         for assumed in &self.assumes {
             say("assumes", assumed);

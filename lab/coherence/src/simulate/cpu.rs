@@ -10,9 +10,10 @@ use crate::program::Spread;
 use crate::random::Random;
 
 /// What a CPU waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// It waits for nothing: its next access is in the schedule.
+    #[default]
     No,
     /// It waits for a line that it has requested.
     Line,
@@ -25,7 +26,7 @@ pub(super) enum Waiting {
 }
 
 /// A line that was requested before the turn of the access that needs it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Early {
     pub line: u32,
     /// The instruction that the request names.
@@ -69,7 +70,7 @@ pub(super) enum Op {
     Other(Instruction),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
     pub pc: u32,
     pub waiting: Waiting,
@@ -106,25 +107,7 @@ impl Cpu {
         let mut random = Random::stream(prepared.setup.seed, cpu as u64);
         let periods = &prepared.codes[prepared.setup.cpus[cpu]].periods;
         let counters = periods.iter().map(|&period| random.below(period)).collect();
-        Cpu {
-            pc: 0,
-            waiting: Waiting::No,
-            outstanding: 0,
-            stored: Vec::new(),
-            prefetching: false,
-            early: Vec::new(),
-            drained_at: 0,
-            accesses: 0,
-            operations: 0,
-            counted: 0,
-            registers: [0; REGISTERS],
-            worked: 0,
-            rest: 0,
-            undone: false,
-            flush: 0,
-            random,
-            counters,
-        }
+        Cpu { random, counters, ..Cpu::default() }
     }
 
     /// Goes to the place in the program where `other` stands. What this CPU waits for and has under way stays.

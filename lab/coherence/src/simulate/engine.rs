@@ -300,26 +300,20 @@ impl<'a> Engine<'a> {
             let atomic =
                 if access.kind == Kind::Rmw { self.settings.waits_for_atomic() } else { 0 };
             self.complete(index, &access, line, time, wait + atomic);
-        } else if access.kind == Kind::Store {
+        } else {
+            let asked = Asked { cpu, whose, pc: self.cpus[index].pc, purpose: Purpose::Access };
+            if access.kind != Kind::Store {
+                self.wait(index, Waiting::Line);
+                return self.ask(line, asked, time);
+            }
             if self.cpus[index].outstanding >= self.settings.store_buffer {
                 return self.wait(index, Waiting::Room);
             }
             self.cpus[index].outstanding += 1;
             let slot = self.prepared.placement.slot(access.field, whose);
             self.cpus[index].stored.push(slot as u32);
-            self.ask(
-                line,
-                Asked { cpu, whose, pc: self.cpus[index].pc, purpose: Purpose::Access },
-                time,
-            );
+            self.ask(line, asked, time);
             self.done(index, time + self.settings.cycle);
-        } else {
-            self.wait(index, Waiting::Line);
-            self.ask(
-                line,
-                Asked { cpu, whose, pc: self.cpus[index].pc, purpose: Purpose::Access },
-                time,
-            );
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) enum Purpose {
     Prefetch,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     /// The one CPU that has it, or [`NOBODY`] when it is shared or in no cache.
     owner: u32,
@@ -100,18 +100,10 @@ impl<'a> Lines<'a> {
         for (index, line) in placed.iter().enumerate() {
             lines.lines.push(Line {
                 owner: NOBODY,
-                dirty: false,
-                copies: 0,
-                free_at: 0,
-                final_at: 0,
-                fresh: false,
-                queue: VecDeque::new(),
-                watchers: Vec::new(),
-                wanting: Vec::new(),
-                spoiler: None,
                 neighbour: line.neighbour,
                 home: line.home as u32,
                 random: Random::stream(prepared.setup.seed, (1 << 32) + index as u64),
+                ..Line::default()
             });
             // A CPU has its own lines from the start.
             if let Some(owner) = prepared.private[index] {

@@ -125,53 +125,39 @@ pub(crate) struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(setup: &'a Setup) -> Result<Prepared<'a>, Error> {
         let topology = &setup.settings.topology;
+        let refuse = |reason: String| Err(Error::Setup(reason));
         let cpus = setup.cpus.len();
         if cpus == 0 || cpus > topology.cpus().min(MOST_CPUS) {
             let most = topology.cpus().min(MOST_CPUS);
-            return Err(Error::Setup(format!(
-                "{cpus} CPUs are asked for; the machine has 1 to {most}"
-            )));
+            return refuse(format!("{cpus} CPUs are asked for; the machine has 1 to {most}"));
         }
         if setup.layout.len() > MOST_FIELDS {
             let fields = setup.layout.len();
-            return Err(Error::Setup(format!(
-                "{fields} fields; give the {MOST_FIELDS} that matter most"
-            )));
+            return refuse(format!("{fields} fields; give the {MOST_FIELDS} that matter most"));
         }
         if let Some(missing) = setup.cpus.iter().find(|&&program| program >= setup.programs.len()) {
-            return Err(Error::Setup(format!("a CPU runs program {missing}, which is not there")));
+            return refuse(format!("a CPU runs program {missing}, which is not there"));
         }
         let settings = &setup.settings;
         let least = [settings.cycle, settings.first_cache, settings.second_cache];
         if !least.iter().chain(settings.transfer.iter().flatten()).all(|&time| time > 0) {
-            return Err(Error::Setup(
-                "a cycle, a hit or a transfer takes less than a picosecond; operations that take no \
-                 time never end"
-                    .to_owned(),
-            ));
+            let reason = "a cycle, a hit or a transfer takes less than a picosecond; operations that take no \
+                          time never end";
+            return refuse(reason.to_owned());
         }
         let Window { from_ns, to_ns } = setup.window;
         if !(0.0 <= from_ns && from_ns < to_ns && to_ns <= 1e9) {
-            return Err(Error::Setup(format!(
+            return refuse(format!(
                 "a window of {from_ns} to {to_ns} ns; it begins at 0 or later and ends within a second"
-            )));
+            ));
         }
-        let codes = setup
-            .programs
-            .iter()
-            .map(|program| code::compile(program, &setup.layout).map_err(Error::Program))
-            .collect::<Result<Vec<_>, _>>()?;
+        let compiled = |program| code::compile(program, &setup.layout).map_err(Error::Program);
+        let codes = setup.programs.iter().map(compiled).collect::<Result<Vec<_>, _>>()?;
         let placement = Placement::new(&setup.layout, topology, cpus);
         let private = private_lines(&setup.layout, &codes, &placement);
         let picoseconds = |ns: f64| (ns * 1000.0) as u64;
-        Ok(Prepared {
-            setup,
-            codes,
-            placement,
-            private,
-            from: picoseconds(from_ns),
-            to: picoseconds(to_ns),
-        })
+        let (from, to) = (picoseconds(from_ns), picoseconds(to_ns));
+        Ok(Prepared { setup, codes, placement, private, from, to })
     }
 
     /// Whether a CPU knows the places of what it touches before.

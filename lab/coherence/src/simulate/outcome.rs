@@ -80,7 +80,7 @@ impl Outcome {
 }
 
 /// Sums as they are kept while the simulation runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub operations: Vec<u64>,
     pub accesses: u64,
@@ -96,11 +96,10 @@ impl Tally {
         let fields = prepared.setup.layout.len();
         Tally {
             operations: vec![0; prepared.codes.len()],
-            accesses: 0,
-            stalled: 0,
             lines: vec![[0; 3]; prepared.placement.lines.len()],
             fields,
             blame: vec![0; fields * fields],
+            ..Tally::default()
         }
     }
 

@@ -124,7 +124,7 @@ prop_compose! {
         let programs: Vec<Program> = programs.into_iter().map(|(mut steps, outgrows, knows)| {
             steps.push(Step::Load { field: fields[0], overlapping: false });
             let program = Program::new("random", steps);
-            let program = if knows { program.knowing_places() } else { program };
+            let program = Program { knows_places: knows, ..program };
             if outgrows { program.outgrowing_first_cache() } else { program }
         }).collect();
         let cpus = cpus.min(settings.topology.cpus());

@@ -13,14 +13,7 @@ impl Engine<'_> {
         let asked = self.cpus[index].early_of(line).is_some();
         if self.settings.early_request && !asked && !self.comes_by_itself(line, index, true) {
             let pc = self.cpus[index].pc;
-            let early = Early {
-                line: line as u32,
-                pc,
-                to_write: true,
-                again: false,
-                comes: None,
-                lost: false,
-            };
+            let early = Early { line: line as u32, pc, to_write: true, ..Early::default() };
             self.ask_for(early, index, whose, time);
         }
     }
@@ -31,8 +24,7 @@ impl Engine<'_> {
             return;
         }
         let pc = self.cpus[index].pc;
-        let early =
-            Early { line: line as u32, pc, to_write, again: true, comes: None, lost: false };
+        let early = Early { line: line as u32, pc, to_write, again: true, ..Early::default() };
         self.lines.lines[line].wanting.push(index as u32);
         if self.comes_by_itself(line, index, to_write) {
             self.cpus[index].early.push(Early { comes: Some((0, None)), ..early });

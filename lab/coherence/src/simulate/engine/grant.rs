@@ -37,37 +37,21 @@ impl Engine<'_> {
         written: bool,
         time: u64,
     ) {
-        if matches!(access.kind, Kind::Load { .. }) {
-            self.read(line, cpu, time);
+        let reads = matches!(access.kind, Kind::Load { .. });
+        if reads && !self.lines.migrates(line) {
+            self.lines.share(line, cpu);
         } else {
-            self.take(line, cpu, access, written, time);
-        }
-    }
-
-    /// Gives a CPU a line to read: a copy, or the line itself where changed lines migrate.
-    fn read(&mut self, line: usize, cpu: u32, time: u64) {
-        if self.lines.migrates(line) {
+            // A line that was changed migrates to its reader, which may write it then.
             self.catch_up(line, cpu, time);
-            let lost = self.lines.own(line, cpu, false);
+            let lost = self.lines.own(line, cpu, written && !reads);
+            if !reads {
+                self.lines.lines[line].spoiler = Some(access.field);
+            }
             if self.prepared.in_window(time) {
                 self.tally.lines[line][1] += lost;
             }
             self.wake(line, time);
-        } else {
-            self.lines.share(line, cpu);
         }
-        self.ask_again(line, time);
-    }
-
-    fn take(&mut self, line: usize, cpu: u32, access: &Access, dirty: bool, time: u64) {
-        self.catch_up(line, cpu, time);
-        let lost = self.lines.own(line, cpu, dirty);
-        let state = &mut self.lines.lines[line];
-        state.spoiler = Some(access.field);
-        if self.prepared.in_window(time) {
-            self.tally.lines[line][1] += lost;
-        }
-        self.wake(line, time);
         self.ask_again(line, time);
     }
 
@@ -303,10 +287,6 @@ impl Engine<'_> {
         if self.prepared.in_window(time) {
             self.tally.lines[line][0] += 1;
         }
-        if to_write {
-            self.take(line, cpu, &access, false, time);
-        } else {
-            self.read(line, cpu, time);
-        }
+        self.hand_over(line, cpu, &access, false, time);
     }
 }

@@ -185,7 +185,8 @@ fn work_behind_an_atomic_goes_on_before_it_is_done_and_another_atomic_does_not()
 
 /// Two CPUs work and do something to words of one line, whose places they know, and hide that much.
 fn knowing(steps: [Vec<Step>; 2], layout: &Layout, hides: [u64; 3]) -> Outcome {
-    let programs = steps.map(|steps| Program::new("knows", steps).knowing_places());
+    let programs =
+        steps.map(|steps| Program { knows_places: true, ..Program::new("knows", steps) });
     let mut setup = Setup::uniform(settings(), layout.clone(), programs[0].clone(), 2);
     (setup.programs, setup.cpus) = (programs.to_vec(), vec![0, 1]);
     let settings = &mut setup.settings;
