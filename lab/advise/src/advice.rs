@@ -12,8 +12,7 @@ use crate::cost::{self, Cost, Difference, PAIR, Place, Question, Timed, Work};
 use crate::order::{Laid, Order, moved, sequence};
 use crate::pieces::{Freedom, Pieces};
 use crate::profile::TypeProfile;
-use crate::proxy::Proxy;
-use crate::reason::{self, Group};
+use crate::reason::{Change, Group};
 use crate::search::{self, Problem};
 use crate::uses::Uses;
 
@@ -146,8 +145,7 @@ fn propose(
     question: &Question<'_>,
 ) -> Result<(Option<Proposal>, Option<Difference>), Error> {
     let Advice { pieces, uses, size_max, place, today, .. } = advice;
-    let proxy = Proxy::new(question, uses);
-    let problem = Problem::new(pieces, &proxy, uses, *size_max, place.base);
+    let problem = Problem::new(pieces, question, uses, *size_max, place.base);
     let now: Vec<u64> = pieces.list.iter().map(|piece| piece.offset).collect();
     let mut tried: Vec<Tried> = Vec::new();
     let fits = |order: &Order| problem.lay(order).size <= *size_max;
@@ -165,7 +163,7 @@ fn propose(
         {
             continue;
         }
-        tried.push(Tried::new(&problem, order, question, uses)?);
+        tried.push(Tried::new(&problem, order)?);
         if tried.len() == most {
             break;
         }
@@ -181,10 +179,10 @@ fn propose(
         return Ok((None, Some(change)));
     }
     for _ in 0..ROUNDS {
-        let Some(undone) = best.idle(&problem, question, uses, today)? else { break };
+        let Some(undone) = best.idle(&problem, today)? else { break };
         best = undone;
     }
-    let gains = best.gains(&problem, question, uses)?;
+    let gains = best.gains(&problem)?;
     let change = cost::difference(today, &best.cost);
     let new = &best.laid.offsets;
     let moves = (best.groups(&problem).into_iter().zip(gains))
@@ -201,14 +199,15 @@ fn propose(
                 let told = gain.as_ref().filter(|(change, _)| change.is_sure());
                 let undone = told.map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
                 let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
-                reason::of((uses, today), &problem, &group, (&best.cost, new), undone)
+                let (problem, group, cost) = (&problem, &group, &best.cost);
+                Change { problem, group, today, cost, new, undone }.reason()
             },
             gain: gain.map(|(change, _)| change.change),
         })
         .collect();
     let mut order: Vec<usize> = (0..pieces.list.len()).collect();
     order.sort_by_key(|&piece| new[piece]);
-    let place = problem.place(uses, &best.laid);
+    let place = problem.place(&best.laid);
     let Tried { order: Order { begins, .. }, laid, cost } = best;
     let Laid { offsets, size, align } = laid;
     let proposal = Proposal { order, offsets, begins, size, align, place, cost, change, moves };
@@ -239,14 +238,9 @@ struct Tried {
 }
 
 impl Tried {
-    fn new(
-        problem: &Problem<'_>,
-        order: Order,
-        question: &Question<'_>,
-        uses: &Uses,
-    ) -> Result<Tried, Error> {
+    fn new(problem: &Problem<'_>, order: Order) -> Result<Tried, Error> {
         let laid = problem.lay(&order);
-        let cost = cost::of(question, uses, &problem.place(uses, &laid))?;
+        let cost = cost::of(problem.question, problem.uses, &problem.place(&laid))?;
         // The order as it came out: pieces that filled holes are declared there.
         let order = Order { sequence: sequence(problem.pieces, &laid), fill: false, ..order };
         Ok(Tried { order, laid, cost })
@@ -302,20 +296,14 @@ impl Tried {
 
     /// The order without a move that gains nothing by itself: the estimate finds that no dearer, and the simulation is
     /// not sure that it is.
-    fn idle(
-        &self,
-        problem: &Problem<'_>,
-        question: &Question<'_>,
-        uses: &Uses,
-        today: &Cost,
-    ) -> Result<Option<Tried>, Error> {
+    fn idle(&self, problem: &Problem<'_>, today: &Cost) -> Result<Option<Tried>, Error> {
         let price = problem.price(&self.order);
         for group in self.groups(problem) {
             let undone = self.without(problem, &group);
             if problem.price(&undone) > price {
                 continue;
             }
-            let undone = Tried::new(problem, undone, question, uses)?;
+            let undone = Tried::new(problem, undone)?;
             let dearer = cost::difference(&undone.cost, &self.cost).is_gain();
             if !dearer && cost::difference(today, &undone.cost).is_gain() {
                 return Ok(Some(undone));
@@ -325,18 +313,13 @@ impl Tried {
     }
 
     /// What each group's move brings, and the order without it; `None` for a group that nobody touches.
-    fn gains(
-        &self,
-        problem: &Problem<'_>,
-        question: &Question<'_>,
-        uses: &Uses,
-    ) -> Result<Vec<Option<(Difference, Tried)>>, Error> {
+    fn gains(&self, problem: &Problem<'_>) -> Result<Vec<Option<(Difference, Tried)>>, Error> {
         let gain = |group: Group| {
             if group.moved && group.pieces.iter().all(|&piece| problem.cold[piece]) {
                 return Ok(None);
             }
             let undone = self.without(problem, &group);
-            let undone = Tried::new(problem, undone, question, uses)?;
+            let undone = Tried::new(problem, undone)?;
             Ok(Some((cost::difference(&self.cost, &undone.cost), undone)))
         };
         self.groups(problem).into_iter().map(gain).collect()

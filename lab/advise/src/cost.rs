@@ -220,20 +220,16 @@ pub struct Point {
 pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, Error> {
     let points = run::points(question, uses, place)?;
     let waiting = |wanted: &dyn Fn(usize, usize) -> bool| {
-        let sum = |point: &Point| {
+        over(&points, |point| {
             let pairs = point.pairs.iter().filter(|((writer, victim), _)| wanted(*writer, *victim));
             pairs.map(|(_, waited)| waited).sum()
-        };
-        Interval::of(points.iter().map(sum).collect())
-    };
-    let fetching = |spot: usize| {
-        Interval::of(points.iter().map(|point| point.fetching[spot]).collect()).median
+        })
     };
     let fields: Vec<FieldCost> = (uses.spots.iter().enumerate())
         .map(|(spot, of)| FieldCost {
             path: of.path.clone(),
             waiting: waiting(&|_, victim| victim == spot),
-            fetching: fetching(spot),
+            fetching: over(&points, |point| point.fetching[spot]).median,
         })
         .collect();
     let mut pairs: Vec<PairCost> = points
@@ -250,13 +246,18 @@ pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, E
     pairs.sort_by(|a, b| b.waiting.median.total_cmp(&a.waiting.median));
     let lines = lines(&points, &fields, place, 64);
     Ok(Cost {
-        nanoseconds: Interval::of(points.iter().map(|point| point.nanoseconds).collect()),
-        waiting: Interval::of(points.iter().map(|point| point.waiting).collect()),
+        nanoseconds: over(&points, |point| point.nanoseconds),
+        waiting: over(&points, |point| point.waiting),
         fields,
         lines,
         pairs,
         points,
     })
+}
+
+/// A figure over all points.
+fn over(points: &[Point], of: impl Fn(&Point) -> f64) -> Interval {
+    Interval::of(points.iter().map(of).collect())
 }
 
 /// What lines of `size` bytes cost.
@@ -275,9 +276,9 @@ fn lines(points: &[Point], fields: &[FieldCost], place: &Place, size: u64) -> Ve
         let here = (0..fields.len()).filter(|&spot| line(spot) == number);
         LineCost {
             line: number,
-            waiting: Interval::of(points.iter().map(waited).collect()),
+            waiting: over(points, waited),
             fetching: here.map(|spot| fields[spot].fetching).sum(),
-            transfers: Interval::of(points.iter().map(moved).collect()),
+            transfers: over(points, moved),
         }
     };
     numbers.into_iter().map(of).collect()

@@ -64,14 +64,7 @@ pub fn lay(pieces: &Pieces, uses: &Uses, base: u64, order: &[Declared]) -> Resul
     let rest: Vec<usize> = rest.copied().collect();
     sequence.extend(rest);
     let laid = Order { sequence, begins, fill: false }.lay(pieces, &[]);
-    let offsets = uses.spots.iter().map(|spot| {
-        let piece = pieces.at(spot.offset).unwrap_or(0);
-        laid.offsets[piece] + spot.offset.saturating_sub(pieces.list[piece].offset)
-    });
-    let base = if laid.align > pieces.align { base.max(laid.align) } else { base };
-    let row = uses.instances.row();
-    let row = row.map(|row| row.of_size(pieces.size, laid.size, laid.align));
-    Ok(Given { size: laid.size, place: Place { offsets: offsets.collect(), base, row } })
+    Ok(Given { size: laid.size, place: laid.place(pieces, uses, base) })
 }
 
 #[cfg(test)]

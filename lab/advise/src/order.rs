@@ -1,6 +1,8 @@
 //! An order of pieces, and the layout that a compiler makes of it.
 
+use crate::cost::Place;
 use crate::pieces::{Held, Piece, Pieces};
+use crate::uses::Uses;
 
 /// Bytes of a hole that is worth filling.
 const HOLE: u64 = 8;
@@ -25,6 +27,24 @@ pub(crate) struct Laid {
     pub size: u64,
     /// Of the record.
     pub align: u64,
+}
+
+impl Laid {
+    /// Objects' addresses are multiples of this: as today, of `base`, or as the record now asks for.
+    pub(crate) fn base(&self, pieces: &Pieces, base: u64) -> u64 {
+        if self.align > pieces.align { base.max(self.align) } else { base }
+    }
+
+    /// Where the fields lie, and where objects begin that begin at multiples of `base` today.
+    pub(crate) fn place(&self, pieces: &Pieces, uses: &Uses, base: u64) -> Place {
+        let offsets = uses.spots.iter().map(|spot| {
+            let (piece, within) = pieces.holds(spot.offset);
+            self.offsets[piece] + within
+        });
+        let row = uses.instances.row();
+        let row = row.map(|row| row.of_size(pieces.size, self.size, self.align));
+        Place { offsets: offsets.collect(), base: self.base(pieces, base), row }
+    }
 }
 
 impl Order {

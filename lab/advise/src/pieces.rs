@@ -154,6 +154,12 @@ impl Pieces {
             .iter()
             .position(|piece| (piece.offset <= offset && offset < piece.end()) || flexible(piece))
     }
+
+    /// The piece of a byte of today's layout, and where in it; the first where none has it.
+    pub(crate) fn holds(&self, offset: u64) -> (usize, u64) {
+        let piece = self.at(offset).unwrap_or(0);
+        (piece, offset.saturating_sub(self.list[piece].offset))
+    }
 }
 
 struct Taken<'t> {

@@ -169,6 +169,15 @@ pub struct Role<A = Access> {
     pub phases: Vec<Phase<A>>,
 }
 
+impl Role {
+    /// One that touches fields in every operation, of whose work nothing is known.
+    fn supposed(name: &str, share: f64, accesses: Vec<Access>) -> Role {
+        let phases = vec![Phase { name: ALWAYS.to_owned(), times: 1.0, accesses }];
+        let basis = WorkBasis::Stated;
+        Role { name: name.to_owned(), share, work_ns: WORK_NS, basis, phases }
+    }
+}
+
 /// How the work of an operation is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum WorkBasis {
@@ -251,6 +260,12 @@ impl Kind {
 }
 
 impl TypeProfile {
+    /// All accesses, in the order of the profile.
+    fn accesses(&self) -> impl Iterator<Item = &Access> {
+        let phases = self.roles.iter().flat_map(|role| &role.phases);
+        phases.flat_map(|phase| &phase.accesses)
+    }
+
     /// How often an operation touches a field in a way, averaged over all CPUs.
     #[must_use]
     pub fn times(&self, field: &str, kind: Kind) -> f64 {
@@ -269,10 +284,8 @@ impl Profile {
     /// The line that names the first field of `of` that the type does not have, if the source has lines.
     #[must_use]
     pub fn line_of_unknown(&self, types: &Types, id: TypeId, of: &TypeProfile) -> Option<usize> {
-        let phases = of.roles.iter().flat_map(|role| &role.phases);
-        let mut fields = phases.flat_map(|phase| &phase.accesses).map(|access| &access.field);
-        let unknown = fields.find(|field| find(types, id, field).is_none())?;
-        self.lines.get(unknown).copied()
+        let unknown = of.accesses().find(|access| find(types, id, &access.field).is_none())?;
+        self.lines.get(&unknown.field).copied()
     }
 
     /// The profile as TOML, which [`Profile::open`] and [`Profile::parse`] read.

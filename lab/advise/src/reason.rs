@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::cost::{Cost, RESOLVED};
 use crate::search::Problem;
-use crate::uses::{Uses, few};
+use crate::uses::few;
 
 /// Names that are listed before the rest is counted.
 const NAMED: usize = 4;
@@ -16,37 +16,28 @@ pub(crate) struct Group {
     pub moved: bool,
 }
 
-/// The reason for a move. `undone` is what taking the move back alone comes to: the cost, and where the spots are then.
-pub(crate) fn of(
-    (uses, today): (&Uses, &Cost),
-    problem: &Problem<'_>,
-    group: &Group,
-    new: (&Cost, &[u64]),
-    undone: Option<(&Cost, &[u64])>,
-) -> String {
-    let spots: BTreeSet<usize> = (0..problem.spots.len())
-        .filter(|&spot| group.pieces.contains(&problem.spots[spot].0))
-        .collect();
-    let (cost, new) = new;
-    Context { uses, today, problem, group, cost, new, undone, spots }.sentence()
+/// A move, and what comes of it.
+pub(crate) struct Change<'a> {
+    pub problem: &'a Problem<'a>,
+    pub group: &'a Group,
+    pub today: &'a Cost,
+    /// What the new order costs, and where its pieces are.
+    pub cost: &'a Cost,
+    pub new: &'a [u64],
+    /// What taking the move back alone comes to: the cost, and where the spots are then.
+    pub undone: Option<(&'a Cost, &'a [u64])>,
 }
 
-struct Context<'a> {
-    uses: &'a Uses,
-    today: &'a Cost,
-    problem: &'a Problem<'a>,
-    group: &'a Group,
-    cost: &'a Cost,
-    new: &'a [u64],
-    undone: Option<(&'a Cost, &'a [u64])>,
-    /// Those of the group.
-    spots: BTreeSet<usize>,
-}
+impl Change<'_> {
+    /// The spots of the group.
+    fn spots(&self) -> BTreeSet<usize> {
+        let ours = |&spot: &usize| self.group.pieces.contains(&self.problem.spots[spot].0);
+        (0..self.problem.spots.len()).filter(ours).collect()
+    }
 
-impl Context<'_> {
     /// Where a spot is today.
     fn was(&self, spot: usize) -> u64 {
-        self.uses.spots[spot].offset
+        self.problem.uses.spots[spot].offset
     }
 
     fn is(&self, spot: usize) -> u64 {
@@ -55,19 +46,20 @@ impl Context<'_> {
     }
 
     fn path(&self, spot: usize) -> String {
-        format!("`{}`", self.uses.spots[spot].path)
+        format!("`{}`", self.problem.uses.spots[spot].path)
     }
 
     fn paths(&self, spots: &BTreeSet<usize>) -> String {
         few(&spots.iter().map(|&spot| self.path(spot)).collect::<Vec<_>>(), NAMED, ", ")
     }
 
-    fn sentence(&self) -> String {
-        let spared = self.spared();
-        if self.spots.is_empty() && spared.is_none() {
+    /// The reason for the move.
+    pub(crate) fn reason(&self) -> String {
+        let (spots, spared) = (self.spots(), self.spared());
+        if spots.is_empty() && spared.is_none() {
             return self.of_cold();
         }
-        let (mates, phase) = self.gathered();
+        let (mates, phase) = self.gathered(&spots);
         match (spared, mates.is_empty()) {
             (Some(spared), true) => spared,
             (Some(spared), false) => {
@@ -120,7 +112,7 @@ impl Context<'_> {
         if spared < RESOLVED * self.today.nanoseconds.median {
             return None;
         }
-        let uses = self.uses;
+        let uses = self.problem.uses;
         let number = |path: &str| uses.spots.iter().position(|spot| spot.path == path);
         let (writer, victim) = (number(&pair.writer)?, number(&pair.victim)?);
         let writes = often(uses.rates(writer).1);
@@ -147,14 +139,14 @@ impl Context<'_> {
     }
 
     /// The spots that came onto the group's lines and are touched in the same phase, and that phase.
-    fn gathered(&self) -> (BTreeSet<usize>, String) {
+    fn gathered(&self, spots: &BTreeSet<usize>) -> (BTreeSet<usize>, String) {
         let mut best: (BTreeSet<usize>, String) = Default::default();
-        for role in &self.uses.roles {
+        for role in &self.problem.uses.roles {
             for phase in &role.phases {
                 let touched: BTreeSet<usize> = phase.accesses.iter().map(|t| t.spot).collect();
-                let ours: Vec<usize> = touched.intersection(&self.spots).copied().collect();
+                let ours: Vec<usize> = touched.intersection(spots).copied().collect();
                 let mates: BTreeSet<usize> = touched
-                    .difference(&self.spots)
+                    .difference(spots)
                     .copied()
                     .filter(|&mate| {
                         let meets = |&spot: &usize| {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::cost::{PAIR, Place};
+use crate::cost::{PAIR, Place, Question};
 use crate::order::{Laid, Order, count_moved, sequence};
 use crate::pieces::{Held, Pieces};
 use crate::proxy::Proxy;
@@ -35,7 +35,9 @@ const PLACES: usize = 32;
 /// What the search is about.
 pub(crate) struct Problem<'a> {
     pub pieces: &'a Pieces,
-    pub proxy: &'a Proxy<'a>,
+    pub question: &'a Question<'a>,
+    pub uses: &'a Uses,
+    proxy: Proxy<'a>,
     /// The piece of each spot, and where in it.
     pub spots: Vec<(usize, u64)>,
     /// Which pieces nothing touches.
@@ -47,30 +49,25 @@ pub(crate) struct Problem<'a> {
     /// Atoms: free pieces that are touched alike.
     atoms: Vec<Vec<usize>>,
     today: f64,
-    size: u64,
 }
 
 impl<'a> Problem<'a> {
     pub(crate) fn new(
         pieces: &'a Pieces,
-        proxy: &'a Proxy<'a>,
-        uses: &Uses,
+        question: &'a Question<'a>,
+        uses: &'a Uses,
         most: u64,
         base: u64,
     ) -> Problem<'a> {
-        let spots: Vec<(usize, u64)> = (uses.spots.iter())
-            .map(|spot| {
-                let piece = pieces.at(spot.offset).unwrap_or(0);
-                (piece, spot.offset.saturating_sub(pieces.list[piece].offset))
-            })
-            .collect();
+        let spots: Vec<(usize, u64)> =
+            uses.spots.iter().map(|spot| pieces.holds(spot.offset)).collect();
         let mut cold = vec![true; pieces.list.len()];
         spots.iter().for_each(|&(piece, _)| cold[piece] = false);
         let atoms = atoms(pieces, uses, &spots);
         let begins: Vec<u64> = places(base).collect();
+        let proxy = Proxy::new(question, uses);
         let today = proxy.cost(&uses.offsets(), &begins);
-        let size = pieces.size;
-        Problem { pieces, proxy, spots, cold, most, base, atoms, today, size }
+        Problem { pieces, question, uses, proxy, spots, cold, most, base, atoms, today }
     }
 
     pub(crate) fn lay(&self, order: &Order) -> Laid {
@@ -82,16 +79,9 @@ impl<'a> Problem<'a> {
         self.spots.iter().map(|&(piece, within)| laid.offsets[piece] + within).collect()
     }
 
-    /// Objects' addresses are multiples of this: as today, or as the record now asks for.
-    pub(crate) fn base_of(&self, laid: &Laid) -> u64 {
-        if laid.align > self.pieces.align { self.base.max(laid.align) } else { self.base }
-    }
-
     /// Where the spots are, and where objects begin then.
-    pub(crate) fn place(&self, uses: &Uses, laid: &Laid) -> Place {
-        let row = uses.instances.row();
-        let row = row.map(|row| row.of_size(self.size, laid.size, laid.align));
-        Place { offsets: self.offsets(laid), base: self.base_of(laid), row }
+    pub(crate) fn place(&self, laid: &Laid) -> Place {
+        laid.place(self.pieces, self.uses, self.base)
     }
 
     /// The price: nanoseconds an operation by the proxy, and the small costs beside.
@@ -102,14 +92,14 @@ impl<'a> Problem<'a> {
         }
         let moved = count_moved(&sequence(self.pieces, &laid)) as f64;
         let begun = order.begins.iter().filter(|&&begins| begins > 1).count() as f64;
-        let grown = (laid.size as f64 - self.size as f64) / 64.0;
+        let grown = (laid.size as f64 - self.pieces.size as f64) / 64.0;
         let (cost, touching) = self.estimate(&laid);
         let beside = OF_A_MOVE * moved + OF_A_LINE * begun + OF_GROWTH * grown;
         cost + touching + self.today * beside
     }
 
     fn estimate(&self, laid: &Laid) -> (f64, f64) {
-        let begins: Vec<u64> = places(self.base_of(laid)).collect();
+        let begins: Vec<u64> = places(laid.base(self.pieces, self.base)).collect();
         self.proxy.cost_and_touching(&self.offsets(laid), &begins)
     }
 

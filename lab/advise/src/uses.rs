@@ -41,7 +41,7 @@ pub struct Touch {
 }
 
 /// The accesses of a profile to the fields of one type.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uses {
     /// The type, as the profile spells it.
     pub name: String,
@@ -124,14 +124,8 @@ impl Uses {
     /// When the profile names no access to the type, or more than [`MOST_SPOTS`] fields.
     pub fn resolve_known(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let mut numbers: HashMap<&str, Option<usize>> = HashMap::new();
-        let mut uses = Uses {
-            name: profile.name.clone(),
-            instances: profile.instances,
-            spots: Vec::new(),
-            roles: Vec::new(),
-            unknown: Vec::new(),
-            settled: Vec::new(),
-        };
+        let mut uses =
+            Uses { name: profile.name.clone(), instances: profile.instances, ..Uses::default() };
         for role in &profile.roles {
             let mut phases = Vec::new();
             for phase in &role.phases {

@@ -229,21 +229,17 @@ impl Sketch<'_> {
             if packed && self.language == Language::C {
                 text.insert_str(text.len() - 1, " __attribute__((packed))");
             }
-            let note = match (touched > 0.0, self.language) {
-                (true, _) => String::new(),
-                (false, Language::C) => "  /* untouched */".to_owned(),
-                (false, Language::Rust) => "  // untouched".to_owned(),
+            let remark = |said: String| match self.language {
+                Language::C => format!("  /* {said} */"),
+                Language::Rust => format!("  // {said}"),
             };
+            let note = if touched > 0.0 { String::new() } else { remark("untouched".to_owned()) };
             let bytes = self.types.size(field.ty).filter(|_| field.bits.is_none()).unwrap_or(0);
             let start = offset + field.start / 8;
-            let straddles = match (Lines::of(64).straddles(start, bytes), self.language) {
-                (false, _) => String::new(),
-                (true, Language::C) => {
-                    format!("  /* straddles, to line {} */", (start + bytes - 1) / 64)
-                }
-                (true, Language::Rust) => {
-                    format!("  // straddles, to line {}", (start + bytes - 1) / 64)
-                }
+            let straddles = if Lines::of(64).straddles(start, bytes) {
+                remark(format!("straddles, to line {}", (start + bytes - 1) / 64))
+            } else {
+                String::new()
             };
             self.line(&format!("    {text}{straddles}{note}"));
         }

@@ -255,14 +255,8 @@ fn instances(given: Spanned<Number>) -> Result<Instances, Complaint> {
             count.to_string(),
         ),
     };
-    match instances {
-        Some(instances) => Ok(instances),
-        None => complain(
-            at,
-            format!("`instances` is {said}"),
-            "write \"shared\", \"per cpu\", or how many there are",
-        ),
-    }
+    let advice = "write \"shared\", \"per cpu\", or how many there are";
+    instances.map_or_else(|| complain(at, format!("`instances` is {said}"), advice), Ok)
 }
 
 /// Objects that lie in a row.

@@ -54,9 +54,7 @@ fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
 /// The lines of a type that a profile's accesses touch. Fields that the type does not have touch none.
 #[must_use]
 pub fn lines(types: &Types, id: TypeId, profile: &TypeProfile, lines: Lines) -> BTreeSet<u64> {
-    let phases = profile.roles.iter().flat_map(|role| &role.phases);
-    let accesses = phases.flat_map(|phase| &phase.accesses);
-    let leaves = accesses.filter_map(|access| find(types, id, &access.field));
+    let leaves = profile.accesses().filter_map(|access| find(types, id, &access.field));
     leaves
         .filter(|leaf| leaf.size() > 0)
         .flat_map(|leaf| {

@@ -32,13 +32,14 @@ pub(super) fn of_event(event: &str) -> Option<Kind> {
 }
 
 /// What a sample says of its own access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Said {
     /// What it was.
     Access(Kind),
     /// That it was something else: a prefetch, an instruction.
     Other,
     /// Nothing: what was sampled cannot tell.
+    #[default]
     Nothing,
 }
 

@@ -9,7 +9,7 @@ use ledgerline_layout::Error;
 
 use super::dotted::Dotted;
 use super::kinds::{of_event, of_source};
-use super::samples::{Place, Samples, Who};
+use super::samples::{Place, Samples, Who, hexadecimal};
 use super::{Kind, Known, Profile};
 
 /// How a raw report begins.
@@ -105,17 +105,12 @@ fn raw(text: &str, header: &str, samples: &mut Samples<'_>) -> u64 {
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> =
             line.split([' ', ',', ';', '\t']).filter(|word| !word.is_empty()).collect();
-        let hexadecimal = |index: usize| {
-            let word: &&str = words.get(index)?;
-            u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
-        };
-        let (Some(address), Some(source)) = (hexadecimal(address), hexadecimal(source)) else {
-            continue;
-        };
+        let number = |index: usize| words.get(index).and_then(|word| hexadecimal(word));
+        let (Some(address), Some(source)) = (number(address), number(source)) else { continue };
         let Some(kind) = of_source(source).or(None) else { continue };
         let thread = words.get(thread).and_then(|word| word.parse().ok());
         taken += 1;
-        samples.add(Place::Address(address), kind, thread.map_or(Who::Somebody, Who::Thread), 1.0);
+        samples.add(Place::Address(address), kind, Who::of(None, thread), 1.0);
     }
     taken
 }

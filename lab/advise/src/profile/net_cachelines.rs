@@ -16,7 +16,7 @@
 //! forms are read, and so are several tables in one text.
 //!
 //! A table says in which path a field is touched, but not how often. So half of the CPUs are taken to transmit and half
-//! to receive. A packet is an operation with [`WORK_NS`] of other work, and touches each field once: `read_mostly` is a
+//! to receive. A packet is an operation with [`WORK_NS`](super::WORK_NS) of other work, and touches each field once: `read_mostly` is a
 //! load, `read_write` a load and a store. All CPUs are taken to share one object. That is right for a device or a
 //! namespace and wrong for a socket, whose `instances` must be corrected. From this follows which CPUs share which
 //! lines, but hardly any nanoseconds. Fields that the types at hand do not have are left out, since tables serve several
@@ -26,7 +26,7 @@ use ledgerline_layout::Error;
 use ledgerline_layout::pick::named;
 
 use super::fields::find;
-use super::{ALWAYS, Access, Instances, Kind, Known, Phase, Profile, Role, TypeProfile, WORK_NS};
+use super::{Access, Instances, Kind, Known, Profile, Role, TypeProfile};
 
 /// The columns by which a table is recognized.
 const COLUMNS: [&str; 4] = ["Type", "Name", "fastpath_tx_access", "fastpath_rx_access"];
@@ -39,8 +39,7 @@ pub(super) fn is(text: &str) -> bool {
 }
 
 /// Where the columns begin that count: name, transmission, reception, and what comes after.
-#[derive(Clone, Copy)]
-struct Columns([usize; 4]);
+type Columns = [usize; 4];
 
 /// The columns of a table whose header a line is.
 fn columns(line: &str) -> Option<Columns> {
@@ -49,7 +48,7 @@ fn columns(line: &str) -> Option<Columns> {
     next(COLUMNS[0])?;
     let [name, tx, rx] = [next(COLUMNS[1])?.0, next(COLUMNS[2])?.0, next(COLUMNS[3])?.0];
     let after = starts.next().map_or(usize::MAX, |(start, _)| start);
-    Some(Columns([name, tx, rx, after]))
+    Some([name, tx, rx, after])
 }
 
 /// The words of a line, and the column in which each begins.
@@ -104,11 +103,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
     Ok(Profile { source: source.to_owned(), types, ..Profile::default() })
 }
 
-fn row(
-    line: &str,
-    Columns([name, tx, rx, after]): Columns,
-    table: &mut Table,
-) -> Result<(), Error> {
+fn row(line: &str, [name, tx, rx, after]: Columns, table: &mut Table) -> Result<(), Error> {
     let mut words = words(line).peekable();
     let Some(&(_, first)) = words.peek() else { return Ok(()) };
     if first.bytes().all(|byte| byte == b'=') {
@@ -174,13 +169,7 @@ fn of_type(table: Table, known: &Known<'_>) -> Result<TypeProfile, Error> {
         .into_iter()
         .zip(paths)
         .filter(|(_, accesses)| !accesses.is_empty())
-        .map(|(role, accesses)| Role {
-            name: role.to_owned(),
-            share: 0.5,
-            work_ns: WORK_NS,
-            basis: super::WorkBasis::Stated,
-            phases: vec![Phase { name: ALWAYS.to_owned(), times: 1.0, accesses }],
-        })
+        .map(|(role, accesses)| Role::supposed(role, 0.5, accesses))
         .collect();
     let roles = match <[Role; 1]>::try_from(roles) {
         Ok([only]) => vec![Role { share: 1.0, ..only }],

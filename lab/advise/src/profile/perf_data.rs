@@ -29,7 +29,7 @@ use std::io::{Read, Seek, SeekFrom};
 use ledgerline_layout::Error;
 use ledgerline_layout::symbols::Symbols;
 
-use super::samples::{Place, Samples, Who};
+use super::samples::{Place, Samples, Told, Who};
 use super::{Known, Profile};
 use bytes::{Bytes, Order};
 use event::{Event, Events};
@@ -57,16 +57,8 @@ pub(super) fn read(
         Some(symbols) => Some(maps(&mut file, order, symbols)?),
         None => None,
     };
-    let mut seen = Seen {
-        order,
-        events: Events::default(),
-        samples,
-        maps,
-        taken: 0,
-        without_address: 0,
-        without_kind: 0,
-        traces: 0,
-    };
+    let (events, told) = (Events::default(), Told::default());
+    let mut seen = Seen { order, events, samples, maps, told, traces: 0 };
     let records = head::read(&mut file, order, &mut seen.events)?;
     records::each(&mut file, order, records, |record| seen.record(record))?;
     seen.profile(source)
@@ -93,9 +85,7 @@ struct Seen<'t> {
     samples: Samples<'t>,
     /// Where the program was loaded, if objects are named by its symbols.
     maps: Option<Maps>,
-    taken: u64,
-    without_address: u64,
-    without_kind: u64,
+    told: Told,
     /// Bytes of traces.
     traces: u64,
 }
@@ -155,21 +145,10 @@ impl Seen<'_> {
         if event.derived {
             return Ok(());
         }
-        let Some(address) = sample.address else {
-            self.without_address += 1;
-            return Ok(());
-        };
-        let Some(kind) = sample.said.or(event.kind) else {
-            self.without_kind += 1;
-            return Ok(());
-        };
-        self.taken += 1;
+        let both = self.told.both(sample.address, sample.said.or(event.kind));
+        let Some((address, kind)) = both else { return Ok(()) };
         let known = |number: Option<u32>| number.filter(|&n| n != u32::MAX).map(u64::from);
-        let who = match (known(sample.cpu), known(sample.thread)) {
-            (Some(cpu), _) => Who::Cpu(cpu),
-            (None, Some(thread)) => Who::Thread(thread),
-            (None, None) => Who::Somebody,
-        };
+        let who = Who::of(known(sample.cpu), known(sample.thread));
         let slides =
             self.maps.as_ref().map_or(&[][..], |maps| maps.slides(sample.process, address));
         let mut in_file = slides.iter().map(|slide| Place::InFile(address.wrapping_sub(*slide)));
@@ -180,25 +159,21 @@ impl Seen<'_> {
     }
 
     fn profile(self, source: &str) -> Result<Profile, Error> {
-        if self.taken > 0 {
+        if self.told.taken > 0 {
             if self.maps.is_some_and(|maps| maps.is_empty()) && self.samples.are_all_symbols() {
                 return Err(Error::new("no process in it had loaded the program whose symbols are named")
                     .advise("name the program that ran, by the file's name that it ran under, or an address: TYPE@0xADDRESS"));
             }
             return self.samples.profile(source);
         }
-        if self.traces > 0 && self.without_address + self.without_kind == 0 {
+        if self.traces > 0 && self.told.without_address + self.told.without_kind == 0 {
             return Err(Error::new("its samples are in a trace that the processor wrote").advise(
                 "perf decodes that: give the text of `perf script -F \
                  comm,tid,cpu,time,period,event,addr,data_src`",
             ));
         }
-        let what = if self.without_kind > self.without_address {
-            "says whether it is a load or a store"
-        } else {
-            "has an address"
-        };
-        Err(Error::new(format!("no sample {what}")).advise(
+        let (what, _) = self.told.missing();
+        Err(Error::new(what).advise(
             "record with `perf mem record`, `perf c2c record`, or `perf record -d` and an event of loads or stores",
         ))
     }

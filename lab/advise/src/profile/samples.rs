@@ -3,7 +3,7 @@
 //! A sampler sees one access in many and knows no operations. So an operation here is what lies between two
 //! accesses of the busiest CPU to the field that it touches most: that field is touched once, and all others in
 //! proportion, by CPU. CPUs that were seen writing play one role, those that only read another. The other work of an
-//! operation is taken to be [`WORK_NS`].
+//! operation is taken to be [`WORK_NS`](super::WORK_NS).
 //!
 //! Which CPUs share which fields is therefore as observed. So are ratios between fields, as far as the sampler is fair
 //! (loads are often sampled only above a latency, and stores with another period). Nanoseconds are not, until somebody
@@ -16,10 +16,7 @@ use ledgerline_layout::pick::{named, near};
 use ledgerline_layout::symbols::Symbols;
 
 use super::fields::Bytes;
-use super::{
-    ALWAYS, Access, EVERYONE, Instances, Kind, Known, Object, Phase, Profile, Role, TypeProfile,
-    WORK_NS, Where,
-};
+use super::{Access, EVERYONE, Instances, Kind, Known, Object, Profile, Role, TypeProfile, Where};
 
 /// Who made an access: a CPU, else a thread, else nobody in particular.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +24,47 @@ pub(super) enum Who {
     Cpu(u64),
     Thread(u64),
     Somebody,
+}
+
+impl Who {
+    /// By what a sample says.
+    pub fn of(cpu: Option<u64>, thread: Option<u64>) -> Who {
+        cpu.map(Who::Cpu).or(thread.map(Who::Thread)).unwrap_or(Who::Somebody)
+    }
+}
+
+/// How many samples say where they went and what they were, and how many do not.
+#[derive(Default)]
+pub(super) struct Told {
+    pub taken: u64,
+    pub without_address: u64,
+    pub without_kind: u64,
+}
+
+impl Told {
+    /// Counts a sample; its address and its kind, if it says both.
+    pub fn both(&mut self, address: Option<u64>, kind: Option<Kind>) -> Option<(u64, Kind)> {
+        *match (address, kind) {
+            (None, _) => &mut self.without_address,
+            (_, None) => &mut self.without_kind,
+            _ => &mut self.taken,
+        } += 1;
+        address.zip(kind)
+    }
+
+    /// What no sample says, and the field of `perf script` that would.
+    pub fn missing(&self) -> (&'static str, &'static str) {
+        if self.without_kind > self.without_address {
+            ("no sample says whether it is a load or a store", "data_src")
+        } else {
+            ("no sample has an address", "addr")
+        }
+    }
+}
+
+/// A number as perf writes addresses, with `0x` or without.
+pub(super) fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
 }
 
 /// Where an access went.
@@ -215,19 +253,10 @@ fn of_type(name: &str, seen: &Seen) -> TypeProfile {
     let names = ["writers", "readers"].map(|name| if alone { EVERYONE } else { name });
     let roles = names.iter().zip(counts).zip(roles).filter(|((_, count), _)| *count > 0);
     let roles = roles
-        .map(|((role, count), rates)| Role {
-            name: (*role).to_owned(),
-            share: count as f64 / all.len() as f64,
-            work_ns: WORK_NS,
-            basis: super::WorkBasis::Stated,
-            phases: vec![Phase {
-                name: ALWAYS.to_owned(),
-                times: 1.0,
-                accesses: rates
-                    .into_iter()
-                    .map(|((field, kind), times)| Access { field, kind, times: times / busiest })
-                    .collect(),
-            }],
+        .map(|((role, count), rates)| {
+            let access = |((field, kind), times)| Access { field, kind, times: times / busiest };
+            let share = count as f64 / all.len() as f64;
+            Role::supposed(role, share, rates.into_iter().map(access).collect())
         })
         .collect();
     TypeProfile { name: name.to_owned(), instances: instances(seen), roles }

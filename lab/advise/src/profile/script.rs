@@ -12,7 +12,7 @@
 use ledgerline_layout::Error;
 
 use super::kinds::{DERIVED, Said, of_event, of_words};
-use super::samples::{Place, Samples, Who};
+use super::samples::{Place, Samples, Told, Who, hexadecimal};
 use super::{Kind, Known, Profile};
 
 /// Whether a line is a sample as `perf script` prints it.
@@ -68,17 +68,14 @@ fn parts(line: &str) -> Option<Parts<'_>> {
         let before = index.checked_sub(1).filter(|&before| behind.is_some_and(|at| before > at))?;
         number(words[before])
     });
-    let hexadecimal =
-        |word: &&str| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok();
+    let number_at = |index: usize| words.get(index).and_then(|word| hexadecimal(word));
     let address = match (source, event_at) {
         // The last word is the source in numbers, and the one before it the address.
         (Some(_), after) => {
             let index = words.len().checked_sub(2)?;
-            (after.is_none_or(|event| index > event))
-                .then(|| words.get(index).and_then(hexadecimal))
-                .flatten()
+            number_at(index).filter(|_| after.is_none_or(|event| index > event))
         }
-        (None, Some(event)) => words.get(event + 1).and_then(hexadecimal),
+        (None, Some(event)) => number_at(event + 1),
         (None, None) => None,
     };
     if source.is_none() && event.is_none() {
@@ -96,36 +93,20 @@ fn kind(parts: &Parts<'_>) -> Option<Kind> {
 pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
     let mut samples = Samples::of(known)?;
     samples.need_addresses()?;
-    let (mut without_address, mut without_kind, mut taken) = (0u64, 0u64, 0u64);
+    let mut told = Told::default();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some(parts) = parts(line) else { continue };
         if parts.event.is_some_and(|event| DERIVED.contains(&event)) {
             continue;
         }
-        let Some(address) = parts.address else {
-            without_address += 1;
-            continue;
-        };
-        let Some(kind) = kind(&parts) else {
-            without_kind += 1;
-            continue;
-        };
-        taken += 1;
-        let who = match (parts.cpu, parts.thread) {
-            (Some(cpu), _) => Who::Cpu(cpu),
-            (None, Some(thread)) => Who::Thread(thread),
-            (None, None) => Who::Somebody,
-        };
+        let Some((address, kind)) = told.both(parts.address, kind(&parts)) else { continue };
+        let who = Who::of(parts.cpu, parts.thread);
         let times = parts.period.filter(|&period| period > 0).unwrap_or(1);
         samples.add(Place::Address(address), kind, who, times as f64);
     }
-    if taken == 0 {
-        let (what, field) = if without_kind > without_address {
-            ("says whether it is a load or a store", "data_src")
-        } else {
-            ("has an address", "addr")
-        };
-        return Err(Error::new(format!("no sample {what}")).advise(format!(
+    if told.taken == 0 {
+        let (what, field) = told.missing();
+        return Err(Error::new(what).advise(format!(
             "print `perf script -F comm,tid,cpu,time,period,event,addr,data_src`; {field} is missing"
         )));
     }

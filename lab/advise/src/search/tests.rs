@@ -6,7 +6,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use crate::cost::{self, Place, Question};
+use crate::cost;
 use crate::order::moved;
 use crate::pieces::{Field, Piece};
 use crate::profile::{Instances, Kind};
@@ -121,9 +121,8 @@ proptest! {
     ) {
         let machine = machine();
         let question = Question { machine: &machine, cpus: 36, points: 1 };
-        let proxy = Proxy::new(&question, &uses);
         let most = pieces.size + room;
-        let problem = Problem::new(&pieces, &proxy, &uses, most, base);
+        let problem = Problem::new(&pieces, &question, &uses, most, base);
         let today = Order::today(&pieces);
         let price = problem.price(&today);
         let best = best(&problem);
@@ -163,8 +162,7 @@ proptest! {
     ) {
         let machine = machine();
         let question = Question { machine: &machine, cpus: 36, points: 1 };
-        let proxy = Proxy::new(&question, &uses);
-        let problem = Problem::new(&pieces, &proxy, &uses, pieces.size + 256, 128);
+        let problem = Problem::new(&pieces, &question, &uses, pieces.size + 256, 128);
         let found = problem.price(&best(&problem)[0]);
         let least = all(&problem).map(|order| problem.price(&order)).fold(f64::INFINITY, f64::min);
         prop_assert!(found <= 1.03 * least, "{found} where {least} can be had");

@@ -35,27 +35,24 @@ impl<'a> Bytes<'a> {
         self.take(count.checked_mul(size)?).map(|_| ())
     }
 
+    /// The next bytes, the least first.
+    fn little<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut bytes: [u8; N] = self.take(N as u64)?.try_into().ok()?;
+        if self.order == Order::Big {
+            bytes.reverse();
+        }
+        Some(bytes)
+    }
+
     pub fn u16(&mut self) -> Option<u16> {
-        let bytes = self.take(2)?.try_into().ok()?;
-        Some(match self.order {
-            Order::Little => u16::from_le_bytes(bytes),
-            Order::Big => u16::from_be_bytes(bytes),
-        })
+        self.little().map(u16::from_le_bytes)
     }
 
     pub fn u32(&mut self) -> Option<u32> {
-        let bytes = self.take(4)?.try_into().ok()?;
-        Some(match self.order {
-            Order::Little => u32::from_le_bytes(bytes),
-            Order::Big => u32::from_be_bytes(bytes),
-        })
+        self.little().map(u32::from_le_bytes)
     }
 
     pub fn u64(&mut self) -> Option<u64> {
-        let bytes = self.take(8)?.try_into().ok()?;
-        Some(match self.order {
-            Order::Little => u64::from_le_bytes(bytes),
-            Order::Big => u64::from_be_bytes(bytes),
-        })
+        self.little().map(u64::from_le_bytes)
     }
 }

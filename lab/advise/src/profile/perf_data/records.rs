@@ -40,7 +40,7 @@ pub(super) fn each(
     records: Records,
     mut each: impl FnMut(Record<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut unpack = Unpack::new();
+    let mut unpack = Unpack::default();
     let mut left = match records {
         Records::Next(size) => size,
         Records::ToTheEnd => u64::MAX,

@@ -5,7 +5,7 @@ use super::event::{Event, holds};
 use crate::profile::kinds::{Said, of_source};
 
 /// A sample, as far as it concerns an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample {
     pub process: Option<u32>,
     pub thread: Option<u32>,
@@ -18,14 +18,7 @@ pub(super) struct Sample {
 /// Takes a sample apart; `None` where it is cut off.
 pub(super) fn read(mut at: Bytes<'_>, event: &Event) -> Option<Sample> {
     let has = |what: u64| event.holds & what != 0;
-    let mut sample = Sample {
-        process: None,
-        thread: None,
-        cpu: None,
-        address: None,
-        period: event.period,
-        said: Said::Nothing,
-    };
+    let mut sample = Sample { period: event.period, ..Sample::default() };
     at.skip(u64::from((event.holds & (holds::IDENTIFIER | holds::IP)).count_ones()), 8)?;
     if has(holds::TID) {
         let (process, thread) = (at.u32()?, at.u32()?);

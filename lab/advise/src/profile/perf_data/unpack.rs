@@ -19,6 +19,7 @@ const HEADER: usize = 18;
 const END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 /// Unpacks payloads one after the other.
+#[derive(Default)]
 pub(super) struct Unpack {
     decoder: FrameDecoder,
     begun: bool,
@@ -33,18 +34,6 @@ pub(super) struct Unpack {
 }
 
 impl Unpack {
-    pub fn new() -> Unpack {
-        Unpack {
-            decoder: FrameDecoder::new(),
-            begun: false,
-            checksum: false,
-            packed: Vec::new(),
-            unpacked: Vec::new(),
-            input: 0,
-            output: 0,
-        }
-    }
-
     /// Takes a payload. What it became is added to `unpacked`.
     pub fn payload(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.input += payload.len() as u64;
