@@ -21,7 +21,7 @@
 
 use crate::frame::{Frame, holds};
 use ledgerline::GroupId;
-use ledgerline_watch::{Row, State};
+use ledgerline_watch::{Counts, Row, State};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
@@ -59,56 +59,12 @@ pub(crate) struct Listed {
     pub(crate) counts: Counts,
 }
 
-/// What only ever grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) charges: u64,
-    pub(crate) uncharges: u64,
-    pub(crate) refused: u64,
-    pub(crate) max_events: u64,
-    pub(crate) high_events: u64,
-    pub(crate) reclaimed: u64,
-}
-
-impl Counts {
-    fn of(row: &Row) -> Counts {
-        Counts {
-            charges: row.charges,
-            uncharges: row.uncharges,
-            refused: row.refused,
-            max_events: row.max_events,
-            high_events: row.high_events,
-            reclaimed: row.reclaimed,
-        }
-    }
-
-    /// The larger of each two.
-    fn at_least(self, before: Counts) -> Counts {
-        Counts {
-            charges: self.charges.max(before.charges),
-            uncharges: self.uncharges.max(before.uncharges),
-            refused: self.refused.max(before.refused),
-            max_events: self.max_events.max(before.max_events),
-            high_events: self.high_events.max(before.high_events),
-            reclaimed: self.reclaimed.max(before.reclaimed),
-        }
-    }
-
-    /// Adds what was counted since `before`. Counts of a group have those below it, but for what it says itself
-    /// about its limits: so `topmost` says whether no group above it adds the same.
-    fn add_since(&mut self, before: Counts, now: Counts, topmost: bool) {
-        let grow = |sum: &mut u64, before: u64, now: u64| {
-            *sum = sum.saturating_add(now.saturating_sub(before));
-        };
-        grow(&mut self.max_events, before.max_events, now.max_events);
-        grow(&mut self.high_events, before.high_events, now.high_events);
-        if topmost {
-            grow(&mut self.charges, before.charges, now.charges);
-            grow(&mut self.uncharges, before.uncharges, now.uncharges);
-            grow(&mut self.refused, before.refused, now.refused);
-            grow(&mut self.reclaimed, before.reclaimed, now.reclaimed);
-        }
-    }
+/// Adds to `sum` what was counted since `before`. Counts of a group have those below it, but for what it says itself
+/// about its limits: so `topmost` says whether no group above it adds the same.
+fn add_since(sum: &mut Counts, before: Counts, now: Counts, topmost: bool) {
+    let own = Counts { max_events: now.max_events, high_events: now.high_events, ..before };
+    let grown = if topmost { now } else { own }.zip(before, u64::saturating_sub);
+    *sum = sum.zip(grown, u64::saturating_add);
 }
 
 impl Listing {
@@ -146,7 +102,7 @@ impl Listing {
 
         let before = |row: &Row| self.before.get(&row.id).copied().unwrap_or_default();
         let counts: Vec<Counts> =
-            rows.iter().map(|row| Counts::of(row).at_least(before(row))).collect();
+            rows.iter().map(|row| row.counts().zip(before(row), u64::max)).collect();
         let mut own: Vec<i64> = rows.iter().map(|row| holds(row).cast_signed()).collect();
         let (mut others, mut held) = (0, 0_u64);
         for (place, row) in rows.iter().enumerate().skip(1) {
@@ -156,7 +112,7 @@ impl Listing {
                 let topmost = is_listed[parent];
                 others += 1;
                 held = held.saturating_add(if topmost { holds(row) } else { 0 });
-                self.other.add_since(before(row), counts[place], topmost);
+                add_since(&mut self.other, before(row), counts[place], topmost);
             }
         }
         self.before.clear();

@@ -45,6 +45,6 @@ pub fn tenants() -> Look {
     rows[4].peak = 409 * M;
     rows[4].refused = 7;
     rows[4].max_events = 7;
-    rows[4].items = vec![(ItemName::new("rows_read"), 1234), (ItemName::new("spilled"), -5)];
+    rows[4].items = vec![(ItemName::from("rows_read"), 1234), (ItemName::from("spilled"), -5)];
     look(rows)
 }

@@ -26,7 +26,7 @@ mod source;
 
 pub use history::{Chronicle, History};
 pub use life::Life;
-pub use look::{ItemName, Look, Row, State};
+pub use look::{Counts, ItemName, Look, Row, State};
 pub use rates::{Rates, Tempo};
 pub use series::{Point, Series};
 pub use source::Source;

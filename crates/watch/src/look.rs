@@ -69,50 +69,37 @@ pub struct Row {
 }
 
 /// The name of one of a ledger's own items: a string that all rows share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ItemName(Arc<str>);
+pub type ItemName = Arc<str>;
 
-impl ItemName {
-    /// A name for one item.
-    pub fn new(name: &str) -> ItemName {
-        ItemName(name.into())
-    }
-
-    /// The name as a string.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+/// What is counted of a group, ever. Each is what the [`Row`] says by that name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Charges.
+    pub charges: u64,
+    /// Uncharges.
+    pub uncharges: u64,
+    /// Charges that a limit refused.
+    pub refused: u64,
+    /// How often its own max was met.
+    pub max_events: u64,
+    /// How often its own high was gone over.
+    pub high_events: u64,
+    /// Units that caches gave back.
+    pub reclaimed: u64,
 }
 
-impl std::ops::Deref for ItemName {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::borrow::Borrow<str> for ItemName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for ItemName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl PartialEq<str> for ItemName {
-    fn eq(&self, other: &str) -> bool {
-        &*self.0 == other
-    }
-}
-
-impl PartialEq<&str> for ItemName {
-    fn eq(&self, other: &&str) -> bool {
-        &*self.0 == *other
+impl Counts {
+    /// What `each` makes of each count and the same one of `other`.
+    #[must_use]
+    pub fn zip(self, other: Counts, each: impl Fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            charges: each(self.charges, other.charges),
+            uncharges: each(self.uncharges, other.uncharges),
+            refused: each(self.refused, other.refused),
+            max_events: each(self.max_events, other.max_events),
+            high_events: each(self.high_events, other.high_events),
+            reclaimed: each(self.reclaimed, other.reclaimed),
+        }
     }
 }
 
@@ -189,6 +176,18 @@ impl Row {
     pub(crate) fn damaged(id: GroupId, path: String, name: String, depth: u32) -> Row {
         let program = name.clone();
         Row { name, program, depth, state: State::Damaged, ..Row::new(id, &path) }
+    }
+
+    /// All that is counted of it, as one.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            charges: self.charges,
+            uncharges: self.uncharges,
+            refused: self.refused,
+            max_events: self.max_events,
+            high_events: self.high_events,
+            reclaimed: self.reclaimed,
+        }
     }
 
     /// Which part of its max the group holds; `None` without a limit.

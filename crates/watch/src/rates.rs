@@ -1,6 +1,6 @@
 //! What changed from one look to the next, by the second.
 
-use crate::{Look, Row};
+use crate::{Counts, Look, Row};
 use ledgerline::GroupId;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,11 +26,7 @@ pub struct Rates {
 #[derive(Clone, Copy, Debug)]
 struct Before {
     current: u64,
-    charges: u64,
-    refused: u64,
-    max_events: u64,
-    high_events: u64,
-    reclaimed: u64,
+    counts: Counts,
 }
 
 /// Makes rates out of successive looks at one ledger.
@@ -58,33 +54,23 @@ impl Tempo {
         let rates = rates.collect();
         self.clock = Some(look.clock);
         self.before.clear();
-        self.before.extend(look.rows.iter().map(|row| (row.id, Before::of(row))));
+        let before = |row: &Row| Before { current: row.current, counts: row.counts() };
+        self.before.extend(look.rows.iter().map(|row| (row.id, before(row))));
         rates
     }
 }
 
 impl Before {
-    fn of(row: &Row) -> Before {
-        Before {
-            current: row.current,
-            charges: row.charges,
-            refused: row.refused,
-            max_events: row.max_events,
-            high_events: row.high_events,
-            reclaimed: row.reclaimed,
-        }
-    }
-
     fn rates(self, row: &Row, seconds: f64) -> Rates {
         // (A count that fell was written over, or read while it was folded into another row.)
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         Rates {
             growth: (row.current as f64 - self.current as f64) / seconds,
-            charges: rate(self.charges, row.charges),
-            refused: rate(self.refused, row.refused),
-            max_events: rate(self.max_events, row.max_events),
-            high_events: rate(self.high_events, row.high_events),
-            reclaimed: rate(self.reclaimed, row.reclaimed),
+            charges: rate(self.counts.charges, row.charges),
+            refused: rate(self.counts.refused, row.refused),
+            max_events: rate(self.counts.max_events, row.max_events),
+            high_events: rate(self.counts.high_events, row.high_events),
+            reclaimed: rate(self.counts.reclaimed, row.reclaimed),
         }
     }
 }

@@ -29,7 +29,7 @@ impl Source {
         let view = open_view(path).map_err(|error| format!("{name} {error}"))?;
         let reading = view.read().map_err(|error| format!("{name} cannot be read: {error}"))?;
         let rules = Rules::new(reading.statistics.names());
-        let items = view.item_names().iter().map(|item| ItemName::new(item)).collect();
+        let items = view.item_names().iter().map(|item| ItemName::from(&**item)).collect();
         Ok(Source { view, rules, items, path: path.to_owned(), title: name.to_string() })
     }
 

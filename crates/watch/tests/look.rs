@@ -48,7 +48,7 @@ fn a_look_needs_a_readable_file_alone_and_leaves_it_as_it_was() {
     );
     for row in &look.rows {
         assert_eq!((row.reclaimed, row.charges, row.refused), (5, 1, 1), "{}", row.path);
-        assert!(row.items.len() == 1 && row.items[0].0 == "rows" && row.items[0].1 == 7);
+        assert!(row.items.len() == 1 && &*row.items[0].0 == "rows" && row.items[0].1 == 7);
     }
     // The clock is the one of which rates are made: it runs on, and the wall clock may not.
     let mut tempo = Tempo::new();

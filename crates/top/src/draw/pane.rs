@@ -108,6 +108,6 @@ fn facts(state: &State) -> Vec<Fact> {
         fact("charges/s", often(rates.charges)),
         fact("uncharges", row.uncharges.to_string()),
     ];
-    facts.extend(row.items.iter().map(|(name, value)| fact(name.as_str(), value.to_string())));
+    facts.extend(row.items.iter().map(|(name, value)| fact(name, value.to_string())));
     facts
 }
