@@ -41,24 +41,26 @@ pub fn refreshes(
     for _ in 0..rounds {
         pause();
         let mut refresh = Refresh::default();
-        let timed = |time: &mut Duration, since: Instant| *time = since.elapsed();
-        let since = Instant::now();
-        let frame = ledger.anew();
-        timed(&mut refresh.look, since);
-        let since = Instant::now();
-        refresh.bytes[0] = Changed::between(&before, &frame).event(By::Field).text.len();
-        timed(&mut refresh.event, since);
-        let since = Instant::now();
-        let json = serde_json::to_string(&Groups::of(ledger.id, &ledger.title, &frame));
-        refresh.bytes[1] = json.map_err(|error| error.to_string())?.len();
-        timed(&mut refresh.json, since);
-        let since = Instant::now();
-        refresh.bytes[2] = metrics::of_frames([(ledger.clone(), frame.clone())], true)
-            .map_err(|error| error.to_string())?
-            .len();
-        timed(&mut refresh.metrics, since);
+        let frame = timed(&mut refresh.look, || ledger.anew());
+        let event =
+            timed(&mut refresh.event, || Changed::between(&before, &frame).event(By::Field));
+        let json = timed(&mut refresh.json, || {
+            serde_json::to_string(&Groups::of(ledger.id, &ledger.title, &frame))
+        });
+        let metrics =
+            timed(&mut refresh.metrics, || metrics::of_frames([(ledger.clone(), frame.clone())]));
+        let json = json.map_err(|error| error.to_string())?;
+        let metrics = metrics.map_err(|error| error.to_string())?;
+        refresh.bytes = [event.text.len(), json.len(), metrics.len()];
         refreshes.push(refresh);
         before = frame;
     }
     Ok(refreshes)
+}
+
+fn timed<T>(time: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let since = Instant::now();
+    let done = work();
+    *time = since.elapsed();
+    done
 }

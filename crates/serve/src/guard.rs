@@ -11,10 +11,9 @@
 //! | `Origin`, if there is one, is that host            | 403              |
 //! | `Sec-Fetch-Site`, if there is one, is no other site, unless a link leads to the page itself | 403 |
 
-use crate::settings::Settings;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What every answer says: nothing comes from elsewhere, nothing is kept, nobody frames it.
 const HEADERS: [(HeaderName, &str); 7] = [
@@ -42,9 +41,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(settings: &Settings) -> Guard {
-        let hosts = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-        Guard { listen: settings.listen.ip(), hosts }
+    pub(crate) fn new(listen: SocketAddr, hosts: &[String]) -> Guard {
+        let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        Guard { listen: listen.ip(), hosts }
     }
 
     /// Whether a request may be answered.
@@ -147,13 +146,10 @@ pub(crate) fn seal(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Which;
 
     fn guard(listen: &str, hosts: &[&str]) -> Guard {
-        let mut settings = Settings::new(Which::All);
-        settings.listen = listen.parse().expect("an address");
-        settings.hosts = hosts.iter().map(|&host| host.to_owned()).collect();
-        Guard::new(&settings)
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        Guard::new(listen.parse().expect("an address"), &hosts)
     }
 
     fn asked(guard: &Guard, host: &str) -> bool {

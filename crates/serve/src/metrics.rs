@@ -5,11 +5,11 @@
 
 use crate::api::items;
 use crate::frame::{Frame, holds};
-use crate::listing::{Counts, Listed};
+use crate::listing::Listed;
 use crate::watched::{Ledgers, Watched};
-use ledgerline_watch::Row;
+use ledgerline_watch::{Counts, Row};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
@@ -36,13 +36,13 @@ pub(crate) fn wants_openmetrics(accept: &str) -> bool {
     })
 }
 
-/// All metrics, by a look at each ledger that is no older than the interval.
+/// All metrics as OpenMetrics, by a look at each ledger that is no older than the interval.
 ///
 /// # Errors
 /// None that is known: the encoder says that it may fail.
-pub(crate) fn scrape(ledgers: &Ledgers, openmetrics: bool) -> Result<String, fmt::Error> {
+pub(crate) fn scrape(ledgers: &Ledgers) -> Result<String, fmt::Error> {
     let fresh = |ledger: Arc<Watched>| (ledger.clone(), ledger.fresh());
-    of_frames(ledgers.all().into_iter().map(fresh), openmetrics)
+    of_frames(ledgers.all().into_iter().map(fresh))
 }
 
 /// All metrics of these looks.
@@ -51,23 +51,25 @@ pub(crate) fn scrape(ledgers: &Ledgers, openmetrics: bool) -> Result<String, fmt
 /// As [`scrape`].
 pub(crate) fn of_frames(
     frames: impl IntoIterator<Item = (Arc<Watched>, Arc<Frame>)>,
-    openmetrics: bool,
 ) -> Result<String, fmt::Error> {
     let ledgers = frames.into_iter().map(|(ledger, frame)| {
         let listed = ledger.listing().update(&frame);
-        Scraped { name: label(&ledger.title), frame, listed }
+        let names = names(&frame, &listed);
+        Scraped { name: label(&ledger.title), names, frame, listed }
     });
-    let mut registry = Registry::default();
+    let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Scrape(ledgers.collect())));
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
-    Ok(if openmetrics { out } else { older(&out) })
+    Ok(out)
 }
 
 /// One ledger.
 #[derive(Debug)]
 struct Scraped {
     name: String,
+    /// The labels of its listed groups: escaped once, not once a figure.
+    names: Vec<String>,
     frame: Arc<Frame>,
     listed: Listed,
 }
@@ -75,96 +77,78 @@ struct Scraped {
 #[derive(Debug)]
 struct Scrape(Vec<Scraped>);
 
-/// One figure of a group.
-struct Gauge {
-    name: &'static str,
-    help: &'static str,
-    of: fn(&Row) -> Option<u64>,
-}
+/// What the names of all metrics begin with.
+const PREFIX: &str = "ledgerline";
 
-/// One count of a group.
-struct Counter {
-    name: &'static str,
-    help: &'static str,
-    unit: Option<Unit>,
-    of: fn(&Counts) -> u64,
-}
+/// A figure of each ledger: its name and unit, what it is, and its help.
+type OfLedger = (&'static str, Option<Unit>, fn(&Scraped) -> f64, &'static str);
 
-const GAUGES: [Gauge; 5] = [
-    Gauge {
-        name: "ledgerline_peak",
-        help: "The most that was charged at a time.",
-        of: |row| Some(row.peak),
-    },
-    Gauge {
-        name: "ledgerline_max",
-        help: "The hard limit, where there is one.",
-        of: |row| row.max,
-    },
-    Gauge {
-        name: "ledgerline_high",
-        help: "The soft limit, where there is one.",
-        of: |row| row.high,
-    },
-    Gauge {
-        name: "ledgerline_low",
-        help: "Protected unless nothing else is left.",
-        of: |row| (row.low > 0).then_some(row.low),
-    },
-    Gauge {
-        name: "ledgerline_min",
-        help: "Protected always.",
-        of: |row| (row.min > 0).then_some(row.min),
-    },
+const OF_LEDGERS: [OfLedger; 4] = [
+    ("groups", None, Scraped::groups, "Groups, those of ended processes included."),
+    ("unlisted_groups", None, |of| of.listed.others as f64, "Groups that only `other` stands for."),
+    ("damaged", None, Scraped::damaged, "1 if a program wrote over the ledger."),
+    ("look", Some(Unit::Seconds), |of| of.frame.took.as_secs_f64(), "How long the last look took."),
 ];
 
+/// Bytes of each group: their name, whether [`OTHER`] has them, how many there are by the row and what the group has by
+/// itself, and their help.
+type Gauge = (&'static str, bool, fn(&Row, i64) -> Option<i64>, &'static str);
+
+const GAUGES: [Gauge; 7] = [
+    (
+        "current",
+        true,
+        |row, _| Some(signed(holds(row))),
+        "Charged now, to the group and those below it.",
+    ),
+    (
+        "self",
+        true,
+        |_, own| Some(own),
+        "Charged now to the group itself, not to one below it: adds up to what the root has.",
+    ),
+    ("peak", false, |row, _| Some(signed(row.peak)), "The most that was charged at a time."),
+    ("max", false, |row, _| row.max.map(signed), "The hard limit, where there is one."),
+    ("high", false, |row, _| row.high.map(signed), "The soft limit, where there is one."),
+    ("low", false, |row, _| protection(row.low), "Protected unless nothing else is left."),
+    ("min", false, |row, _| protection(row.min), "Protected always."),
+];
+
+/// A count of each group: its name and unit, which one it is, and its help.
+type Counter = (&'static str, Option<Unit>, fn(&Counts) -> u64, &'static str);
+
 const COUNTERS: [Counter; 6] = [
-    Counter {
-        name: "ledgerline_charges",
-        help: "Charges to the group and those below it.",
-        unit: None,
-        of: |counts| counts.charges,
-    },
-    Counter {
-        name: "ledgerline_uncharges",
-        help: "Uncharges of the group and those below it.",
-        unit: None,
-        of: |counts| counts.uncharges,
-    },
-    Counter {
-        name: "ledgerline_refused",
-        help: "Charges to the group and those below it that a limit refused.",
-        unit: None,
-        of: |counts| counts.refused,
-    },
-    Counter {
-        name: "ledgerline_max_events",
-        help: "How often the group's own max refused or was gone over.",
-        unit: None,
-        of: |counts| counts.max_events,
-    },
-    Counter {
-        name: "ledgerline_high_events",
-        help: "How often the group's own high was gone over.",
-        unit: None,
-        of: |counts| counts.high_events,
-    },
-    Counter {
-        name: "ledgerline_reclaimed",
-        help: "What caches of the group and those below it gave back when asked.",
-        unit: Some(Unit::Bytes),
-        of: |counts| counts.reclaimed,
-    },
+    ("charges", None, |of| of.charges, "Charges to the group and those below it."),
+    ("uncharges", None, |of| of.uncharges, "Uncharges of the group and those below it."),
+    (
+        "refused",
+        None,
+        |of| of.refused,
+        "Charges to the group and those below it that a limit refused.",
+    ),
+    (
+        "max_events",
+        None,
+        |of| of.max_events,
+        "How often the group's own max refused or was gone over.",
+    ),
+    ("high_events", None, |of| of.high_events, "How often the group's own high was gone over."),
+    (
+        "reclaimed",
+        Some(Unit::Bytes),
+        |of| of.reclaimed,
+        "What caches of the group and those below it gave back when asked.",
+    ),
 ];
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         encoder
-            .encode_descriptor("ledgerline_build", "The server's version.", None, MetricType::Info)?
+            .encode_descriptor("build", "The server's version.", None, MetricType::Info)?
             .encode_info(&version)?;
         let mut ledgers = encoder.encode_descriptor(
-            "ledgerline_ledgers",
+            "ledgers",
             "Ledgers that are served.",
             None,
             MetricType::Gauge,
@@ -181,106 +165,68 @@ impl Scrape {
         if self.0.is_empty() {
             return Ok(());
         }
-        let mut each = |name, help, unit: Option<Unit>, of: &dyn Fn(&Scraped) -> f64| {
+        for (name, unit, of, help) in OF_LEDGERS {
             let mut family =
                 encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
             for scraped in &self.0 {
                 family.encode_family(&[("ledger", &*scraped.name)])?.encode_gauge(&of(scraped))?;
             }
-            Ok(())
-        };
-        each(
-            "ledgerline_groups",
-            "Groups, those of ended processes included.",
-            None,
-            &|scraped| scraped.frame.look.rows.len() as f64,
-        )?;
-        each(
-            "ledgerline_unlisted_groups",
-            "Groups that only `other` stands for.",
-            None,
-            &|scraped| scraped.listed.others as f64,
-        )?;
-        each("ledgerline_damaged", "1 if a program wrote over the ledger.", None, &|scraped| {
-            f64::from(u8::from(scraped.frame.look.damaged))
-        })?;
-        each("ledgerline_look", "How long the last look took.", Some(Unit::Seconds), &|scraped| {
-            scraped.frame.took.as_secs_f64()
-        })
+        }
+        Ok(())
     }
 
     /// What there is once for each group.
     fn of_groups(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        // Escaped once, not once a figure.
-        let names: Vec<Vec<String>> = self.0.iter().map(Scraped::names).collect();
-        let bytes = Some(&Unit::Bytes);
-        let each = || self.0.iter().zip(&names);
-
-        let help = "Charged now, to the group and those below it.";
-        let mut current =
-            encoder.encode_descriptor("ledgerline_current", help, bytes, MetricType::Gauge)?;
-        for (scraped, names) in each() {
-            for (row, name) in scraped.rows().zip(names) {
-                scraped.gauge(&mut current, name, holds(row))?;
-            }
-            if scraped.listed.others > 0 {
-                scraped.gauge(&mut current, OTHER, scraped.listed.held)?;
-            }
-        }
-        let help =
-            "Charged now to the group itself, not to one below it: adds up to what the root has.";
-        let mut own =
-            encoder.encode_descriptor("ledgerline_self", help, bytes, MetricType::Gauge)?;
-        for (scraped, names) in each() {
-            for (own_bytes, name) in scraped.listed.own.iter().zip(names) {
-                scraped.with(name, |labels| own.encode_family(labels)?.encode_gauge(own_bytes))?;
-            }
-            if scraped.listed.others > 0 {
-                scraped.gauge(&mut own, OTHER, scraped.listed.held)?;
-            }
-        }
-        for Gauge { name, help, of } in GAUGES {
+        for (name, of_other, of, help) in GAUGES {
             // (A family without a sample is not allowed.)
-            if !self.0.iter().any(|scraped| scraped.rows().any(|row| of(row).is_some())) {
+            let has = |scraped: &Scraped| scraped.rows().any(|(row, _)| of(row, 0).is_some());
+            if !of_other && !self.0.iter().any(has) {
                 continue;
             }
+            let bytes = Some(&Unit::Bytes);
             let mut family = encoder.encode_descriptor(name, help, bytes, MetricType::Gauge)?;
-            for (scraped, names) in each() {
-                for (row, name) in scraped.rows().zip(names) {
-                    if let Some(value) = of(row) {
-                        scraped.gauge(&mut family, name, value)?;
+            for scraped in &self.0 {
+                for ((row, name), &own) in scraped.rows().zip(&scraped.listed.own) {
+                    if let Some(value) = of(row, own) {
+                        family.encode_family(&scraped.labels(name))?.encode_gauge(&value)?;
                     }
                 }
+                if of_other && scraped.listed.others > 0 {
+                    let held = signed(scraped.listed.held);
+                    family.encode_family(&scraped.labels(OTHER))?.encode_gauge(&held)?;
+                }
             }
         }
-        for Counter { name, help, unit, of } in COUNTERS {
+        for (name, unit, of, help) in COUNTERS {
             let mut family =
                 encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
-            for (scraped, names) in each() {
-                for (counts, name) in scraped.listed.counted.iter().zip(names) {
-                    scraped.counter(&mut family, name, of(counts))?;
+            for scraped in &self.0 {
+                let Listed { counted, counts, .. } = &scraped.listed;
+                let names = scraped.names.iter().map(String::as_str);
+                // `other` also while nothing is in it: what it counted stays counted.
+                for (name, counts) in names.zip(counted).chain([(OTHER, counts)]) {
+                    let labels = scraped.labels(name);
+                    let mut count = family.encode_family(&labels)?;
+                    count.encode_counter::<[(&str, &str); 0], _, f64>(&of(counts), None)?;
                 }
-                // Also while nothing is in it: what it counted stays counted.
-                scraped.counter(&mut family, OTHER, of(&scraped.listed.counts))?;
             }
         }
-        self.items(encoder, &names)
+        self.items(encoder)
     }
 
     /// The ledgers' own items, without those that are zero.
-    fn items(&self, encoder: &mut DescriptorEncoder, names: &[Vec<String>]) -> fmt::Result {
-        let all = || self.0.iter().flat_map(Scraped::rows);
-        if all().all(|row| items(row).next().is_none()) {
+    fn items(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let mut all = self.0.iter().flat_map(Scraped::rows);
+        if all.all(|(row, _)| items(row).next().is_none()) {
             return Ok(());
         }
         let help = "What the ledger's program counts in the group and those below it; without items of zero.";
-        let mut family =
-            encoder.encode_descriptor("ledgerline_item", help, None, MetricType::Gauge)?;
-        for (scraped, names) in self.0.iter().zip(names) {
-            for (row, name) in scraped.rows().zip(names) {
+        let mut family = encoder.encode_descriptor("item", help, None, MetricType::Gauge)?;
+        for scraped in &self.0 {
+            for (row, name) in scraped.rows() {
+                let [ledger, group] = scraped.labels(name);
                 for (item, value) in items(row) {
-                    let item = label(item);
-                    let labels = [("ledger", &*scraped.name), ("group", &**name), ("item", &*item)];
+                    let labels = [ledger, group, ("item", &*label(item))];
                     family.encode_family(&labels)?.encode_gauge(&value)?;
                 }
             }
@@ -290,35 +236,46 @@ impl Scrape {
 }
 
 impl Scraped {
-    /// The listed rows.
-    fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.listed.places.iter().map(|&place| &self.frame.look.rows[place])
+    fn groups(&self) -> f64 {
+        self.frame.look.rows.len() as f64
     }
 
-    /// The labels of the listed groups. Two groups of one path, as a damaged ledger may have, differ by their numbers.
-    fn names(&self) -> Vec<String> {
-        let mut taken = std::collections::HashSet::new();
-        let name = |row: &Row| {
-            let name = label(&row.path);
-            if taken.insert(row.path.clone()) { name } else { format!("{name} ({})", row.id) }
-        };
-        self.rows().map(name).collect()
+    fn damaged(&self) -> f64 {
+        f64::from(u8::from(self.frame.look.damaged))
     }
 
-    fn with<T>(&self, group: &str, then: impl FnOnce(&[(&str, &str); 2]) -> T) -> T {
-        then(&[("ledger", &self.name), ("group", group)])
+    /// The listed rows, with their labels.
+    fn rows(&self) -> impl Iterator<Item = (&Row, &str)> {
+        rows(&self.frame, &self.listed).zip(self.names.iter().map(String::as_str))
     }
 
-    fn gauge(&self, family: &mut MetricEncoder, group: &str, value: u64) -> fmt::Result {
-        let value = i64::try_from(value).unwrap_or(i64::MAX);
-        self.with(group, |labels| family.encode_family(labels)?.encode_gauge(&value))
+    fn labels<'s>(&'s self, group: &'s str) -> [(&'s str, &'s str); 2] {
+        [("ledger", &self.name), ("group", group)]
     }
+}
 
-    fn counter(&self, family: &mut MetricEncoder, group: &str, value: u64) -> fmt::Result {
-        self.with(group, |labels| {
-            family.encode_family(labels)?.encode_counter::<[(&str, &str); 0], _, f64>(&value, None)
-        })
-    }
+fn rows<'f>(frame: &'f Frame, listed: &'f Listed) -> impl Iterator<Item = &'f Row> {
+    listed.places.iter().map(|&place| &frame.look.rows[place])
+}
+
+/// The labels of the listed groups. Two groups of one path, as a damaged ledger may have, differ by their numbers.
+fn names(frame: &Frame, listed: &Listed) -> Vec<String> {
+    let mut taken = std::collections::HashSet::new();
+    let name = |row: &Row| {
+        let name = label(&row.path);
+        if taken.insert(row.path.clone()) { name } else { format!("{name} ({})", row.id) }
+    };
+    rows(frame, listed).map(name).collect()
+}
+
+/// A protection, where there is one.
+fn protection(units: u64) -> Option<i64> {
+    (units > 0).then(|| signed(units))
+}
+
+/// What a gauge takes; the most where it is more.
+fn signed(units: u64) -> i64 {
+    i64::try_from(units).unwrap_or(i64::MAX)
 }
 
 /// The value of a label, as it stands between quotes. (The encoder writes it as it is.)

@@ -1,16 +1,12 @@
 //! Documents of something else than ledgers, served by the same rules: who may ask, how many at a time, and how it ends.
 
 use crate::guard::Guard;
-use crate::metrics;
-use crate::page;
-use crate::server::{self, No};
-use crate::settings::{Settings, Which};
+use crate::page::{self, CSS, HTML};
+use crate::server::{self, Answer, JSON, No};
 use axum::Router;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
-use axum::http::{Response, StatusCode};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderMap};
 use axum::routing::get;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -41,6 +37,8 @@ pub trait Documents: Send + Sync + 'static {
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
+type Shown = State<Arc<dyn Documents>>;
+
 /// A server of documents that listens.
 pub struct Other {
     listener: TcpListener,
@@ -59,10 +57,8 @@ impl Other {
         hosts: &[String],
         documents: Arc<dyn Documents>,
     ) -> Result<Other, String> {
-        let settings =
-            Settings { listen, hosts: hosts.to_vec(), ..Settings::new(Which::Named(Vec::new())) };
         let (listener, address) = server::listen(listen)?;
-        Ok(Other { listener, address, guard: Guard::new(&settings), documents })
+        Ok(Other { listener, address, guard: Guard::new(listen, hosts), documents })
     }
 
     /// Where it listens.
@@ -79,11 +75,17 @@ impl Other {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let router = Router::new()
-            .route("/", get(index))
-            .route("/page.css", get(style))
+            .route("/", get(|State(of): Shown| async move { ([(CONTENT_TYPE, HTML)], of.page()) }))
+            .route(
+                "/page.css",
+                get(|State(of): Shown| async move { ([(CONTENT_TYPE, CSS)], of.style()) }),
+            )
             .route(ICON, get(|| async { page::file(ICON).ok_or(NOTHING) }))
             .route("/metrics", get(scrape))
-            .route("/api/books", get(json))
+            .route(
+                "/api/books",
+                get(|State(of): Shown| async move { ([(CONTENT_TYPE, JSON)], of.json()) }),
+            )
             .fallback(|| async { NOTHING })
             .with_state(self.documents);
         let end = watch::Sender::new(false);
@@ -98,30 +100,6 @@ impl fmt::Debug for Other {
     }
 }
 
-async fn index(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], documents.page()).into_response()
-}
-
-async fn style(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {
-    ([(CONTENT_TYPE, "text/css; charset=utf-8")], documents.style()).into_response()
-}
-
-async fn json(State(documents): State<Arc<dyn Documents>>) -> Response<Body> {
-    ([(CONTENT_TYPE, "application/json")], documents.json()).into_response()
-}
-
-async fn scrape(
-    State(documents): State<Arc<dyn Documents>>,
-    headers: HeaderMap,
-) -> Result<Response<Body>, No> {
-    let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    let openmetrics = accepts.into_iter().any(metrics::wants_openmetrics);
-    let text = documents
-        .metrics()
-        .map_err(|_| No(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be encoded"))?;
-    let (kind, text) = match openmetrics {
-        true => (metrics::OPENMETRICS, text),
-        false => (metrics::TEXT, metrics::older(&text)),
-    };
-    Ok(([(CONTENT_TYPE, kind)], text).into_response())
+async fn scrape(State(documents): Shown, headers: HeaderMap) -> Answer {
+    server::metrics(&headers, documents.metrics())
 }

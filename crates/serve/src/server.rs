@@ -41,6 +41,9 @@ const HEAD_BYTES: usize = 16 << 10;
 /// How long answers that are under way may take at the end.
 const END: Duration = Duration::from_secs(2);
 
+/// The kind of a document of ours.
+pub(crate) const JSON: &str = "application/json";
+
 /// A server that listens.
 ///
 /// ```
@@ -130,7 +133,8 @@ impl Server {
     }
 
     async fn answer(self, signals: bool) -> std::io::Result<()> {
-        let guard = Guard::new(self.ledgers.settings());
+        let settings = self.ledgers.settings();
+        let guard = Guard::new(settings.listen, &settings.hosts);
         let shared = Shared {
             ledgers: self.ledgers,
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -292,10 +296,10 @@ async fn aside<T: Send + 'static>(
     tokio::task::spawn_blocking(make).await.unwrap_or_else(|_| Err(failed()))
 }
 
-fn json(document: &impl Serialize) -> Result<Response<Body>, No> {
+fn json(document: &impl Serialize) -> Answer {
     let text = serde_json::to_string(document)
         .map_err(|_| No(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded"))?;
-    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+    Ok(([(CONTENT_TYPE, JSON)], text).into_response())
 }
 
 fn find(shared: &Shared, id: &str) -> Result<Arc<Watched>, No> {
@@ -304,17 +308,22 @@ fn find(shared: &Shared, id: &str) -> Result<Arc<Watched>, No> {
     ledger.ok_or(none)
 }
 
-type Answer = Result<Response<Body>, No>;
+pub(crate) type Answer = Result<Response<Body>, No>;
 
 async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Answer {
-    let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    let openmetrics = accepts.into_iter().any(metrics::wants_openmetrics);
-    let text = aside(move || {
-        metrics::scrape(&shared.ledgers, openmetrics)
-            .map_err(|_| No(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be encoded"))
-    });
-    let kind = if openmetrics { metrics::OPENMETRICS } else { metrics::TEXT };
-    Ok(([(CONTENT_TYPE, kind)], text.await?).into_response())
+    aside(move || metrics(&headers, metrics::scrape(&shared.ledgers))).await
+}
+
+/// OpenMetrics, or the older text format made of it, as the client accepts.
+pub(crate) fn metrics(headers: &HeaderMap, text: Result<String, std::fmt::Error>) -> Answer {
+    let mut accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let text = text
+        .map_err(|_| No(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be encoded"))?;
+    let (kind, text) = match accepts.any(metrics::wants_openmetrics) {
+        true => (metrics::OPENMETRICS, text),
+        false => (metrics::TEXT, metrics::older(&text)),
+    };
+    Ok(([(CONTENT_TYPE, kind)], text).into_response())
 }
 
 async fn index(State(shared): State<Shared>) -> Answer {
