@@ -25,43 +25,33 @@ pub enum Column {
 
 impl Column {
     /// All, from the left to the right.
-    pub const ALL: [Column; 8] = [
-        Column::Name,
-        Column::Current,
-        Column::Peak,
-        Column::Growth,
-        Column::Share,
-        Column::Pressure,
-        Column::Refused,
-        Column::Charges,
-    ];
+    pub const ALL: [Column; 8] = {
+        use Column::*;
+        [Name, Current, Peak, Growth, Share, Pressure, Refused, Charges]
+    };
+
+    /// Its word and its title.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Column::Name => ("name", "group"),
+            Column::Current => ("current", "current"),
+            Column::Peak => ("peak", "peak"),
+            Column::Growth => ("growth", "growth/s"),
+            Column::Share => ("share", "of max"),
+            Column::Pressure => ("pressure", "pressure/s"),
+            Column::Refused => ("refused", "refused/s"),
+            Column::Charges => ("charges", "charges/s"),
+        }
+    }
 
     /// The word by which a command line names it.
     pub fn word(self) -> &'static str {
-        match self {
-            Column::Name => "name",
-            Column::Current => "current",
-            Column::Peak => "peak",
-            Column::Growth => "growth",
-            Column::Share => "share",
-            Column::Pressure => "pressure",
-            Column::Refused => "refused",
-            Column::Charges => "charges",
-        }
+        self.names().0
     }
 
     /// What stands above it.
     pub fn title(self) -> &'static str {
-        match self {
-            Column::Name => "group",
-            Column::Current => "current",
-            Column::Peak => "peak",
-            Column::Growth => "growth/s",
-            Column::Share => "of max",
-            Column::Pressure => "pressure/s",
-            Column::Refused => "refused/s",
-            Column::Charges => "charges/s",
-        }
+        self.names().1
     }
 
     /// The column so many places to the right, from the last one on to the first.

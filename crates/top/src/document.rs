@@ -1,13 +1,14 @@
 //! Looks as JSON.
 
 use crate::entry::Entry;
+use crate::follow::Followed;
 use crate::once;
 use crate::options::Options;
 use crate::state::State;
 use ledgerline_terminal::output::plain_json;
-use ledgerline_watch::Life;
 use ledgerline_watch::{Source, State as RowState};
 use serde::Serialize;
+use serde_json::Value;
 use std::time::UNIX_EPOCH;
 
 #[derive(Serialize)]
@@ -43,8 +44,8 @@ struct Group<'a> {
     pressure_per_second: Option<f64>,
     refused_per_second: Option<f64>,
     charges_per_second: Option<f64>,
-    max: Option<Limit>,
-    high: Option<Limit>,
+    max: Option<Value>,
+    high: Option<Value>,
     low: Option<u64>,
     min: Option<u64>,
     charges: Option<u64>,
@@ -53,20 +54,6 @@ struct Group<'a> {
     max_events: Option<u64>,
     high_events: Option<u64>,
     reclaimed: Option<u64>,
-}
-
-/// A number, or the word that a cgroup's files have for no limit.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Limit {
-    Units(u64),
-    None(&'static str),
-}
-
-impl Limit {
-    fn of(limit: Option<u64>) -> Limit {
-        limit.map_or(Limit::None("max"), Limit::Units)
-    }
 }
 
 /// One look as one line of JSON, with a newline at its end. Takes an interval's time, as [`crate::once`] does.
@@ -88,15 +75,11 @@ pub fn stream(
     options: &Options,
     mut write: impl FnMut(&str) -> Result<bool, String>,
 ) -> Result<(), String> {
-    let look = source.try_look()?;
-    let mut state = State::new(source.title(), options.choice.clone(), options.interval, look);
-    let mut life = Life::of(source);
+    let mut followed = Followed::new(source, options)?;
     loop {
         std::thread::sleep(options.interval);
-        // Before the look: what a program did before it ended is in that look.
-        state.ended = life.has_ended(source, state.look());
-        state.looked(source.try_look()?);
-        if !write(&line(&state, true, options.rows))? || state.ended {
+        followed.look()?;
+        if !write(&line(&followed.state, true, options.rows))? || followed.state.ended {
             return Ok(());
         }
     }
@@ -132,6 +115,8 @@ fn group<'a>(state: &'a State, entry: &Entry, rates: bool) -> Group<'a> {
     let fact = |number: u64| (!damaged).then_some(number);
     // What is counted below a group as well cannot be added up.
     let own = |number: u64| (!damaged && one).then_some(number);
+    // A number, or the word that a cgroup's files have for no limit.
+    let limit = |limit: Option<u64>| limit.map_or("max".into(), Value::from);
     let rate = |rate: f64| (rates && !damaged).then_some(rate);
     Group {
         path: (!merged).then_some(&*row.path),
@@ -152,8 +137,8 @@ fn group<'a>(state: &'a State, entry: &Entry, rates: bool) -> Group<'a> {
         pressure_per_second: rate(figures.pressure),
         refused_per_second: rate(figures.refused),
         charges_per_second: rate(figures.charges),
-        max: own(0).map(|_| Limit::of(row.max)),
-        high: own(0).map(|_| Limit::of(row.high)),
+        max: own(0).map(|_| limit(row.max)),
+        high: own(0).map(|_| limit(row.high)),
         low: own(row.low),
         min: own(row.min),
         charges: own(row.charges),

@@ -122,6 +122,15 @@ impl Entry {
         if self.members.is_empty() { &row.name } else { &row.program }
     }
 
+    /// What it is called on a line: by its path where it stands `flat`, and with how many it stands for.
+    pub fn label(&self, look: &Look, flat: bool) -> String {
+        match self.members.len() {
+            0 if flat => look.rows[self.row].path.clone(),
+            0 | 1 => self.name(look).to_owned(),
+            many => format!("{} ({many})", self.name(look)),
+        }
+    }
+
     /// The groups that it stands for.
     pub fn rows(&self) -> &[usize] {
         if self.members.is_empty() { std::slice::from_ref(&self.row) } else { &self.members }

@@ -1,22 +1,9 @@
 //! The ledgers that there are: for the screen, as a table, and as JSON.
 
-use crate::list::Listed;
 use ledgerline_terminal::output::{plain_json, printable};
-use ledgerline_watch::find;
+use ledgerline_watch::find::{Found, all};
 use serde::Serialize;
 use std::fmt::Write as _;
-
-/// The ledgers that run, and those that ended programs left.
-pub(crate) fn all() -> Vec<Listed> {
-    let listed = |found: find::Found| Listed {
-        title: found.title,
-        path: found.path,
-        pid: found.pid,
-        running: found.running,
-        groups: found.groups,
-    };
-    find::all().into_iter().map(listed).collect()
-}
 
 /// The ledgers that there are as a table, with a newline at its end.
 pub fn list() -> String {
@@ -28,7 +15,7 @@ pub fn list_json() -> String {
     document(&all())
 }
 
-fn table(listed: &[Listed]) -> String {
+fn table(listed: &[Found]) -> String {
     if listed.is_empty() {
         return "There is no ledger: start a program under `ledgerline run -- PROGRAM`, or have one \
                 announce its ledger.\n"
@@ -36,13 +23,13 @@ fn table(listed: &[Listed]) -> String {
     }
     let mut out = format!("{:>8}  {:>8}  ledger\n", "pid", "groups");
     for ledger in listed {
-        let Listed { pid, groups, .. } = ledger;
+        let Found { pid, groups, .. } = ledger;
         let _ = writeln!(out, "{pid:>8}  {groups:>8}  {}", printable(&ledger.title));
     }
     out
 }
 
-fn document(listed: &[Listed]) -> String {
+fn document(listed: &[Found]) -> String {
     #[derive(Serialize)]
     struct Ledger<'a> {
         title: &'a str,
@@ -72,12 +59,14 @@ fn document(listed: &[Listed]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledgerline_watch::find::Kind;
 
     #[test]
     fn ledgers_are_listed_in_a_line_each_and_titles_steer_no_terminal() {
         let path = "/proc/7/fd/3".into();
         let title = "sort\x1b[2J (run 7)".to_owned();
-        let listed = [Listed { title, path, pid: 7, running: true, groups: 12 }];
+        let (kind, program) = (Kind::Run, "sort".to_owned());
+        let listed = [Found { title, path, kind, program, pid: 7, running: true, groups: 12 }];
         let expected = "     pid    groups  ledger\n       7        12  sort\\u{1b}[2J (run 7)\n";
         assert_eq!(table(&listed), expected);
         assert!(table(&[]).contains("ledgerline run"));

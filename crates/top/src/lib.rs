@@ -3,6 +3,7 @@
 //! | module     | what it holds                                                             |
 //! |------------|---------------------------------------------------------------------------|
 //! | `live`     | the screen as it lives: looks, keys, signals                              |
+//! | `follow`   | a ledger as it is followed, look after look                               |
 //! | `once`, `document` | one look as a table; looks as JSON                                |
 //! | `terminal`, `events` | the terminal while it is ours; keys and signals                 |
 //! | `draw`     | the screen, drawn to any buffer                                           |
@@ -40,6 +41,7 @@ mod draw;
 mod entry;
 mod events;
 mod find;
+mod follow;
 #[cfg(test)]
 #[path = "../../../tests/support/golden.rs"]
 mod golden;

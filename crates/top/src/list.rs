@@ -1,44 +1,25 @@
 //! The ledgers that there are, of which the reader opens one.
 
+use crate::draw;
+use crate::follow::Followed;
 use crate::keys::{self, Command};
+use crate::options::Options;
+use crate::other::{Answer, Shown};
+use crate::theme::Theme;
+use ledgerline_watch::Source;
+use ledgerline_watch::find::{self, Found};
+use ratatui::Frame;
 use ratatui::crossterm::event::KeyEvent;
-use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// What is to be done after a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// What is shown may have changed.
-    Show,
-    /// Open the chosen ledger.
-    Open,
-    /// The whole screen is to be drawn anew.
-    Redraw,
-    /// Stop, as a shell's job.
-    Suspend,
-    /// End.
-    Quit,
-}
-
-/// A ledger that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// What to call it.
-    pub title: String,
-    /// Where it can be opened.
-    pub path: PathBuf,
-    /// The process that has it.
-    pub pid: u32,
-    /// Whether that still runs.
-    pub running: bool,
-    /// How many groups it may have.
-    pub groups: u32,
-}
+/// The time between looks for ledgers.
+const FIND: Duration = Duration::from_secs(2);
 
 /// The list, and which of it is chosen.
 #[derive(Debug, Default)]
 pub struct List {
     /// The ledgers.
-    pub found: Vec<Listed>,
+    pub found: Vec<Found>,
     /// Why the last one that was chosen could not be opened.
     pub trouble: Option<String>,
     at: usize,
@@ -47,7 +28,7 @@ pub struct List {
 
 impl List {
     /// Takes in what there is now. The chosen line stays on its ledger.
-    pub fn update(&mut self, found: Vec<Listed>) {
+    pub fn update(&mut self, found: Vec<Found>) {
         if let Some(chosen) = self.chosen()
             && let Some(at) =
                 found.iter().position(|it| it.pid == chosen.pid && it.path == chosen.path)
@@ -59,7 +40,7 @@ impl List {
     }
 
     /// The chosen ledger.
-    pub fn chosen(&self) -> Option<&Listed> {
+    pub fn chosen(&self) -> Option<&Found> {
         self.found.get(self.at)
     }
 
@@ -71,7 +52,7 @@ impl List {
     }
 
     /// Does what a key asks for.
-    pub fn key(&mut self, key: KeyEvent) -> Action {
+    pub fn key(&mut self, key: KeyEvent) -> Answer {
         self.trouble = None;
         let last = self.found.len().saturating_sub(1);
         let mut go = |lines: isize| self.at = self.at.saturating_add_signed(lines).min(last);
@@ -80,40 +61,91 @@ impl List {
             Some(Command::Page(pages)) => go(10 * pages),
             Some(Command::First) => go(isize::MIN),
             Some(Command::Last) => go(isize::MAX),
-            Some(Command::Pane | Command::Unfold) if !self.found.is_empty() => return Action::Open,
-            Some(Command::Redraw) => return Action::Redraw,
-            Some(Command::Suspend) => return Action::Suspend,
-            Some(Command::Quit) => return Action::Quit,
+            Some(Command::Pane | Command::Unfold) if !self.found.is_empty() => return Answer::Open,
+            Some(Command::Redraw) => return Answer::Redraw,
+            Some(Command::Suspend) => return Answer::Suspend,
+            Some(Command::Quit) => return Answer::Quit,
             _ => (),
         }
-        Action::Show
+        Answer::Show
+    }
+}
+
+/// The list as it is shown, until the reader opens one of it.
+pub struct Choosing<'o> {
+    list: List,
+    options: &'o Options,
+    /// When it was made; `None` where it is to be made anew.
+    last: Option<Instant>,
+}
+
+impl<'o> Choosing<'o> {
+    pub fn new(options: &'o Options) -> Choosing<'o> {
+        Choosing { list: List::default(), options, last: None }
+    }
+}
+
+impl Shown for Choosing<'_> {
+    fn draw(&mut self, frame: &mut Frame<'_>, theme: &Theme) {
+        draw::list::screen(frame, &mut self.list, theme);
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Answer {
+        self.list.key(key)
+    }
+
+    fn refresh(&mut self) {
+        if self.last.is_none_or(|last| last.elapsed() >= FIND) {
+            self.list.update(find::all());
+            self.last = Some(Instant::now());
+        }
+    }
+
+    fn every(&self) -> Duration {
+        self.last.map_or(FIND, |last| FIND.saturating_sub(last.elapsed()))
+    }
+
+    fn open(&mut self) -> Option<Box<dyn Shown>> {
+        let source = Source::found(self.list.chosen()?);
+        match source.and_then(|source| Followed::new(source, self.options)) {
+            Ok(followed) => {
+                self.last = None;
+                Some(Box::new(followed))
+            }
+            Err(trouble) => {
+                self.list.trouble = Some(trouble);
+                None
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledgerline_watch::find::Kind;
     use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
-    fn listed(pid: u32) -> Listed {
+    fn listed(pid: u32) -> Found {
         let (title, path) = (format!("server ({pid})"), format!("/proc/{pid}/fd/3").into());
-        Listed { title, path, pid, running: true, groups: 7 }
+        let (kind, program) = (Kind::Run, "server".to_owned());
+        Found { title, path, kind, program, pid, running: true, groups: 7 }
     }
 
-    fn press(list: &mut List, code: KeyCode) -> Action {
+    fn press(list: &mut List, code: KeyCode) -> Answer {
         list.key(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
     #[test]
     fn the_chosen_ledger_stays_chosen_when_others_come_and_go() {
         let mut list = List::default();
-        assert_eq!(press(&mut list, KeyCode::Enter), Action::Show, "nothing can be opened");
+        assert_eq!(press(&mut list, KeyCode::Enter), Answer::Show, "nothing can be opened");
         list.update(vec![listed(1), listed(2), listed(3)]);
         press(&mut list, KeyCode::Down);
         assert_eq!(list.chosen(), Some(&listed(2)));
         list.update(vec![listed(0), listed(1), listed(2)]);
         assert_eq!(list.chosen(), Some(&listed(2)));
-        assert_eq!(press(&mut list, KeyCode::Enter), Action::Open);
+        assert_eq!(press(&mut list, KeyCode::Enter), Answer::Open);
         list.update(vec![listed(1)]);
         assert_eq!(list.chosen(), Some(&listed(1)));
         list.update(Vec::new());

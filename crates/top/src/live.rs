@@ -1,15 +1,12 @@
 //! The screen as it lives: looks, keys, signals, until the reader ends it.
 
-use crate::draw;
 use crate::events::{self, Event};
-use crate::find;
-use crate::list::{self, List};
+use crate::follow::Followed;
+use crate::list::Choosing;
 use crate::options::Options;
 use crate::other::{Answer, Shown};
-use crate::state::{Action, State};
 use crate::terminal::Screen;
 use crate::theme::Theme;
-use ledgerline_watch::Life;
 use ledgerline_watch::Source;
 use ratatui::crossterm::event::KeyEvent;
 use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
@@ -17,12 +14,10 @@ use signal_hook::consts::SIGTSTP;
 use signal_hook::low_level::emulate_default_handler;
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest wait for a key, so that a time far off is a time.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The time between looks for ledgers.
-const FIND: Duration = Duration::from_secs(2);
 
 /// Why a part of the screen ended.
 enum End {
@@ -58,7 +53,7 @@ enum Happened {
 /// # Errors
 /// A sentence that says what to do: there is no terminal, or it shows nothing but lines; the ledger cannot be read.
 pub fn run(source: &Source, options: &Options) -> Result<(), String> {
-    on_the_terminal(|ui| ui.follow(source, options))
+    on_the_terminal(|ui| ui.show(&mut Followed::new(source, options)?))
 }
 
 /// Shows the ledgers that there are, and the one that the reader chooses, as [`run`] does.
@@ -66,7 +61,7 @@ pub fn run(source: &Source, options: &Options) -> Result<(), String> {
 /// # Errors
 /// As [`run`], but that a ledger that cannot be read is told of in the list.
 pub fn run_any(options: &Options) -> Result<(), String> {
-    on_the_terminal(|ui| ui.choose(options))
+    on_the_terminal(|ui| ui.show(&mut Choosing::new(options)))
 }
 
 /// Shows something else, as [`run`] shows a ledger.
@@ -117,111 +112,37 @@ fn failed(error: std::io::Error) -> String {
 }
 
 impl Ui {
-    fn follow(&mut self, source: &Source, options: &Options) -> Result<End, String> {
-        let look = source.try_look()?;
-        let mut state = State::new(source.title(), options.choice.clone(), options.interval, look);
-        let mut last = Instant::now();
-        let mut life = Life::of(source);
-        state.ended = life.has_ended(source, state.look());
-        loop {
-            let theme = self.theme;
-            let draw = self.screen.draw(|frame| draw::screen(frame, &mut state, &theme));
-            draw.map_err(failed)?;
-            provoked();
-            let resting = state.paused || state.is_over();
-            let left = state.interval.saturating_sub(last.elapsed());
-            let mut event = self.wait(if resting { LONGEST } else { left });
-            let mut look = event.is_none() && !resting;
-            // All that happened until now is drawn once.
-            while let Some(happened) = event {
-                match self.react(happened)? {
-                    Happened::Signal(signal) => return Ok(End::Signal(signal)),
-                    Happened::Nothing => (),
-                    Happened::Key(key) => match state.key(key) {
-                        Action::Show => (),
-                        Action::Look => look = !state.is_over(),
-                        Action::Redraw => self.screen.forget().map_err(failed)?,
-                        Action::Suspend => suspend(),
-                        Action::Back => return Ok(End::Back),
-                        Action::Quit => return Ok(End::Quit),
-                    },
-                }
-                event = self.events.try_recv().ok();
-            }
-            let due = last.elapsed() >= state.interval;
-            if look || (due && !state.paused && !state.is_over()) {
-                // Before the look: what a program did before it ended is in that look.
-                let ended = life.has_ended(source, state.look());
-                match source.try_look() {
-                    Ok(look) => state.looked(look),
-                    Err(error) => state.lost = Some(error),
-                }
-                state.ended = ended;
-                last = Instant::now();
-            }
-        }
-    }
-
-    fn choose(&mut self, options: &Options) -> Result<End, String> {
-        let mut list = List::default();
-        let (mut last, mut stale) = (Instant::now(), true);
-        loop {
-            if stale || last.elapsed() >= FIND {
-                list.update(find::all());
-                (last, stale) = (Instant::now(), false);
-            }
-            let theme = self.theme;
-            let draw = self.screen.draw(|frame| draw::list::screen(frame, &mut list, &theme));
-            draw.map_err(failed)?;
-            let mut event = self.wait(FIND.saturating_sub(last.elapsed()));
-            while let Some(happened) = event {
-                match self.react(happened)? {
-                    Happened::Signal(signal) => return Ok(End::Signal(signal)),
-                    Happened::Nothing => (),
-                    Happened::Key(key) => match list.key(key) {
-                        list::Action::Show => (),
-                        list::Action::Open => match self.open(&list, options) {
-                            Ok(End::Back) => stale = true,
-                            Ok(end) => return Ok(end),
-                            Err(trouble) => list.trouble = Some(trouble),
-                        },
-                        list::Action::Redraw => self.screen.forget().map_err(failed)?,
-                        list::Action::Suspend => suspend(),
-                        list::Action::Quit => return Ok(End::Quit),
-                    },
-                }
-                event = self.events.try_recv().ok();
-            }
-        }
-    }
-
     fn show(&mut self, shown: &mut dyn Shown) -> Result<End, String> {
         loop {
             shown.refresh();
             let theme = self.theme;
             self.screen.draw(|frame| shown.draw(frame, &theme)).map_err(failed)?;
+            provoked();
             let mut event = self.wait(shown.every());
+            // All that happened until now is drawn once.
             while let Some(happened) = event {
                 match self.react(happened)? {
                     Happened::Signal(signal) => return Ok(End::Signal(signal)),
                     Happened::Nothing => (),
                     Happened::Key(key) => match shown.key(key) {
-                        Answer::Show => (),
+                        Answer::Show | Answer::Look => (),
+                        Answer::Open => {
+                            if let Some(mut opened) = shown.open()
+                                && let end @ (End::Quit | End::Signal(_)) =
+                                    self.show(&mut *opened)?
+                            {
+                                return Ok(end);
+                            }
+                        }
                         Answer::Redraw => self.screen.forget().map_err(failed)?,
                         Answer::Suspend => suspend(),
+                        Answer::Back => return Ok(End::Back),
                         Answer::Quit => return Ok(End::Quit),
                     },
                 }
                 event = self.events.try_recv().ok();
             }
         }
-    }
-
-    /// Follows the chosen ledger.
-    fn open(&mut self, list: &List, options: &Options) -> Result<End, String> {
-        let Some(chosen) = list.chosen() else { return Ok(End::Back) };
-        let source = Source::open(&chosen.path)?.titled(chosen.title.clone());
-        self.follow(&source, options)
     }
 
     /// Waits so long for something to happen.

@@ -2,12 +2,11 @@
 
 use crate::column::Column;
 use crate::entry::Entry;
+use crate::follow::Followed;
 use crate::options::Options;
 use crate::state::State;
 use crate::text;
-use ledgerline::size;
 use ledgerline_terminal::output::printable;
-use ledgerline_watch::Life;
 use ledgerline_watch::{Source, State as RowState};
 use std::fmt::Write as _;
 
@@ -17,17 +16,13 @@ const DEEPEST: u32 = 200;
 /// Looks twice, an interval apart, so that there are rates; once where the interval is none. The second value says
 /// whether there are rates.
 pub(crate) fn state(source: &Source, options: &Options) -> Result<(State, bool), String> {
-    let look = source.try_look()?;
-    let mut state = State::new(source.title(), options.choice.clone(), options.interval, look);
-    let mut life = Life::of(source);
-    state.ended = life.has_ended(source, state.look());
+    let mut followed = Followed::new(source, options)?;
     let rates = !options.interval.is_zero();
     if rates {
         std::thread::sleep(options.interval);
-        state.looked(source.try_look()?);
-        state.ended = life.has_ended(source, state.look());
+        followed.look()?;
     }
-    Ok((state, rates))
+    Ok((followed.state, rates))
 }
 
 /// One look as a table, with a newline at its end. Takes an interval's time, for the rates; without an interval it takes
@@ -94,14 +89,8 @@ fn note(state: &State, entry: &Entry) -> &'static str {
 fn cells(state: &State, entry: &Entry, columns: &[Column]) -> Vec<String> {
     let look = state.look();
     let row = &look.rows[entry.row];
-    let figures = &entry.figures;
     let indent = if state.choice.flat { 0 } else { 2 * entry.depth.min(DEEPEST) as usize };
-    let name =
-        if state.choice.flat && entry.members.is_empty() { &row.path } else { entry.name(look) };
-    let mut name = format!("{:indent$}{}", "", printable(name));
-    if entry.members.len() > 1 {
-        let _ = write!(name, " ({})", entry.members.len());
-    }
+    let name = format!("{:indent$}{}", "", printable(&entry.label(look, state.choice.flat)));
     if row.state == RowState::Damaged && entry.members.len() <= 1 {
         // No number of it means anything.
         let mut cells = vec![name];
@@ -110,13 +99,7 @@ fn cells(state: &State, entry: &Entry, columns: &[Column]) -> Vec<String> {
     }
     let cell = |column: &Column| match column {
         Column::Name => name.clone(),
-        Column::Current => size::format(figures.current),
-        Column::Peak => size::format(figures.peak),
-        Column::Growth => text::growth(figures.growth),
-        Column::Share => figures.share.map_or_else(|| "-".to_owned(), text::percent),
-        Column::Pressure => text::often(figures.pressure),
-        Column::Refused => text::often(figures.refused),
-        Column::Charges => text::often(figures.charges),
+        &column => text::figure(&entry.figures, column),
     };
     let mut cells: Vec<String> = columns.iter().map(cell).collect();
     cells.push(if entry.members.len() > 1 { "-".to_owned() } else { text::limit(row.max) });

@@ -22,8 +22,13 @@ pub trait Shown {
     /// Takes what is new, and waits for nothing.
     fn refresh(&mut self);
 
-    /// How often there may be something new.
+    /// How long it takes until there may be something new.
     fn every(&self) -> Duration;
+
+    /// What is shown in its place until that ends: asked for after [`Answer::Open`].
+    fn open(&mut self) -> Option<Box<dyn Shown>> {
+        None
+    }
 }
 
 /// What follows a key.
@@ -31,10 +36,16 @@ pub trait Shown {
 pub enum Answer {
     /// What is shown may have changed.
     Show,
+    /// It is to look now.
+    Look,
+    /// Something else is to be shown in its place: [`Shown::open`].
+    Open,
     /// The whole screen is to be drawn anew.
     Redraw,
     /// Stop, as a shell's job.
     Suspend,
+    /// End, and go on with what was shown before.
+    Back,
     /// End.
     Quit,
 }

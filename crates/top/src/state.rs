@@ -5,6 +5,7 @@ use crate::entry::{self, Entry, Key};
 use crate::history::{Histories, LOOKS};
 use crate::keys::{self, Command};
 use crate::order::{self, Choice, Folds};
+use crate::other::Answer;
 use ledgerline_watch::{Look, Rates, Tempo};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::ops::Range;
@@ -14,23 +15,6 @@ use std::time::Duration;
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 /// Letters of a filter.
 const FILTER: usize = 200;
-
-/// What is to be done after a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// What is shown may have changed.
-    Show,
-    /// Look now.
-    Look,
-    /// The whole screen is to be drawn anew.
-    Redraw,
-    /// Go back to the list of ledgers, if there was one.
-    Back,
-    /// Stop, as a shell's job.
-    Suspend,
-    /// End.
-    Quit,
-}
 
 /// What is shown.
 #[derive(Debug)]
@@ -159,15 +143,15 @@ impl State {
     }
 
     /// Does what a key asks for.
-    pub fn key(&mut self, key: KeyEvent) -> Action {
+    pub fn key(&mut self, key: KeyEvent) -> Answer {
         if self.typing && key.kind != KeyEventKind::Release && self.typed(key) {
-            return Action::Show;
+            return Answer::Show;
         }
-        let Some(command) = keys::command(key) else { return Action::Show };
+        let Some(command) = keys::command(key) else { return Answer::Show };
         // (A help that hides the rows lets nothing be done to them unseen.)
         if self.help && !matches!(command, Command::Quit | Command::Suspend | Command::Redraw) {
             self.help = false;
-            return Action::Show;
+            return Answer::Show;
         }
         self.command(command)
     }
@@ -194,7 +178,7 @@ impl State {
         true
     }
 
-    fn command(&mut self, command: Command) -> Action {
+    fn command(&mut self, command: Command) -> Answer {
         let page = self.window.1 as isize;
         match command {
             Command::Move(lines) => self.go(lines),
@@ -236,21 +220,21 @@ impl State {
             Command::Pane => self.pane = !self.pane,
             Command::Pause => {
                 self.paused = !self.paused;
-                return if self.paused { Action::Show } else { Action::Look };
+                return if self.paused { Answer::Show } else { Answer::Look };
             }
             Command::Interval(step) => self.step(step),
             Command::Help => self.help = true,
             Command::Close if self.pane => self.pane = false,
-            Command::Close if self.choice.filter.is_empty() => return Action::Back,
+            Command::Close if self.choice.filter.is_empty() => return Answer::Back,
             Command::Close => {
                 self.choice.filter.clear();
                 self.rebuild();
             }
-            Command::Redraw => return Action::Redraw,
-            Command::Suspend => return Action::Suspend,
-            Command::Quit => return Action::Quit,
+            Command::Redraw => return Answer::Redraw,
+            Command::Suspend => return Answer::Suspend,
+            Command::Quit => return Answer::Quit,
         }
-        Action::Show
+        Answer::Show
     }
 
     fn go(&mut self, lines: isize) {

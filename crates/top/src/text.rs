@@ -1,10 +1,26 @@
 //! Numbers as a screen shows them.
 
+use crate::column::Column;
+use crate::entry::Figures;
 use crate::history::LOOKS;
 use ledgerline::size;
 
 /// Letters of a bar, without the share in percent.
 pub const BAR: usize = 8;
+
+/// A figure, as it stands in its column; nothing for the name.
+pub fn figure(figures: &Figures, column: Column) -> String {
+    match column {
+        Column::Name => String::new(),
+        Column::Current => size::format(figures.current),
+        Column::Peak => size::format(figures.peak),
+        Column::Growth => growth(figures.growth),
+        Column::Share => figures.share.map_or_else(|| "-".to_owned(), percent),
+        Column::Pressure => often(figures.pressure),
+        Column::Refused => often(figures.refused),
+        Column::Charges => often(figures.charges),
+    }
+}
 
 /// A rate of growth: with a sign, and `0` where nothing changed.
 pub fn growth(units: f64) -> String {

@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 /// A ledger that was found. [`Source::open`] opens its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Found {
     /// What to call it: `sort (run 4711)`, `orders: server (4711)`, or a file.
     pub title: String,

@@ -7,7 +7,6 @@ use crate::history::LOOKS;
 use crate::state::State;
 use crate::text;
 use crate::theme::Theme;
-use ledgerline::size;
 use ledgerline_watch::State as RowState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -123,7 +122,6 @@ fn row(
     let life = look.rows[entry.row].state;
     let near = figures.share.is_some_and(|share| share >= NEAR_MAX);
     let alarming = theme.alarming();
-    let alarmed = |alarm: bool| if alarm { alarming } else { Style::new() };
     let (mark, style) = match life {
         RowState::Damaged => ("?", theme.faint()),
         _ if near || figures.pressure > 0.0 => ("!", alarming),
@@ -146,10 +144,7 @@ fn row(
     let after = pen.left(start + indent, names.saturating_sub(indent), fold, theme.faint());
     let end = start + names;
     let path = state.choice.flat && entry.members.is_empty();
-    let mut name = if path { &look.rows[entry.row].path } else { entry.name(look) }.to_owned();
-    if entry.members.len() > 1 {
-        name.push_str(&format!(" ({})", entry.members.len()));
-    }
+    let name = entry.label(look, state.choice.flat);
     let room = end.saturating_sub(after + 1);
     if path {
         pen.tail(after + 1, room, &name, style);
@@ -166,25 +161,15 @@ fn row(
         match kind {
             Kind::Of(Column::Share) => share(&mut pen, x0, figures.share, theme),
             Kind::Of(column) => {
-                let (text, style) = match column {
-                    Column::Current => (size::format(figures.current), Style::new()),
-                    Column::Peak => (size::format(figures.peak), Style::new()),
-                    Column::Growth => (text::growth(figures.growth), quiet(figures.growth, theme)),
-                    Column::Charges => {
-                        (text::often(figures.charges), quiet(figures.charges, theme))
-                    }
-                    Column::Pressure | Column::Refused => {
-                        let times = if column == Column::Refused {
-                            figures.refused
-                        } else {
-                            figures.pressure
-                        };
-                        let style = if times > 0.0 { alarmed(true) } else { theme.faint() };
-                        (text::often(times), style)
-                    }
-                    Column::Name | Column::Share => (String::new(), Style::new()),
+                let alarmed = |times: f64| if times > 0.0 { alarming } else { theme.faint() };
+                let style = match column {
+                    Column::Growth => quiet(figures.growth, theme),
+                    Column::Charges => quiet(figures.charges, theme),
+                    Column::Pressure => alarmed(figures.pressure),
+                    Column::Refused => alarmed(figures.refused),
+                    _ => Style::new(),
                 };
-                pen.right(x0, width, &text, style);
+                pen.right(x0, width, &text::figure(figures, column), style);
             }
             Kind::History(looks) => {
                 let history = text::sparkline(&state.history(entry), theme.unicode);

@@ -1,9 +1,10 @@
 use super::*;
 use crate::golden::same as golden;
-use crate::list::{List, Listed};
+use crate::list::List;
 use crate::order::Choice;
 use crate::sample::{look, row, tenants};
 use crate::theme::Depth;
+use ledgerline_watch::find::{Found, Kind};
 use ledgerline_watch::{Look, Row, State as RowState};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -162,9 +163,11 @@ fn the_list_of_ledgers_is_as_it_was() {
     };
     let mut list = List::default();
     golden("list-empty.txt", &shown(&mut list, 6));
-    let listed = |pid: u32, title: &str| Listed {
+    let listed = |pid: u32, title: &str| Found {
         title: title.to_owned(),
         path: "/dev/shm/x".into(),
+        kind: Kind::Mapped,
+        program: "sort".to_owned(),
         pid,
         running: pid != 3,
         groups: pid * 1000,

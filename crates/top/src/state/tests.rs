@@ -5,8 +5,8 @@ fn state() -> State {
     State::new("a ledger", Choice::default(), Duration::from_secs(1), tenants())
 }
 
-fn press(state: &mut State, keys: &str) -> Action {
-    let mut last = Action::Show;
+fn press(state: &mut State, keys: &str) -> Answer {
+    let mut last = Answer::Show;
     for letter in keys.chars() {
         let code = match letter {
             '\n' => KeyCode::Enter,
@@ -90,7 +90,7 @@ fn a_filter_that_is_typed_shows_at_once_and_hides_the_chosen_row_for_its_time_on
     assert!(state.typing);
     press(&mut state, "\n");
     // The keys are keys again, and the filter stays.
-    assert_eq!(press(&mut state, "q"), Action::Quit);
+    assert_eq!(press(&mut state, "q"), Answer::Quit);
     assert_eq!(names(&state), "/ acme q1");
     press(&mut state, "\u{1b}");
     assert_eq!((names(&state).as_str(), chosen(&state)), ("/ bolt q3 acme q2 q1 cone", "bolt"));
@@ -133,8 +133,8 @@ fn keys_sort_by_each_column_and_change_the_interval_and_pause() {
     assert_eq!(state.interval, Duration::from_secs(5));
     press(&mut state, &"[".repeat(20));
     assert_eq!(state.interval, Duration::from_millis(100));
-    assert_eq!((press(&mut state, "p"), state.paused), (Action::Show, true));
-    assert_eq!((press(&mut state, "p"), state.paused), (Action::Look, false));
+    assert_eq!((press(&mut state, "p"), state.paused), (Answer::Show, true));
+    assert_eq!((press(&mut state, "p"), state.paused), (Answer::Look, false));
 }
 
 #[test]
@@ -182,5 +182,5 @@ fn what_hides_the_rows_lets_nothing_be_done_to_them() {
     press(&mut state, "r");
     assert!(!state.help && !state.choice.reverse);
     press(&mut state, "?");
-    assert_eq!(press(&mut state, "q"), Action::Quit);
+    assert_eq!(press(&mut state, "q"), Answer::Quit);
 }
