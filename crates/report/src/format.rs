@@ -90,7 +90,8 @@ impl Writer {
     }
 
     pub(crate) fn time(&mut self, time: Duration) {
-        self.number(nanoseconds(time));
+        // (A clock reaches 2^64 nanoseconds after 584 years.)
+        self.number(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn text(&mut self, text: &str) {
@@ -194,11 +195,6 @@ impl<'b> Reader<'b> {
         *self = ahead;
         Some((kind, Reader(payload)))
     }
-}
-
-/// (A clock reaches 2^64 nanoseconds after 584 years.)
-pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! and the page's script writes them as text, never as markup. A policy in the page's head forbids it to load anything.
 
 use crate::picture::{COLOURS, svg, told};
-use crate::summary::notes;
+use crate::summary::{Facts, notes};
 use crate::timeline::Grid;
 use crate::words::{date, length};
 use crate::{Group, Recording};
@@ -13,7 +13,6 @@ use html_escape::encode_safe;
 use ledgerline_terminal::output::{is_plain, one_line, printable};
 use serde::Serialize;
 use std::collections::HashMap;
-use std::time::Duration;
 
 /// Groups on the page: those with the largest peaks, and the way from each to the root.
 const GROUPS: usize = 500;
@@ -34,22 +33,11 @@ struct Data<'r> {
 
 #[derive(Serialize)]
 struct Entry<'r> {
-    path: String,
+    #[serde(flatten)]
+    facts: Facts<'r>,
     name: String,
     /// Its place among the groups; the root's is its own.
     parent: usize,
-    pid: u32,
-    program: &'r str,
-    born: f64,
-    ended: Option<f64>,
-    current: u64,
-    peak: u64,
-    #[serde(rename = "peakAt")]
-    peak_at: Option<f64>,
-    charges: u64,
-    refused: u64,
-    reclaimed: u64,
-    max: Option<u64>,
     /// The column of the first value, and what was held at the end of each from there on.
     first: usize,
     last: Vec<u64>,
@@ -171,26 +159,14 @@ fn data(recording: &Recording) -> Data<'_> {
         places.iter().enumerate().map(|(new, &place)| (place, new)).collect();
     let columns = (VALUES / places.len().max(1)).clamp(200, 2000);
     let grid = Grid::new(recording, columns);
-    let since = |time: Duration| time.saturating_sub(recording.start).as_secs_f64();
     let entry = |&place: &usize| {
         let group: &Group = &recording.groups[place];
         let track = grid.track(group);
         let is_same = track.most == track.last;
         Entry {
-            path: printable(&group.path),
+            facts: Facts::of(group, printable(&group.path), recording),
             name: printable(group.name()),
             parent: new.get(&parents[place]).copied().unwrap_or(0),
-            pid: group.pid,
-            program: &group.program,
-            born: since(group.born),
-            ended: group.ended.map(since),
-            current: group.current,
-            peak: group.peak,
-            peak_at: group.peak_at.map(since),
-            charges: group.charges,
-            refused: group.refused,
-            reclaimed: group.reclaimed,
-            max: group.max,
             first: track.first,
             last: track.last,
             most: if is_same { Vec::new() } else { track.most },

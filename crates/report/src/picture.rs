@@ -69,32 +69,19 @@ pub fn svg(recording: &Recording) -> String {
     let step = nice(most);
     let y = |units: u64| TOP + HEIGHT - units as f64 / most as f64 * HEIGHT;
     let x = |column: usize| LEFT + column as f64;
-    let mut units = 0;
-    while units <= most {
+    let steps = std::iter::successors(Some(0_u64), |units| units.checked_add(step));
+    for units in steps.take_while(|&units| units <= most) {
         let at = y(units);
         let _ = writeln!(out, "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>");
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" class=\"quiet\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            size::format(units)
-        );
-        units = match units.checked_add(step) {
-            Some(units) => units,
-            None => break,
-        };
+        ending(&mut out, LEFT - 6.0, at + 4.0, "quiet", &size::format(units));
     }
     times_below(&mut out, recording.length(), TOP + HEIGHT + 16.0);
 
     // From the bottom up: the largest first, all others last.
     let mut floor = vec![0_u64; COLUMNS];
     for (at, (_, track)) in largest.iter().enumerate() {
-        let ceiling: Vec<u64> = floor
-            .iter()
-            .enumerate()
-            .map(|(column, floor)| floor.saturating_add(track.at(column)))
-            .collect();
+        let ceiling: Vec<u64> =
+            (0..COLUMNS).map(|column| floor[column].saturating_add(track.at(column))).collect();
         area(&mut out, COLOURS[at], &floor, &ceiling, &x, &y);
         floor = ceiling;
     }
@@ -104,33 +91,17 @@ pub fn svg(recording: &Recording) -> String {
     // The most in each column, where it was more than what was left at its end.
     let mut path = String::new();
     for (at, &most) in root.most.iter().enumerate() {
-        let _ = write!(
-            path,
-            "{}{} {:.1}",
-            if at == 0 { 'M' } else { 'L' },
-            x(root.first + at),
-            y(most)
-        );
+        point(&mut path, x(root.first + at), y(most));
     }
     let _ = writeln!(out, "<path class=\"most\" d=\"{path}\"/>");
     if let Some(max) = max {
         let at = y(max);
         let _ = writeln!(out, "<path class=\"max\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>");
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" class=\"warn\">max {}</text>",
-            RIGHT - 4.0,
-            at - 4.0,
-            size::format(max)
-        );
+        let max = format!("max {}", size::format(max));
+        ending(&mut out, RIGHT - 4.0, at - 4.0, "warn", &max);
     }
     for &(column, many) in &root.refused {
-        let at = x(column);
-        let _ = writeln!(
-            out,
-            "<path class=\"refused\" d=\"M{at} {:.1}l4.5 -8h-9z\"><title>refused {many}</title></path>",
-            TOP - 2.0
-        );
+        refusal(&mut out, x(column), TOP - 2.0, "l4.5 -8h-9z", many);
     }
     for &(column, units) in &root.reclaimed {
         let _ = writeln!(
@@ -195,6 +166,36 @@ fn nice(most: u64) -> u64 {
     1 << (63 - step.leading_zeros())
 }
 
+/// A text that ends at a place.
+fn ending(out: &mut String, x: f64, y: f64, class: &str, text: &str) {
+    let _ = writeln!(
+        out,
+        "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\" class=\"{class}\">{text}</text>"
+    );
+}
+
+/// A name, and what is said of it.
+fn named(out: &mut String, x: f64, y: f64, name: &str, quiet: &str) {
+    let _ = writeln!(
+        out,
+        "<text x=\"{x}\" y=\"{y:.1}\">{name} <tspan class=\"quiet\">{quiet}</tspan></text>"
+    );
+}
+
+/// The mark of refusals: a path from a place on.
+fn refusal(out: &mut String, x: f64, y: f64, path: &str, many: u64) {
+    let _ = writeln!(
+        out,
+        "<path class=\"refused\" d=\"M{x} {y:.1}{path}\"><title>refused {many}</title></path>"
+    );
+}
+
+/// The next point of a path.
+fn point(path: &mut String, x: f64, y: f64) {
+    let letter = if path.is_empty() { 'M' } else { 'L' };
+    let _ = write!(path, "{letter}{x} {y:.1}");
+}
+
 fn times_below(out: &mut String, length: Duration, y: f64) {
     let seconds = length.as_secs_f64().max(1e-3);
     let least = seconds / 8.0;
@@ -242,8 +243,7 @@ fn area(
             if is_inner && values[at - 1] == values[at] && values[at] == values[at + 1] {
                 continue;
             }
-            let letter = if path.is_empty() { 'M' } else { 'L' };
-            let _ = write!(path, "{letter}{} {:.1}", x(at), y(values[at]));
+            point(&mut path, x(at), y(values[at]));
         }
     };
     line(ceiling, false);
@@ -256,12 +256,7 @@ fn legend(out: &mut String, recording: &Recording, largest: &[(usize, Track)], m
     let mut y = TOP + 6.0;
     let mut entry = |mark: String, text: String, quiet: String| {
         let _ = writeln!(out, "{}", mark.replace("Y", &format!("{y:.1}")));
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{:.1}\">{text} <tspan class=\"quiet\">{quiet}</tspan></text>",
-            x + 18.0,
-            y + 9.0
-        );
+        named(out, x + 18.0, y + 9.0, &text, &quiet);
         y += ROW;
     };
     let square = |colour| {
@@ -285,19 +280,18 @@ fn legend(out: &mut String, recording: &Recording, largest: &[(usize, Track)], m
         "the most meanwhile".to_owned(),
         String::new(),
     );
-    if recording.root().refused > 0 {
+    let (root, middle) = (recording.root(), x + 5.5);
+    if root.refused > 0 {
         let mark = format!(
-            "<path class=\"refused\" d=\"M{} Yl4.5 -8h-9z\" transform=\"translate(0 10)\"/>",
-            x + 5.5
+            "<path class=\"refused\" d=\"M{middle} Yl4.5 -8h-9z\" transform=\"translate(0 10)\"/>"
         );
-        entry(mark, "refused".to_owned(), recording.root().refused.to_string());
+        entry(mark, "refused".to_owned(), root.refused.to_string());
     }
-    if recording.root().reclaimed > 0 {
+    if root.reclaimed > 0 {
         let mark = format!(
-            "<circle class=\"reclaimed\" cx=\"{}\" cy=\"Y\" r=\"3\" transform=\"translate(0 6)\"/>",
-            x + 5.5
+            "<circle class=\"reclaimed\" cx=\"{middle}\" cy=\"Y\" r=\"3\" transform=\"translate(0 6)\"/>"
         );
-        entry(mark, "reclaimed".to_owned(), size::format(recording.root().reclaimed));
+        entry(mark, "reclaimed".to_owned(), size::format(root.reclaimed));
     }
 }
 
@@ -315,19 +309,9 @@ fn rows(out: &mut String, recording: &Recording, grid: &Grid, lives: &[usize], t
             (end - start).max(2.0)
         );
         let lived = length(group.lived(recording));
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{:.1}\">{} <tspan class=\"quiet\">{lived}</tspan></text>",
-            RIGHT + 18.0,
-            y + 9.0,
-            words(group.name(), 24)
-        );
+        named(out, RIGHT + 18.0, y + 9.0, &words(group.name(), 24), &lived);
         for (column, many) in grid.track(group).refused {
-            let at = LEFT + column as f64;
-            let _ = writeln!(
-                out,
-                "<path class=\"refused\" d=\"M{at} {y:.1}l4 -6h-8z\"><title>refused {many}</title></path>"
-            );
+            refusal(out, LEFT + column as f64, y, "l4 -6h-8z", many);
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Recording {
 }
 
 /// What one group held over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Group {
     /// Its path; `/` is the root.
     pub path: String,
@@ -149,9 +149,7 @@ impl Group {
             _ => "/",
         }
     }
-}
 
-impl Group {
     /// How long it lived, as far as the recording knows.
     pub fn lived(&self, recording: &Recording) -> Duration {
         self.ended.unwrap_or(recording.end).saturating_sub(self.born)
@@ -211,15 +209,7 @@ impl State {
             pid: u32::try_from(payload.number()?).ok()?,
             path: payload.text()?,
             program: payload.text()?,
-            ended: None,
-            current: 0,
-            peak: 0,
-            peak_at: None,
-            charges: 0,
-            refused: 0,
-            reclaimed: 0,
-            max: None,
-            points: Vec::new(),
+            ..Group::default()
         });
         self.values.push(None);
         Some(())

@@ -4,7 +4,9 @@ use crate::words::{date, length, times};
 use crate::{Group, Recording};
 use ledgerline::size;
 use ledgerline_terminal::output::{one_line, printable};
+use ledgerline_watch::Point;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -116,7 +118,16 @@ struct Document<'r> {
 
 #[derive(Serialize)]
 struct Entry<'r> {
-    path: &'r str,
+    #[serde(flatten)]
+    facts: Facts<'r>,
+    /// `[seconds, seconds of length, least, most, last, refused, reclaimed]` each.
+    points: Vec<(f64, f64, u64, u64, u64, u64, u64)>,
+}
+
+/// What documents say of a group. Times are seconds from the recording's start.
+#[derive(Serialize)]
+pub(crate) struct Facts<'r> {
+    path: Cow<'r, str>,
     program: &'r str,
     pid: u32,
     depth: u32,
@@ -129,8 +140,35 @@ struct Entry<'r> {
     refused: u64,
     reclaimed: u64,
     max: Option<u64>,
-    /// `[seconds, seconds of length, least, most, last, refused, reclaimed]` each.
-    points: Vec<(f64, f64, u64, u64, u64, u64, u64)>,
+}
+
+impl<'r> Facts<'r> {
+    pub(crate) fn of(
+        group: &'r Group,
+        path: impl Into<Cow<'r, str>>,
+        recording: &Recording,
+    ) -> Facts<'r> {
+        let since = |time| since(time, recording);
+        Facts {
+            path: path.into(),
+            program: &group.program,
+            pid: group.pid,
+            depth: group.depth,
+            born: since(group.born),
+            ended: group.ended.map(since),
+            current: group.current,
+            peak: group.peak,
+            peak_at: group.peak_at.map(since),
+            charges: group.charges,
+            refused: group.refused,
+            reclaimed: group.reclaimed,
+            max: group.max,
+        }
+    }
+}
+
+fn since(time: Duration, recording: &Recording) -> f64 {
+    time.saturating_sub(recording.start).as_secs_f64()
 }
 
 /// All that a recording says, as JSON.
@@ -138,7 +176,15 @@ struct Entry<'r> {
 /// # Errors
 /// None that can happen: it is an error of writing JSON.
 pub fn json(recording: &Recording) -> Result<String, serde_json::Error> {
-    let since = |time: Duration| time.saturating_sub(recording.start).as_secs_f64();
+    let point = |point: &Point| {
+        let length = point.length.as_secs_f64();
+        let start = since(point.start, recording);
+        (start, length, point.least, point.most, point.last, point.refused, point.reclaimed)
+    };
+    let groups = recording.groups.iter().map(|group| Entry {
+        facts: Facts::of(group, &group.path, recording),
+        points: group.points.iter().map(point).collect(),
+    });
     let document = Document {
         schema: "ledgerline/report.v1",
         title: &recording.title,
@@ -149,31 +195,7 @@ pub fn json(recording: &Recording) -> Result<String, serde_json::Error> {
         ended: recording.how.as_deref(),
         left_out: recording.left_out,
         torn_bytes: recording.torn,
-        groups: recording.groups.iter().map(|group| entry(group, &since)).collect(),
+        groups: groups.collect(),
     };
     serde_json::to_string(&document).map(|text| text + "\n")
-}
-
-fn entry<'r>(group: &'r Group, since: &dyn Fn(Duration) -> f64) -> Entry<'r> {
-    let point = |point: &ledgerline_watch::Point| {
-        let length = point.length.as_secs_f64();
-        let start = since(point.start);
-        (start, length, point.least, point.most, point.last, point.refused, point.reclaimed)
-    };
-    Entry {
-        path: &group.path,
-        program: &group.program,
-        pid: group.pid,
-        depth: group.depth,
-        born: since(group.born),
-        ended: group.ended.map(since),
-        current: group.current,
-        peak: group.peak,
-        peak_at: group.peak_at.map(since),
-        charges: group.charges,
-        refused: group.refused,
-        reclaimed: group.reclaimed,
-        max: group.max,
-        points: group.points.iter().map(point).collect(),
-    }
 }

@@ -1,6 +1,7 @@
 //! Times and dates as people write them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use ledgerline_terminal::calendar::utc;
+use std::time::{Duration, SystemTime};
 
 /// A length of time, to three digits: `4.12 s`, `12.3 min`.
 pub(crate) fn length(time: Duration) -> String {
@@ -20,29 +21,8 @@ pub(crate) fn length(time: Duration) -> String {
 
 /// A date and time, as `2026-11-23 01:30:05 UTC`.
 pub(crate) fn date(at: SystemTime) -> String {
-    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    // (400 years have 146 097 days, whichever they are.)
-    let mut year = 1970 + days / 146_097 * 400;
-    days %= 146_097;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", days + 1)
+    let (date, time) = utc(at);
+    format!("{date} {time} UTC")
 }
 
 /// `1 refusal`, `2 refusals`.
@@ -53,6 +33,7 @@ pub(crate) fn times(many: u64, one: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
 
     #[test]
     fn dates_are_the_calendars() {

@@ -5,8 +5,10 @@
 //! | `style`    | what a terminal can show, and how words are painted on it                 |
 //! | `progress` | one line that says where a long measurement stands                        |
 //! | `output`   | writing to standard output; words of others that must not steer a terminal|
+//! | `calendar` | times as dates                                                            |
 //! | `folder`   | folders to work in                                                        |
 
+pub mod calendar;
 pub mod folder;
 pub mod output;
 pub mod progress;

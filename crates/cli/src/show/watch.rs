@@ -2,6 +2,7 @@
 
 use super::files;
 use ledgerline::GroupId;
+use ledgerline_terminal::calendar;
 use ledgerline_terminal::output::print;
 use ledgerline_watch::{Look, Row, Source, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -207,25 +208,8 @@ fn since_epoch(time: SystemTime) -> Duration {
 
 /// A time like `2026-11-23T01:02:03.456Z`.
 fn utc(time: SystemTime) -> String {
-    let since = since_epoch(time);
-    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Years that begin in March have their leap day at the end.
-    let (mut year, mut day) = (0, days + 719_468);
-    year += day / 146_097 * 400;
-    day %= 146_097;
-    let century = (day / 36_524).min(3);
-    (year, day) = (year + century * 100, day - century * 36_524);
-    let four = (day / 1_461).min(24);
-    (year, day) = (year + four * 4, day - four * 1_461);
-    let one = (day / 365).min(3);
-    (year, day) = (year + one, day - one * 365);
-    let from_march = (5 * day + 2) / 153;
-    let date = day - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let milli = since.subsec_millis();
-    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    let (date, of_day) = calendar::utc(time);
+    format!("{date}T{of_day}.{:03}Z", since_epoch(time).subsec_millis())
 }
 
 #[cfg(test)]

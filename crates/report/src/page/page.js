@@ -285,7 +285,7 @@
   const columns = [
     { name: "Group", value: (group) => group.path, text: (group) => group.path },
     { name: "Peak", value: (group) => group.peak, text: (group) => size(group.peak) },
-    { name: "At", value: (group) => group.peakAt === null ? -1 : group.peakAt, text: (group) => time(group.peakAt) },
+    { name: "At", value: (group) => group.peak_at === null ? -1 : group.peak_at, text: (group) => time(group.peak_at) },
     { name: "Born", value: (group) => group.born, text: (group) => time(group.born) },
     { name: "Lived", value: life, text: (group) => time(life(group)) },
     { name: "At end", value: (group) => group.current, text: (group) => size(group.current) },

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Recorder, Settings};
 use ledgerline::GroupId;
 use ledgerline_watch::{Look, Row};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A recording in which the command and a group have this name.
 fn named(name: &str) -> Recording {
