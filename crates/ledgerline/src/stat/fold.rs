@@ -1,7 +1,7 @@
 //! Takes differences to the totals: folds, drains, changes of a threshold.
 //!
 //! ```text
-//! take(cells):                               under the table's lock
+//! take(places, columns):                     under the table's lock
 //!   sections:  each block: limits = CLOSED            updates go to the totals meanwhile
 //!              fence                                  no section that saw it open goes on
 //!   sequence += 1                                     readers wait

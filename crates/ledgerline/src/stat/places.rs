@@ -202,6 +202,7 @@ impl Places {
         self.check(place);
         let above = self.ancestors(place.index).map(|at| &*self.tree.places[at as usize].name);
         let mut names: Vec<&str> = above.collect();
+        // (The root's own name is no part of it.)
         names.pop();
         names.reverse();
         names.join("/")
