@@ -88,11 +88,12 @@ pub fn start_plain(command: &mut Command, signals: Signals) -> Result<Session, F
 
 impl Drop for Launch<'_> {
     fn drop(&mut self) {
-        // What processes of the run execute from now on looks for the library, and complains where it is gone.
+        // What processes of the run execute from now on looks for the library, and complains where it is gone. A later run
+        // of this user removes it when nobody uses it any more.
         if let Ready::Placed(placed) = &mut self.ready
             && !supervise::alone()
         {
-            placed.leave();
+            placed.disable_cleanup(true);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::{self, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
@@ -12,7 +12,8 @@ use ledgerline_protocol::blind::Serves;
 use tempfile::NamedTempFile;
 
 use super::failure::Failure;
-use super::place::{self, Placed};
+use super::place;
+use super::target::replace;
 
 /// A library that programs are started with. It lies in the command: another file could be of another version.
 #[derive(Clone, Copy)]
@@ -30,8 +31,8 @@ pub struct Library {
 pub enum Ready {
     /// The user's.
     Named(PathBuf),
-    /// What lies in the command.
-    Placed(Placed),
+    /// What lies in the command. It goes when this is dropped.
+    Placed(NamedTempFile),
 }
 
 impl Library {
@@ -153,13 +154,8 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(());
     }
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
-    let mut file = NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().set_permissions(Permissions::from_mode(0o755))?;
-    file.persist(path)?;
-    Ok(())
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+    replace(path, bytes, Some(Permissions::from_mode(0o755)))
 }
 
 impl Ready {

@@ -5,8 +5,7 @@
 //!     trusted            nobody but this user and root can exchange files there; everybody can open them
 //!     sweep              removes what earlier runs of this user left, and nobody uses
 //!     make               a new file, locked for as long as this process lives; mapped as the loader will, and compared
-//! Placed::drop         removes it
-//! Placed::leave        does not: processes of the run live, and what they execute will look for it
+//! Launch::drop         removes it, unless processes of the run live, and what they execute will look for it
 //! ```
 //!
 //! The file has a path of its own in a folder that all users share, because programs change their user, their root
@@ -47,24 +46,8 @@ const LOOKS: u32 = 7;
 /// What is made ready for an environment at first. Few are longer; three quarters of 8 MiB is the kernel's limit.
 const ENVIRONMENT: usize = 64 << 10;
 
-/// A library's file, which goes when this is dropped.
-pub struct Placed {
-    file: NamedTempFile,
-}
-
-impl Placed {
-    pub(crate) fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// Lets the file stay when this process ends. A later run of this user removes it when nobody uses it any more.
-    pub(crate) fn leave(&mut self) {
-        self.file.disable_cleanup(true);
-    }
-}
-
 /// Makes a file with these bytes that programs of any user can be started with.
-pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<NamedTempFile, Failure> {
     let users = var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
     // That the user's own is closed to others is the user's affair.
     let mut places: Vec<_> = PLACES.iter().map(|place| (PathBuf::from(place), true)).collect();
@@ -72,7 +55,7 @@ pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
     put_in(&places, name, bytes)
 }
 
-fn put_in(places: &[(PathBuf, bool)], name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+fn put_in(places: &[(PathBuf, bool)], name: &str, bytes: &[u8]) -> Result<NamedTempFile, Failure> {
     let mut tried = Vec::new();
     for (place, for_all) in places {
         let made = place.canonicalize().map_err(|error| error.to_string()).and_then(|folder| {
@@ -134,7 +117,7 @@ fn trusted(folder: &Path, for_all: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<Placed> {
+fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let prefix = format!("{PREFIX}{name}-");
     let mut builder = Builder::new();
     builder.prefix(&prefix).suffix(SUFFIX).rand_bytes(RANDOM);
@@ -158,7 +141,7 @@ fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<Placed> {
         file.write_all(bytes)?;
         file.as_file().set_permissions(Permissions::from_mode(0o555))?;
         compare(file.as_file(), bytes)?;
-        return Ok(Placed { file });
+        return Ok(file);
     }
 }
 

@@ -92,7 +92,7 @@ impl Target {
             }
             Kind::Stream(file) => write_all(file, bytes),
             Kind::InPlace(file) => file.set_len(0).and_then(|()| write_all(file, bytes)),
-            Kind::Replace(path) => replace(path, bytes),
+            Kind::Replace(path) => replace(path, bytes, None),
         };
         written.map_err(|error| {
             Failure::internal(format!("{}: writing {:?} failed: {error}", self.option, self.name))
@@ -128,11 +128,17 @@ fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// Writes a file that nobody sees before it is whole, with these permissions, or those that it had before.
+pub(crate) fn replace(
+    path: &Path,
+    bytes: &[u8],
+    permissions: Option<Permissions>,
+) -> std::io::Result<()> {
     let mut file = neighbour(path)?;
     file.write_all(bytes)?;
-    if let Ok(old) = path.metadata() {
-        file.as_file().set_permissions(old.permissions())?;
+    let before = || path.metadata().ok().map(|old| old.permissions());
+    if let Some(permissions) = permissions.or_else(before) {
+        file.as_file().set_permissions(permissions)?;
     }
     file.persist(path)?;
     Ok(())

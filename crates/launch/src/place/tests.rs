@@ -9,7 +9,7 @@ fn folder() -> tempfile::TempDir {
     ledgerline_terminal::folder::make("place").unwrap()
 }
 
-fn put_into(places: &[&Path]) -> Result<Placed, Failure> {
+fn put_into(places: &[&Path]) -> Result<NamedTempFile, Failure> {
     let places: Vec<_> = places.iter().map(|place| (place.to_path_buf(), false)).collect();
     put_in(&places, "preload", BYTES)
 }
@@ -42,7 +42,7 @@ fn a_file_holds_the_library_for_all_and_goes_unless_it_is_left() {
         assert!(is_name("preload", placed.path().file_name().unwrap()));
     }
     drop(second);
-    first.leave();
+    first.disable_cleanup(true);
     let path = first.path().to_owned();
     drop(first);
     assert_eq!(files(folder.path()), [path.file_name().unwrap()]);
