@@ -11,7 +11,6 @@ use crate::say::{errno, set_errno};
 use crate::shadow;
 use crate::sizes;
 use crate::thread::{self, Busy, Word};
-use ledgerline::Prepaid;
 use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -67,17 +66,6 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     slot
 }
 
-/// The handle of a cell.
-///
-/// # Safety
-/// A span's entry ([`shadow::sole`]) held the cell.
-#[inline(always)]
-pub(crate) unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
-    // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
-    // that is open stays open for good.
-    unsafe { Prepaid::from_raw(cell, HOT.area.load(Ordering::Relaxed)) }
-}
-
 /// Charges and assigns a new block, or gives it back and fails. The fast path calls nothing and needs
 /// few registers, so that none are saved.
 ///
@@ -95,7 +83,7 @@ pub(crate) unsafe fn adopt(block: *mut c_void, caller: usize, expected: Expected
     // open for good; and then blocks have glibc's header (the early buffer's as well).
     unsafe {
         if cell == thread::cell(HOT.words.load(Ordering::Relaxed))
-            && prepaid(cell).take(next::chunk_size(block) as u64)
+            && shadow::prepaid(cell).take(next::chunk_size(block) as u64)
         {
             return block;
         }
@@ -281,7 +269,7 @@ pub(crate) unsafe fn free(block: *mut c_void) {
         if (cell as isize) < 0 {
             return free_asked(block, cell);
         }
-        if cell > shadow::SHARED && prepaid(cell).put(next::chunk_size(block) as u64) {
+        if cell > shadow::SHARED && shadow::prepaid(cell).put(next::chunk_size(block) as u64) {
             return NEXT.free(block);
         }
         free_shared(block, cell);
@@ -348,21 +336,14 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
         // SAFETY: the block came from the next allocator.
         return unsafe { NEXT.free(block) };
     }
-    // System calls for the account may fail, and `free` must leave errno alone.
-    let errno = errno();
     // SAFETY: the block came from the next allocator.
     unsafe {
-        let slot = shadow::owner(block);
-        if slot != 0 {
-            shadow::clear(block);
-            charges::return_block(slot, NEXT.size(block));
-        }
-        set_errno(errno);
+        forget(block);
         NEXT.free(block);
     }
 }
 
-/// Returns the units of a block that is about to be freed by another way than [`free`].
+/// Returns the units of a block that is about to be freed, where nothing is known beforehand.
 ///
 /// # Safety
 /// `block` is the next allocator's, which is ready.

@@ -6,25 +6,12 @@
 
 use crate::charges;
 use crate::expected::Expected;
-use crate::next::{HOT, NEXT};
+use crate::next::NEXT;
 use crate::process;
 use crate::shadow;
 use crate::sizes;
 use crate::thread::{self, Busy, Word};
-use ledgerline::Prepaid;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
-
-/// The handle of a cell.
-///
-/// # Safety
-/// A span's entry held the cell.
-#[inline(always)]
-unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
-    // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
-    // that is open stays open for good.
-    unsafe { Prepaid::from_raw(shadow::asked(cell), HOT.area.load(Ordering::Relaxed)) }
-}
 
 /// Charges a new block to the cell of its span, which `cell` is the entry of, if all that is known already; `false` is:
 /// nothing was charged. It calls nothing.
@@ -39,7 +26,7 @@ pub(crate) unsafe fn adopt(block: *mut c_void, cell: usize, expected: Expected) 
         && cell == thread::get(Word::AskedCell)
         && !Busy::is_entered()
         && sizes::note_where_noted(block, steps)
-        && unsafe { prepaid(cell).take(sizes::units(steps) as u64) }
+        && unsafe { shadow::prepaid(shadow::asked(cell)).take(sizes::units(steps) as u64) }
 }
 
 /// [`adopt`] of a block of which nothing is known: it may be in a span of several owners, or its size is asked for.
@@ -56,7 +43,7 @@ pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize, expected: E
         let units = size_of_new(block, expected);
         if cell == thread::get(Word::AskedCell) {
             sizes::note(block, units);
-            return prepaid(cell).take(units as u64);
+            return shadow::prepaid(shadow::asked(cell)).take(units as u64);
         }
         let Some(group) = process::group(slot) else { return false };
         sizes::note(block, units);
@@ -89,7 +76,8 @@ pub(crate) unsafe fn forget(block: *mut c_void, cell: usize) -> bool {
     // SAFETY: an entry below zero is a cell, of the ledger that is open for good.
     (cell as isize) < 0
         && !Busy::is_entered()
-        && sizes::noted(block).is_some_and(|size| unsafe { prepaid(cell).put(size as u64) })
+        && sizes::noted(block)
+            .is_some_and(|size| unsafe { shadow::prepaid(shadow::asked(cell)).put(size as u64) })
 }
 
 /// [`forget`] of a block in a span of several owners, or of which no size is noted.
@@ -104,7 +92,7 @@ pub(crate) unsafe fn forget_anywhere(block: *mut c_void, cell: usize) -> bool {
     unsafe {
         let size = || sizes::noted(block).unwrap_or_else(|| NEXT.asked_size(block));
         if (cell as isize) < 0 {
-            return prepaid(cell).put(size() as u64);
+            return shadow::prepaid(shadow::asked(cell)).put(size() as u64);
         }
         let Some(group) = process::group(shadow::owner(block)) else { return false };
         let put = charges::put_block(group, size());

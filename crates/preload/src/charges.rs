@@ -53,11 +53,13 @@ fn is_of_damage(refusal: &Refusal) -> bool {
 
 /// Returns the units of a block to a slot, if it is one of this process's.
 pub(crate) fn return_block(slot: u32, units: usize) {
-    let Some(group) = process::group(slot) else { return };
-    group.uncharge_units(units as u64);
-    if let Some(heap) = heap::group() {
-        heap.uncharge_units(units as u64);
-    }
+    rows(slot).for_each(|row| row.uncharge_units(units as u64));
+}
+
+/// The rows in which a block of a slot is charged; none for one that is not this process's.
+fn rows(slot: u32) -> impl Iterator<Item = Group<'static>> {
+    let own = process::group(slot);
+    own.into_iter().chain(own.and_then(|_| heap::group()))
 }
 
 /// The fast half of [`block`]: `false` is: nothing was charged.
@@ -100,21 +102,16 @@ pub(crate) fn move_block(from: u32, to: u32, held: usize, then: usize) -> bool {
     max.is_none_or(has_room) && old.transfer_units(new, held as u64).is_ok()
 }
 
-/// Charges a block that is there already, whatever the limits say.
-pub(crate) fn force_block(group: Group<'_>, units: usize) {
-    for group in [Some(group), heap::group()].into_iter().flatten() {
-        let _ = group.charge_units(units as u64);
+/// Charges a slot for a block that is there already, whatever the limits say.
+pub(crate) fn force_block(slot: u32, units: usize) {
+    for row in rows(slot) {
+        let _ = row.charge_units(units as u64);
     }
 }
 
 /// Makes a block's charge of `charged` one of `units`.
 pub(crate) fn correct_block(slot: u32, charged: usize, units: usize) {
-    correct_mapping(slot, charged, units);
-    if process::group(slot).is_some()
-        && let Some(heap) = heap::group()
-    {
-        correct(heap, charged, units);
-    }
+    rows(slot).for_each(|row| correct(row, charged, units));
 }
 
 /// Makes a mapping's charge of `charged` one of `units`.

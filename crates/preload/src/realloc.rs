@@ -1,6 +1,6 @@
 //! The body of realloc. `caller` is the address that it returns to.
 
-use crate::alloc::{fail, forget, free, malloc, note_size, owner, prepaid, spaced};
+use crate::alloc::{fail, forget, free, malloc, note_size, owner, spaced};
 use crate::charges;
 use crate::next::{self, HOT, NEXT, WINDOW, early};
 use crate::process;
@@ -134,14 +134,14 @@ unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*m
     // SAFETY: as in `adopt`; a block in a span with a cell is the next allocator's, which is ready.
     unsafe {
         let (held, guess) = (next::chunk_size(block), rounded(size));
-        if !prepaid(cell).take(guess.saturating_sub(held) as u64) {
+        if !shadow::prepaid(cell).take(guess.saturating_sub(held) as u64) {
             return None;
         }
         let charged = held.max(guess);
         let moved = NEXT.realloc(block, size);
         let now = if moved.is_null() { held } else { next::chunk_size(moved) };
         let stays = moved.is_null() || shadow::sole(moved) == cell;
-        if !(stays && now <= charged && prepaid(cell).put((charged - now) as u64)) {
+        if !(stays && now <= charged && shadow::prepaid(cell).put((charged - now) as u64)) {
             let errno = errno();
             let slot = thread::get(Word::Slot) as u32;
             charges::return_block(slot, 0);
@@ -174,10 +174,7 @@ fn note_owner(block: *mut c_void, slot: u32, size: usize) {
     let noted = shadow::assign(block, slot);
     if noted != slot {
         charges::return_block(slot, size);
-        if let Some(group) = process::group(noted) {
-            // The block is there already: it is charged in any case.
-            charges::force_block(group, size);
-        }
+        charges::force_block(noted, size);
     }
 }
 

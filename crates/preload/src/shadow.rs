@@ -29,6 +29,7 @@ use crate::filter;
 use crate::next::{HOT, NEXT};
 use crate::process::{self, SPANS, STATE};
 use crate::thread;
+use ledgerline::Prepaid;
 use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -44,6 +45,17 @@ pub(crate) const SHARED: usize = 1;
 #[inline(always)]
 pub(crate) const fn asked(cell: usize) -> usize {
     cell.wrapping_neg()
+}
+
+/// The handle of a cell.
+///
+/// # Safety
+/// A span's entry ([`sole`]) held the cell, or held it as [`asked`] of it.
+#[inline(always)]
+pub(crate) unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
+    // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
+    // that is open stays open for good.
+    unsafe { Prepaid::from_raw(cell, HOT.area.load(Ordering::Relaxed)) }
 }
 
 /// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
