@@ -262,56 +262,29 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     if leads_away(flags) {
         prepare();
     }
-    // SAFETY: handed on, here and below.
+    // SAFETY: handed on.
     unsafe { behind::unshare(flags) }
 }
 
-/// Linux's `setns`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
-    prepare();
-    // SAFETY: as above.
-    unsafe { behind::setns(descriptor, kind) }
+/// Exports functions by which a process may go where the ledger has no path, whatever it asks of them.
+macro_rules! export_leaving {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
+        #[doc = concat!("Linux's `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As the C function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            prepare();
+            // SAFETY: handed on.
+            unsafe { behind::$name($($argument),*) }
+        }
+    )*};
 }
 
-/// C's `chroot`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
-    prepare();
-    // SAFETY: as above.
-    unsafe { behind::chroot(path) }
-}
-
-/// Linux's `pivot_root`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pivot_root(root: *const c_char, old: *const c_char) -> c_int {
-    prepare();
-    // SAFETY: as above.
-    unsafe { behind::pivot_root(root, old) }
-}
-
-/// Linux's `mount`.
-///
-/// # Safety
-/// As the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mount(
-    what: *const c_char,
-    place: *const c_char,
-    kind: *const c_char,
-    flags: c_ulong,
-    data: *const c_void,
-) -> c_int {
-    prepare();
-    // SAFETY: as above.
-    unsafe { behind::mount(what, place, kind, flags, data) }
+export_leaving! {
+    setns(descriptor: c_int, kind: c_int);
+    chroot(path: *const c_char);
+    pivot_root(root: *const c_char, old: *const c_char);
+    mount(what: *const c_char, place: *const c_char, kind: *const c_char, flags: c_ulong, data: *const c_void);
 }

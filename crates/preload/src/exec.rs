@@ -24,6 +24,7 @@ use crate::say::{List, environ, errno, set_errno, strings};
 use environment::{Environment, Looks, looks};
 use ledgerline_protocol::blind::{self, Blind, Serves};
 use std::ffi::{CStr, c_char, c_int};
+use std::io::Write;
 
 /// Of which C libraries this library serves programs.
 const SERVES: Serves = Serves::built_for(cfg!(target_env = "gnu"));
@@ -83,7 +84,7 @@ impl Plan {
                     Some(Blind::Environment) if run.strict => Environment::with(given, None),
                     Some(
                         Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere,
-                    ) if has_library => Environment::without(given),
+                    ) if has_library => Environment::without(given, None),
                     _ => None,
                 }
             };
@@ -101,7 +102,7 @@ impl Plan {
         // SAFETY: the list is the caller's; the memory is there until the program was executed, and the copy is gone.
         unsafe {
             match self.blind {
-                Some(Blind::AddressSpace) => Environment::without_in(given, memory),
+                Some(Blind::AddressSpace) => Environment::without(given, Some(memory)),
                 None if self.is_seen => Environment::vouching_in(given, memory),
                 _ => None,
             }
@@ -141,24 +142,14 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 4096]) -> Option<&'b CStr> {
     }
     let path = crate::say::environment(c"PATH").unwrap_or(b"/bin:/usr/bin");
     let name = name.to_bytes();
-    let mut found = None;
-    for folder in path.split(|&byte| byte == b':') {
-        let folder = if folder.is_empty() { &b"."[..] } else { folder };
-        let length = folder.len() + 1 + name.len();
-        if length >= buffer.len() {
-            continue;
-        }
-        buffer[..folder.len()].copy_from_slice(folder);
-        buffer[folder.len()] = b'/';
-        buffer[folder.len() + 1..length].copy_from_slice(name);
-        buffer[length] = 0;
+    let found = path.split(|&byte| byte == b':').any(|folder| {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let mut room = &mut buffer[..];
+        let fits = [folder, b"/", name, b"\0"].into_iter().all(|part| room.write_all(part).is_ok());
         // SAFETY: the text ends in zero.
-        if unsafe { libc::access(buffer.as_ptr().cast(), libc::X_OK) } == 0 {
-            found = Some(length);
-            break;
-        }
-    }
-    CStr::from_bytes_with_nul(&buffer[..=found?]).ok()
+        fits && unsafe { libc::access(buffer.as_ptr().cast(), libc::X_OK) } == 0
+    });
+    CStr::from_bytes_until_nul(buffer).ok().filter(|_| found)
 }
 
 /// What is to be done for a program that is named by its path, and that name.

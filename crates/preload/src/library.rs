@@ -38,7 +38,9 @@ pub(crate) fn forget() {
 
 /// The file name of the object that contains an address.
 fn object_name(address: usize) -> &'static [u8] {
-    let path = by_find_object(address).or_else(|| by_dladdr(address));
+    // SAFETY: the linker's names end in zero, and stay as long as their objects.
+    let name = |found: libc::Dl_info| unsafe { CStr::from_ptr(found.dli_fname).to_bytes() };
+    let path = by_find_object(address).or_else(|| objects::described(address).map(name));
     match path {
         None => b"(no library)",
         // The program itself has no name in the linker's list.
@@ -88,15 +90,5 @@ fn by_find_object(address: usize) -> Option<&'static [u8]> {
         }
         let name = (*found.link_map).name;
         Some(if name.is_null() { b"" } else { CStr::from_ptr(name).to_bytes() })
-    }
-}
-
-fn by_dladdr(address: usize) -> Option<&'static [u8]> {
-    // SAFETY: dladdr fills the structure when it returns non-zero; the name lives as long as the
-    // object.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let found = libc::dladdr(address as *const c_void, &raw mut info) != 0;
-        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname).to_bytes())
     }
 }

@@ -67,9 +67,10 @@ fn with<T>(act: impl FnOnce(&mut Ranges<'_>) -> T) -> Option<T> {
 /// How much of what a slot is charged for lies in a place that is about to be another's.
 fn in_place(slot: u32, start: usize, end: usize) -> usize {
     let mut bytes = 0;
-    let ours = |range: &Range| range.slot == slot && range.kind.is_counted();
     with(|ranges| {
-        ranges.each(start, end, |range| bytes += if ours(&range) { range.bytes() } else { 0 });
+        ranges.each(start, end, |range| {
+            bytes += if range.slot == slot { range.counted() } else { 0 }
+        });
     });
     bytes
 }
@@ -77,16 +78,10 @@ fn in_place(slot: u32, start: usize, end: usize) -> usize {
 /// What is no more, where its slot's charge is taken over for what comes in its place: up to `over`, which falls by that.
 fn taken_over(slot: u32, over: &mut usize) -> impl FnMut(Range) {
     move |range| {
-        let kept = if range.slot == slot && range.kind.is_counted() {
-            range.bytes().min(*over)
-        } else {
-            0
-        };
+        let kept = if range.slot == slot { range.counted().min(*over) } else { 0 };
         *over -= kept;
         note(range.slot, range.kind, -(range.bytes() as i64));
-        if range.kind.is_counted() {
-            uncharge(range.slot, range.bytes() - kept);
-        }
+        uncharge(range.slot, range.counted() - kept);
     }
 }
 
@@ -132,8 +127,18 @@ fn entered(range: Range) {
 /// What is no more.
 fn gone(range: Range) {
     note(range.slot, range.kind, -(range.bytes() as i64));
-    if range.kind.is_counted() {
-        uncharge(range.slot, range.bytes());
+    uncharge(range.slot, range.counted());
+}
+
+/// What becomes of a piece whose pages are given back: what is writable may be written again.
+fn given_back(range: Range) -> Option<Range> {
+    match range.kind {
+        Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
+        Kind::Held => {
+            gone(range);
+            Some(Range { kind: Kind::Reserved, ..range })
+        }
+        _ => None,
     }
 }
 
@@ -351,14 +356,7 @@ pub(crate) unsafe extern "C" fn madvise(
     let advised = with(|ranges| {
         let result = next();
         if result == 0 {
-            ranges.give_back(start, end, |range| match range.kind {
-                Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
-                Kind::Held => {
-                    gone(range);
-                    Some(Range { kind: Kind::Reserved, ..range })
-                }
-                _ => None,
-            });
+            ranges.give_back(start, end, given_back);
         }
         result
     });

@@ -9,6 +9,7 @@ use crate::expected;
 use crate::objects::{self, find};
 use crate::thread::{self, Busy, Word};
 use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicUsize, Ordering};
 
 /// Addresses of the next allocator's functions; zero before they are found. (`malloc` and `free` are
@@ -26,16 +27,8 @@ pub(crate) struct Next {
     secret: AtomicBool,
 }
 
-pub(crate) static NEXT: Next = Next {
-    calloc: AtomicUsize::new(0),
-    realloc: AtomicUsize::new(0),
-    memalign: AtomicUsize::new(0),
-    posix_memalign: AtomicUsize::new(0),
-    aligned_alloc: AtomicUsize::new(0),
-    usable: AtomicUsize::new(0),
-    headers: AtomicBool::new(false),
-    secret: AtomicBool::new(false),
-};
+// SAFETY: it is made of atomic numbers and flags, for which zeros are valid.
+pub(crate) static NEXT: Next = unsafe { MaybeUninit::zeroed().assume_init() };
 
 pub(crate) use crate::expected::WINDOW;
 
@@ -52,12 +45,8 @@ pub(crate) struct Hot {
     pub(crate) words: AtomicUsize,
 }
 
-pub(crate) static HOT: Hot = Hot {
-    malloc: AtomicUsize::new(0),
-    free: AtomicUsize::new(0),
-    area: AtomicIsize::new(0),
-    words: AtomicUsize::new(0),
-};
+// SAFETY: as above.
+pub(crate) static HOT: Hot = unsafe { MaybeUninit::zeroed().assume_init() };
 
 static REAL_USABLE: AtomicUsize = AtomicUsize::new(0);
 

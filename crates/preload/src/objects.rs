@@ -25,25 +25,31 @@ pub(crate) fn find_for(name: &CStr, caller: usize) -> usize {
     if found != 0 {
         return found;
     }
+    let Some(caller) = described(caller) else { return 0 };
     // SAFETY: the names are NUL-terminated, those of the linker stay as long as their objects; a
     // handle is only used when it is not null.
     unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(caller as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {
-            return 0;
-        }
-        let object = libc::dlopen(info.dli_fname, LOADED);
+        let object = libc::dlopen(caller.dli_fname, LOADED);
         if object.is_null() {
             return 0;
         }
-        let found = libc::dlsym(object, name.as_ptr());
-        if !found.is_null() && libc::dladdr(found, &raw mut info) != 0 && !info.dli_fname.is_null()
-        {
+        let found = libc::dlsym(object, name.as_ptr()) as usize;
+        if let Some(holder) = described(found) {
             // Never closed: the address is kept for good.
-            libc::dlopen(info.dli_fname, LOADED);
+            libc::dlopen(holder.dli_fname, LOADED);
         }
         libc::dlclose(object);
-        found as usize
+        found
+    }
+}
+
+/// What the linker says of an address, if that is in an object that has a name. Its strings stay as long as the object.
+pub(crate) fn described(address: usize) -> Option<libc::Dl_info> {
+    // SAFETY: the call fills the record where it returns non-zero.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let is_found = libc::dladdr(address as *const c_void, &raw mut info) != 0;
+        (is_found && !info.dli_fname.is_null()).then_some(info)
     }
 }
 
@@ -82,12 +88,7 @@ pub(crate) fn own_path() -> &'static CStr {
     static PATH: AtomicUsize = AtomicUsize::new(0);
     let mut path = PATH.load(Ordering::Relaxed);
     if path == 0 {
-        // SAFETY: the call fills the record where it returns non-zero; the name stays as long as this library.
-        path = unsafe {
-            let mut info: libc::Dl_info = std::mem::zeroed();
-            let own = own_path as *const c_void;
-            if libc::dladdr(own, &raw mut info) == 0 { 0 } else { info.dli_fname as usize }
-        };
+        path = described(own_path as *const () as usize).map_or(0, |own| own.dli_fname as usize);
         PATH.store(path, Ordering::Relaxed);
     }
     // SAFETY: not null, and a string of the linker's.

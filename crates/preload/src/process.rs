@@ -15,12 +15,12 @@ pub(crate) use blind::{
     access, can_open, leaves_anew, name_blind, order, path, stays_left_out, unname_blind,
 };
 pub(crate) use end::note_end;
-pub(crate) use names::{named_slot, slot_name};
+pub(crate) use names::named_slot;
 
 use crate::filter;
 use crate::next::NEXT;
 use crate::ranges::Table;
-use crate::say::{environment, errno, say};
+use crate::say::{environment, errno, say, write};
 use crate::text::Text;
 use crate::thread;
 use crate::vouch;
@@ -90,25 +90,8 @@ mod phase {
 /// (All large tables of this library name one section. So the small variables, which each process writes at its start, lie
 /// together on few pages, and not one between each two tables. It is of zeros, which take no room in the file.)
 #[unsafe(link_section = ".bss.ledgerline_tables")]
-pub(crate) static STATE: State = State {
-    groups: [const { AtomicU64::new(0) }; SLOTS],
-    phase: AtomicU32::new(phase::NEW),
-    identity: AtomicU32::new(0),
-    naming: AtomicU32::new(0),
-    heap: AtomicU64::new(0),
-    forked: AtomicU32::new(0),
-    left_out: AtomicU32::new(0),
-    names: [const { Name::new() }; SLOTS],
-    pages: [const { AtomicU64::new(0) }; 4096],
-    sole: [const { AtomicUsize::new(0) }; SPANS],
-    first: [const { AtomicU16::new(0) }; SPANS],
-    refused: [const { AtomicU64::new(0) }; SLOTS],
-    refused_last: AtomicU64::new(0),
-    spared: AtomicU64::new(0),
-    resident_before: AtomicU64::new(0),
-    mappings: Table::new(),
-    program_break: AtomicUsize::new(0),
-};
+// SAFETY: it is made of atomic numbers, and of a table of which all zeros are an empty one.
+pub(crate) static STATE: State = unsafe { MaybeUninit::zeroed().assume_init() };
 
 /// What `ledgerline run` asked for, and its ledgers.
 pub(crate) struct Run {
@@ -238,7 +221,7 @@ pub(crate) fn attached() -> Option<&'static Run> {
         );
         match before {
             Ok(_) => {
-                let outcome = if attach() { phase::ATTACHED } else { phase::OFF };
+                let outcome = attach().map_or(phase::OFF, |()| phase::ATTACHED);
                 STATE.phase.store(outcome, Ordering::Release);
             }
             Err(phase::ATTACHED) => return run(),
@@ -273,8 +256,15 @@ pub(crate) fn identity() -> Identity {
 }
 
 /// What the process's row is called.
-pub(crate) fn push_name<const N: usize>(text: &mut Text<N>) {
+fn push_name<const N: usize>(text: &mut Text<N>) {
     push_process(text, program_name(), identity());
+}
+
+/// The path of a slot's row.
+pub(crate) fn push_path<const N: usize>(text: &mut Text<N>, slot: u32) {
+    text.push(b"/");
+    push_name(text);
+    names::push(text, slot);
 }
 
 /// What a process's row is called: the program and its id; the id of one in another namespace says so, since somebody
@@ -290,7 +280,18 @@ fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Ide
     .push_number(process.pid().into());
 }
 
-fn attach() -> bool {
+/// Says why this process is not accounted.
+#[cold]
+fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
+    let mut line = Text::line();
+    for part in why.iter().chain([&&b"; this process is not accounted"[..]]) {
+        line.push(part);
+    }
+    write(&line);
+    None
+}
+
+fn attach() -> Option<()> {
     if INHERITED.opened.load(Ordering::Acquire) == 0 {
         let opened = open().map_or(2, |run| {
             // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
@@ -299,12 +300,11 @@ fn attach() -> bool {
         });
         INHERITED.opened.store(opened, Ordering::Release);
     }
-    let Some(run) = run() else { return false };
+    let run = run()?;
     let parent = INHERITED.parent.load(Ordering::Relaxed);
     let parent = (parent != 0).then(|| Identity::from_owner(parent));
     let Some(identity) = identify(run.namespace, parent) else {
-        say(&[b"the PID namespace cannot be told from others; this process is not accounted"]);
-        return false;
+        return turn_away(&[b"the PID namespace cannot be told from others"]);
     };
     STATE.identity.store(identity.owner(), Ordering::Relaxed);
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
@@ -317,21 +317,15 @@ fn attach() -> bool {
         Err(CreateError::Full { .. }) => {
             STATE.left_out.store(1, Ordering::Relaxed);
             blind::count_left_out(1);
-            say(&[b"the ledger has no row left (run --rows); this process is not accounted"]);
-            return false;
+            return turn_away(&[b"the ledger has no row left (run --rows)"]);
         }
-        Err(_) => {
-            say(&[
-                b"the ledger is damaged: a program wrote over it; this process is not accounted",
-            ]);
-            return false;
-        }
+        Err(_) => return turn_away(&[b"the ledger is damaged: a program wrote over it"]),
     };
     set_group(OWN as usize, process);
     if !filter::is_on() {
         STATE.resident_before.store(end::most_resident(), Ordering::Relaxed);
     }
-    true
+    Some(())
 }
 
 /// Whether this program started in the namespace of process ids that `/proc` shows. The ledger is found through the
@@ -381,10 +375,7 @@ fn open() -> Option<Run> {
         return None;
     }
     if NEXT.is_secret() {
-        say(&[
-            b"the allocator does not tell how large its blocks are; this process is not accounted",
-        ]);
-        return None;
+        return turn_away(&[b"the allocator does not tell how large its blocks are"]);
     }
     if let Some(cpus) = order.cpus.and_then(as_number) {
         // SAFETY: the run has that from this machine, and made the ledger for it.
@@ -397,8 +388,7 @@ fn open() -> Option<Run> {
     // memory, as the advice requires.
     let wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
     if !wiped {
-        say(&[b"this kernel cannot wipe memory on fork; this process is not accounted"]);
-        return None;
+        return turn_away(&[b"this kernel cannot wipe memory on fork"]);
     }
     // SAFETY: the handler is a plain function of a library that stays loaded, and touches a static alone. (Where it
     // cannot be registered, a child that is forked under a filter goes unaccounted.)
@@ -442,23 +432,19 @@ unsafe fn open_file(path: &'static [u8]) -> Option<Ledger> {
     let descriptor = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC) };
     if descriptor < 0 {
         // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain.
-        if !(errno() == libc::ENOENT && path.starts_with(b"/proc/")) {
-            say(&[b"cannot open the ledger ", path, b"; this process is not accounted"]);
+        if errno() == libc::ENOENT && path.starts_with(b"/proc/") {
+            return None;
         }
-        return None;
+        return turn_away(&[b"cannot open the ledger ", path]);
     }
     // SAFETY: just opened, and nobody else's.
     let file = unsafe { File::from_raw_fd(descriptor) };
     match Ledger::open_sparing(&file) {
         Ok(ledger) => Some(ledger),
         Err(OpenError::Io(error)) if error.raw_os_error() == Some(libc::ENOMEM) => {
-            say(&[b"too little address space for the ledger (ulimit -v); this process is not accounted"]);
-            None
+            turn_away(&[b"too little address space for the ledger (ulimit -v)"])
         }
-        Err(_) => {
-            say(&[path, b" is not a ledger of this version; this process is not accounted"]);
-            None
-        }
+        Err(_) => turn_away(&[path, b" is not a ledger of this version"]),
     }
 }
 

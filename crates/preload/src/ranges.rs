@@ -38,16 +38,10 @@ impl Kind {
         matches!(self, Kind::Writable | Kind::Held | Kind::Dropped)
     }
 
-    fn of(bits: usize) -> Kind {
-        match bits {
-            1 => Kind::Writable,
-            2 => Kind::Held,
-            3 => Kind::Dropped,
-            4 => Kind::Shared,
-            5 => Kind::File,
-            6 => Kind::Sparse,
-            _ => Kind::Reserved,
-        }
+    /// The kind of a number.
+    fn of(number: usize) -> Kind {
+        use Kind::{Dropped, File, Held, Reserved, Shared, Sparse, Writable};
+        [Reserved, Writable, Held, Dropped, Shared, File, Sparse, Reserved][number & 7]
     }
 }
 
@@ -64,6 +58,16 @@ pub(crate) struct Range {
 impl Range {
     pub(crate) fn bytes(&self) -> usize {
         self.end - self.start
+    }
+
+    /// The bytes that count towards the limit.
+    pub(crate) fn counted(&self) -> usize {
+        if self.kind.is_counted() { self.bytes() } else { 0 }
+    }
+
+    /// What of it lies between two addresses.
+    fn within(self, start: usize, end: usize) -> Range {
+        Range { start: self.start.max(start), end: self.end.min(end), ..self }
     }
 }
 
@@ -120,10 +124,6 @@ pub(crate) struct Ranges<'t> {
 }
 
 impl Table {
-    pub(crate) const fn new() -> Table {
-        Table { held: AtomicBool::new(false), table: UnsafeCell::new(Sorted::new()) }
-    }
-
     /// Waits for the table. The caller is marked busy ([`crate::thread::Busy`]), so that a signal handler of the
     /// same thread does not come here. What the table has no room for is shown to `forget`, and is nobody's
     /// from then on.
@@ -155,7 +155,7 @@ impl Ranges<'_> {
     pub(crate) fn cut(&mut self, start: usize, end: usize, mut gone: impl FnMut(Range)) {
         while let Some(range) = self.next(start, end) {
             self.table.remove(range.start);
-            gone(Range { start: range.start.max(start), end: range.end.min(end), ..range });
+            gone(range.within(start, end));
             // What is left of the first and of the last.
             if range.start < start {
                 self.add(Range { end: start, ..range });
@@ -170,15 +170,14 @@ impl Ranges<'_> {
     pub(crate) fn each(&self, start: usize, end: usize, mut show: impl FnMut(Range)) {
         let mut at = start;
         while let Some(range) = self.next(at, end) {
-            show(Range { start: range.start.max(start), end: range.end.min(end), ..range });
+            show(range.within(start, end));
             at = range.end;
         }
     }
 
     /// The first piece of what lies between two addresses.
     pub(crate) fn first(&self, start: usize, end: usize) -> Option<Range> {
-        let range = self.next(start, end)?;
-        Some(Range { start: range.start.max(start), end: range.end.min(end), ..range })
+        Some(self.next(start, end)?.within(start, end))
     }
 
     /// Makes everything between two addresses what `become` says; `None` leaves a piece as it is.
@@ -190,7 +189,7 @@ impl Ranges<'_> {
     ) {
         let mut at = start;
         while let Some(range) = self.next(at, end) {
-            let piece = Range { start: range.start.max(at), end: range.end.min(end), ..range };
+            let piece = range.within(at, end);
             if let Some(other) = become_(piece) {
                 self.insert(other, |_| {});
             }

@@ -132,12 +132,8 @@ fn kill(slot: u32, refusal: &Refusal, most: u64, limit: Limit) -> ! {
         filter::end();
     }
     let mut line = Text::line();
-    line.push(b"killed: /");
-    process::push_name(&mut line);
-    if let Some(name) = process::slot_name(slot) {
-        let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        line.push(b"/").push(&name[..length]);
-    }
+    line.push(b"killed: ");
+    process::push_path(&mut line, slot);
     line.push(match limit {
         Limit::All => b": max of ",
         Limit::Heap => b": max-heap of ",

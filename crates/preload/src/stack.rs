@@ -3,7 +3,7 @@
 //! This unwinds the stack and asks the linker whose code is where. It is for finding out, not for every day: it waits
 //! for the linker's lock, as `dladdr` does, and writes to standard error.
 
-use crate::objects::{is_beneath, own_path};
+use crate::objects::{described, is_beneath, own_path};
 use crate::process;
 use crate::say::{errno, set_errno, write};
 use crate::text::Text;
@@ -36,12 +36,8 @@ pub(crate) fn say(slot: u32, requested: u64) {
     let _busy = Busy::enter();
     let before = errno();
     let mut line = Text::line();
-    line.push(b"refused ").push_number(requested).push(b" bytes for /");
-    process::push_name(&mut line);
-    if let Some(name) = process::slot_name(slot) {
-        let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        line.push(b"/").push(&name[..length]);
-    }
+    line.push(b"refused ").push_number(requested).push(b" bytes for ");
+    process::push_path(&mut line, slot);
     write(line.push(b", asked for by"));
     let mut stack = Stack { places: [0; DEPTH], count: 0 };
     // SAFETY: the callback gets what is handed on, which lives until the call returns.
@@ -71,25 +67,22 @@ unsafe extern "C" fn each(context: *mut c_void, data: *mut c_void) -> c_int {
 fn say_place(place: usize) {
     let mut line = Text::line();
     line.push(b"  ");
-    // SAFETY: the call fills the record where it returns non-zero; its strings stay as long as their object, whose code
-    // is being run.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        // A place is behind a call: what is called last in a function may lie at the start of the next.
-        let call = place - 1;
-        if libc::dladdr(call as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {
-            write(line.push(b"0x").push_hex(call as u64));
-            return;
-        }
-        let file = CStr::from_ptr(info.dli_fname);
-        if file == own_path() {
-            return;
-        }
-        let within = (call - info.dli_fbase as usize) as u64;
-        if !info.dli_sname.is_null() {
-            line.push(CStr::from_ptr(info.dli_sname).to_bytes()).push(b"+0x");
-            line.push_hex((call - info.dli_saddr as usize) as u64).push(b" ");
-        }
-        write(line.push(b"(").push(file.to_bytes()).push(b"+0x").push_hex(within).push(b")"));
+    // A place is behind a call: what is called last in a function may lie at the start of the next.
+    let call = place - 1;
+    let Some(info) = described(call) else {
+        write(line.push(b"0x").push_hex(call as u64));
+        return;
+    };
+    // SAFETY: the linker's strings stay as long as their object, whose code is being run.
+    let text = |string| unsafe { CStr::from_ptr(string) };
+    let file = text(info.dli_fname);
+    if file == own_path() {
+        return;
     }
+    let within = (call - info.dli_fbase as usize) as u64;
+    if !info.dli_sname.is_null() {
+        line.push(text(info.dli_sname).to_bytes()).push(b"+0x");
+        line.push_hex((call - info.dli_saddr as usize) as u64).push(b" ");
+    }
+    write(line.push(b"(").push(file.to_bytes()).push(b"+0x").push_hex(within).push(b")"));
 }

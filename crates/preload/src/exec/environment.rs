@@ -86,23 +86,15 @@ impl Environment {
         unsafe { Environment::changed(given, true, reached, None) }
     }
 
-    /// A copy in which this library is not preloaded.
-    ///
-    /// # Safety
-    /// As [`strings`].
-    pub(super) unsafe fn without(given: List) -> Option<Environment> {
-        // SAFETY: as the caller says.
-        unsafe { Environment::changed(given, false, None, None) }
-    }
-
-    /// As [`without`](Self::without), in the caller's memory, which is all zeros: a process that is short of address space can
-    /// map none, mostly. Where the memory is too little that is tried, and `None` where it fails.
+    /// A copy in which this library is not preloaded. It lies in the caller's memory, which is all zeros, if that is lent: a
+    /// process that is short of address space can map none, mostly. Where the memory is too little that is tried, and
+    /// `None` where it fails.
     ///
     /// # Safety
     /// As [`strings`]; the copy is not used after the memory is gone.
-    pub(super) unsafe fn without_in(given: List, memory: &mut [usize]) -> Option<Environment> {
+    pub(super) unsafe fn without(given: List, memory: Option<&mut [usize]>) -> Option<Environment> {
         // SAFETY: as the caller says.
-        unsafe { Environment::changed(given, false, None, Some(memory)) }
+        unsafe { Environment::changed(given, false, None, memory) }
     }
 
     /// A copy in the caller's memory that vouches for the program (vouch.rs). `None` where the memory is too little, or

@@ -10,7 +10,7 @@
 //! ```
 
 use super::{PAGE, accounted};
-use super::{charge, entered, gone, in_place, pages, taken_over, uncharge, with};
+use super::{charge, entered, given_back, gone, in_place, pages, taken_over, uncharge, with};
 use crate::behind;
 use crate::charges;
 use crate::filter;
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn mremap(
     let (mut last, mut counted) = (None, 0);
     with(|ranges| {
         ranges.each(start, along, |piece| {
-            counted += if piece.kind.is_counted() { piece.bytes() } else { 0 };
+            counted += piece.counted();
             last = Some(piece);
         });
     });
@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn mremap(
             let range = Range { start: there + (along - start), end: there + bytes, slot, kind };
             ranges.insert(range, gone);
             entered(range);
-            became += if kind.is_counted() { growth } else { 0 };
+            became += range.counted();
         }
         // Another thread may have been at it in between.
         charges::correct_mapping(slot, asked - left, became);
@@ -149,19 +149,12 @@ fn go_along(
                 let new = Range { slot, ..moved };
                 ranges.insert(new, |_| {});
                 entered(new);
-                counted += if new.kind.is_counted() { new.bytes() } else { 0 };
+                counted += new.counted();
             }
         }
     }
     if stays.is_some() {
-        ranges.change(start, end, |range| match range.kind {
-            Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
-            Kind::Held => {
-                gone(range);
-                Some(Range { kind: Kind::Reserved, ..range })
-            }
-            _ => None,
-        });
+        ranges.change(start, end, given_back);
     }
     counted
 }

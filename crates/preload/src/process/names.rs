@@ -6,26 +6,19 @@ use crate::text::Text;
 use ledgerline::NAME_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a slot's row is called; zeros of one without a row.
-pub(super) struct Name {
-    /// The name, filled up with zeros.
-    text: [AtomicU64; NAME_MAX / 8],
-}
+/// What a slot's row is called, filled up with zeros, which are all of one without a row.
+pub(super) type Name = [AtomicU64; NAME_MAX / 8];
 
-impl Name {
-    pub(super) const fn new() -> Name {
-        Name { text: [const { AtomicU64::new(0) }; NAME_MAX / 8] }
+/// Adds what the row of a slot is called below the process's own, if it is another.
+pub(super) fn push<const N: usize>(text: &mut Text<N>, slot: u32) {
+    if slot > OWN {
+        let mut name = [0; NAME_MAX];
+        for (to, from) in name.chunks_exact_mut(8).zip(&STATE.names[slot as usize % SLOTS]) {
+            to.copy_from_slice(&from.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        text.push(b"/").push(&name[..length]);
     }
-}
-
-/// What the row of a slot is called below the process's own, if it is another.
-pub(crate) fn slot_name(slot: u32) -> Option<[u8; NAME_MAX]> {
-    let name = (slot > OWN).then(|| &STATE.names[slot as usize % SLOTS])?;
-    let mut bytes = [0; NAME_MAX];
-    for (to, from) in bytes.chunks_exact_mut(8).zip(&name.text) {
-        to.copy_from_slice(&from.load(Ordering::Relaxed).to_le_bytes());
-    }
-    Some(bytes)
 }
 
 /// The slot of the row with this name below the process's own; creates the row when the name is new. Where
@@ -49,13 +42,13 @@ fn find_or_create(text: &Text<NAME_MAX>) -> Option<u32> {
     for (slot, name) in STATE.names.iter().enumerate().skip(OWN as usize + 1) {
         if STATE.groups[slot].load(Ordering::Relaxed) == 0 {
             let group = group(OWN)?.create(text.as_str()).ok()?;
-            for (to, from) in name.text.iter().zip(words) {
+            for (to, from) in name.iter().zip(words) {
                 to.store(from, Ordering::Relaxed);
             }
             set_group(slot, group);
             return Some(slot as u32);
         }
-        if name.text.iter().zip(words).all(|(have, want)| have.load(Ordering::Relaxed) == want) {
+        if name.iter().zip(words).all(|(have, want)| have.load(Ordering::Relaxed) == want) {
             return Some(slot as u32);
         }
     }

@@ -34,11 +34,6 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    pub(super) const fn new() -> Sorted {
-        const NODE: Node = Node { entry: Entry { start_slot_kind: 0, end: 0 }, below: [NONE; 2] };
-        Sorted { count: 0, top: NONE, free: NONE, touched: 0, nodes: [NODE; MOST + 1] }
-    }
-
     pub(super) fn count(&self) -> usize {
         self.count
     }
