@@ -57,9 +57,7 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
     // SAFETY: getpid has no preconditions.
     let process = unsafe { libc::getpid() } as u64;
     for attempt in 0..1000 {
-        let mut path = Path::new();
-        path.push(folder).and_then(|path| path.push(b"/")).ok_or(CANNOT)?;
-        path.push(format::RECORDING.as_bytes()).ok_or(CANNOT)?;
+        let mut path = Path::below(folder, format::RECORDING).ok_or(CANNOT)?;
         path.push_number(process).ok_or(CANNOT)?;
         // The program may have been another before it executed this one.
         if attempt > 0 {
@@ -108,29 +106,28 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
 
 /// Hands out zeroed words. Returns their offset in bytes, or `None` when there is no room. The caller holds the lock.
 pub(crate) fn allocate(words: usize) -> Option<usize> {
-    let (start, bytes) = (USED.load(Ordering::Relaxed), words * 8);
-    let end = start + bytes.next_multiple_of(64);
-    let room = ROOM.load(Ordering::Relaxed);
-    if end > room {
-        let more = end.next_multiple_of(STEP).min(BYTES);
-        if end > more || !grow(room, more) {
-            return None;
-        }
-        ROOM.store(more, Ordering::Relaxed);
-    }
-    USED.store(end, Ordering::Relaxed);
-    Some(start)
+    let start = USED.load(Ordering::Relaxed);
+    let end = start + (words * 8).next_multiple_of(64);
+    extend(&ROOM, end, BYTES).then(|| {
+        USED.store(end, Ordering::Relaxed);
+        start
+    })
 }
 
 /// Makes sure that the file has room for an object's words, which end at an offset. The caller holds the lock.
 pub(crate) fn room_for_object(end: usize) -> bool {
-    let room = OBJECT_ROOM.load(Ordering::Relaxed);
-    if end > room {
-        let more = end.next_multiple_of(STEP).min(format::ARENA_AT);
-        if end > more || !grow(room, more) {
+    extend(&OBJECT_ROOM, end, format::ARENA_AT)
+}
+
+/// Makes sure that a part of the file has room up to an offset; it may have room up to `most`.
+fn extend(room: &AtomicUsize, end: usize, most: usize) -> bool {
+    let before = room.load(Ordering::Relaxed);
+    if end > before {
+        let more = end.next_multiple_of(STEP).min(most);
+        if end > more || !grow(before, more) {
             return false;
         }
-        OBJECT_ROOM.store(more, Ordering::Relaxed);
+        room.store(more, Ordering::Relaxed);
     }
     true
 }

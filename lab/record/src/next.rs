@@ -19,16 +19,22 @@ fn find() -> bool {
         return false;
     }
     for (name, slot) in &FOUND {
-        // SAFETY: the name ends in zero.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
-        if address == 0 {
-            say("the next allocator lacks a function of malloc's family");
-            // SAFETY: ends the process, which could not go on.
-            unsafe { libc::abort() };
-        }
+        let address = look_up(name, "the next allocator lacks a function of malloc's family");
         slot.store(address, Ordering::Release);
     }
     true
+}
+
+/// Looks a function up in the libraries behind this one, which could not go on without it.
+pub(crate) fn look_up(name: &CStr, lacking: &str) -> usize {
+    // SAFETY: the name ends in zero.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    if address == 0 {
+        say(lacking);
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+    address
 }
 
 /// The next allocator's functions, each called as what it is.

@@ -174,9 +174,7 @@ fn fold(object: Object) {
     }
     let unasked = if object.suspected > 0 { format::UNASKED } else { 0 };
     let key = [(object.ty as u64 + 1) | unasked, users];
-    if !count_in(format::FOLDS_AT, format::MOST_FOLDS, FOLD_WORDS, key) {
-        arena::add(header::FOLDS_LOST, 1);
-    }
+    count_in(format::FOLDS_AT, format::MOST_FOLDS, FOLD_WORDS, key, header::FOLDS_LOST);
 }
 
 /// Notes who else's objects lay on the pairs of lines of one that goes. (Each two are met once: the other's turn comes later.)
@@ -211,9 +209,7 @@ fn beside(plan: &Plan, object: Object, behind: usize) {
         let (first, second) = (object.start.min(other.start), object.start.max(other.start));
         let key = [format::neighbours(object.ty as u64, first, second), ours ^ theirs];
         let (table, rows) = (format::NEIGHBOURS_AT, format::MOST_NEIGHBOURS);
-        if !count_in(table, rows, format::NEIGHBOUR_WORDS, key) {
-            arena::add(header::FOLDS_LOST, 1);
-        }
+        count_in(table, rows, format::NEIGHBOUR_WORDS, key, header::FOLDS_LOST);
     }
 }
 
@@ -221,13 +217,12 @@ fn beside(plan: &Plan, object: Object, behind: usize) {
 /// [`format::ROUNDED`].
 pub(crate) fn note_site(site: u64, ty: usize, how: u64, _: &Lock) {
     let key = [site, (ty as u64 + 1) | how];
-    if !count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, key) {
-        arena::add(header::SITES_LOST, 1);
-    }
+    count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, key, header::SITES_LOST);
 }
 
-/// Adds one to the row of a key in a table of the recording: two words of key, not both zero, and a count.
-fn count_in(table: usize, rows: usize, words: usize, key: [u64; 2]) -> bool {
+/// Adds one to the row of a key in a table of the recording: two words of key, not both zero, and a count. Where that is full,
+/// one to a word of the header.
+fn count_in(table: usize, rows: usize, words: usize, key: [u64; 2], lost: usize) {
     let hash = (key[0] ^ key[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for probe in 0..rows.min(64) {
         let row = table + (hash as usize + probe) % rows * words * 8;
@@ -239,11 +234,11 @@ fn count_in(table: usize, rows: usize, words: usize, key: [u64; 2]) -> bool {
             }
             if (*first, *second) == (key[0], key[1]) {
                 *count += 1;
-                return true;
+                return;
             }
         }
     }
-    false
+    arena::add(lost, 1);
 }
 
 /// In a child: nobody has used anything yet.

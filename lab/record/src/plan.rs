@@ -127,38 +127,25 @@ impl Plan {
 
     /// Several values of a type without anything between them.
     fn several(&self, bytes: usize) -> Block {
-        let mut found = Block::Unwanted;
-        for &(size, ty) in &self.sizes {
-            let size = size as usize;
-            if size > bytes {
-                break;
-            }
-            if bytes.is_multiple_of(size) {
-                if found != Block::Unwanted {
-                    return Block::Ambiguous;
-                }
-                found = of(ty, bytes / size);
-            }
-        }
-        found
+        let sizes = self.sizes.iter().map(|&(size, ty)| (size as usize, ty));
+        let smaller = sizes.take_while(|&(size, _)| size <= bytes);
+        let fits = smaller.filter(|&(size, _)| bytes.is_multiple_of(size));
+        only(fits.map(|(size, ty)| of(ty, bytes / size)))
     }
 
     /// One value that begins cache lines and has the last of them for itself: C asks for a multiple of the alignment,
     /// and so does C++'s `new`.
     fn rounded(&self, bytes: usize, align: usize) -> Block {
-        let mut found = Block::Unwanted;
         if align == 1 || align > format::WIDEST_ALIGN || !bytes.is_multiple_of(align) {
-            return found;
+            return Block::Unwanted;
         }
-        for &(size, ty) in &self.sizes {
-            if bytes.checked_sub(size as usize).is_some_and(|behind| behind < align) {
-                if found != Block::Unwanted || ty == format::AMBIGUOUS {
-                    return Block::Ambiguous;
-                }
-                found = Block::Rounded(ty as usize);
-            }
-        }
-        found
+        let fits =
+            |size: u64| bytes.checked_sub(size as usize).is_some_and(|behind| behind < align);
+        let found = self.sizes.iter().filter(|&&(size, _)| fits(size));
+        only(found.map(|&(_, ty)| match of(ty, 1) {
+            Block::Of(ty, _) => Block::Rounded(ty),
+            other => other,
+        }))
     }
 
     fn exactly(&self, size: usize) -> Option<u64> {
@@ -173,6 +160,15 @@ impl Plan {
             .find_map(|keyword| name.strip_prefix(*keyword))
             .unwrap_or(name);
         self.types.iter().position(|ty| ty.name == name)
+    }
+}
+
+/// The one that was found; several are ambiguous.
+fn only(mut found: impl Iterator<Item = Block>) -> Block {
+    match (found.next(), found.next()) {
+        (None, _) => Block::Unwanted,
+        (Some(one), None) => one,
+        (Some(_), Some(_)) => Block::Ambiguous,
     }
 }
 
@@ -234,9 +230,7 @@ impl Type {
 /// The plan's words, mapped for good.
 fn map(folder: &[u8]) -> Result<&'static [u64], &'static str> {
     const CANNOT: &str = "the plan cannot be read; nothing is recorded";
-    let mut path = Path::new();
-    path.push(folder).and_then(|path| path.push(b"/")).ok_or(CANNOT)?;
-    path.push(format::PLAN.as_bytes()).ok_or(CANNOT)?;
+    let path = Path::below(folder, format::PLAN).ok_or(CANNOT)?;
     // SAFETY: opens a path that ends in zero, maps as much as the file has, and closes it.
     unsafe {
         let file = libc::open(path.as_c().as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);

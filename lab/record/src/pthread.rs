@@ -2,7 +2,7 @@
 //! to the lock's first field.
 
 use crate::format::{ATOMIC, STORE};
-use crate::say::say;
+use crate::next::look_up;
 use crate::touch::touch;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,13 +44,7 @@ export! {
 
 #[cold]
 fn find(slot: &AtomicUsize, name: &CStr) -> usize {
-    // SAFETY: the name ends in zero.
-    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
-    if address == 0 {
-        say("the C library lacks a function for locks");
-        // SAFETY: ends the process, which could not go on.
-        unsafe { libc::abort() };
-    }
+    let address = look_up(name, "the C library lacks a function for locks");
     slot.store(address, Ordering::Relaxed);
     address
 }

@@ -26,6 +26,13 @@ impl Path {
         Path { bytes: [0; 512], length: 0 }
     }
 
+    /// The path of a file in a folder.
+    pub(crate) fn below(folder: &[u8], file: &str) -> Option<Path> {
+        let mut path = Path::new();
+        path.push(folder)?.push(b"/")?.push(file.as_bytes())?;
+        Some(path)
+    }
+
     /// Adds a part; `None` when the path is too long. The last byte stays zero.
     pub(crate) fn push(&mut self, part: &[u8]) -> Option<&mut Path> {
         let end = self.length + part.len();
