@@ -206,3 +206,16 @@ pub fn near<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<St
     let names: Vec<String> = close.iter().map(|(_, name)| format!("`{name}`")).collect();
     (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::last_part;
+
+    #[test]
+    fn namespaces_are_left_away_and_arguments_stay() {
+        assert_eq!(last_part("counter"), "counter");
+        assert_eq!(last_part("a::b::counter"), "counter");
+        assert_eq!(last_part("a::pool<b::c>"), "pool<b::c>");
+        assert_eq!(last_part(""), "");
+    }
+}

@@ -9,7 +9,7 @@ use gimli::{
 use ledgerline_layout::Error;
 use ledgerline_layout::leaf::record;
 use ledgerline_layout::model::{Type, TypeId, Types};
-use ledgerline_layout::pick::named;
+use ledgerline_layout::pick::{last_part, named};
 use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +20,7 @@ const DEEPEST: usize = 32;
 const MOST: usize = 1 << 20;
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
 /// Values of wanted types that lie in global and static variables: addresses within the file, ascending, with the
 /// type of each. A value within another wanted one is left out.
@@ -54,7 +55,9 @@ pub fn find(
         if unit.dwo_id.is_some() {
             return Err(elsewhere());
         }
-        variables(&dwarf, &unit, &mut inside, &mut found).map_err(|error| damaged(&error))?;
+        let (inside, found) = (&mut inside, &mut found);
+        let mut variables = Variables { dwarf: &dwarf, unit: &unit, inside, found };
+        variables.add_all().map_err(|error| damaged(&error))?;
     }
     Ok(found.into_iter().collect())
 }
@@ -68,104 +71,6 @@ fn damaged(error: &dyn std::fmt::Display) -> Error {
     Error::new(format!("its variables cannot be read ({error})")).advise("build the file again")
 }
 
-/// Adds the objects within a unit's variables.
-fn variables(
-    dwarf: &Dwarf<Slice<'_>>,
-    unit: &Unit<Slice<'_>>,
-    inside: &mut Inside<'_>,
-    found: &mut BTreeMap<u64, TypeId>,
-) -> gimli::Result<()> {
-    let mut entries = unit.entries();
-    while let Some(entry) = entries.next_dfs()? {
-        if entry.tag() != dw::DW_TAG_variable {
-            continue;
-        }
-        let Some(address) = address(dwarf, unit, entry)? else { continue };
-        if let Some(ty) = type_of(unit, entry)? {
-            within(dwarf, unit, inside, (ty, address), DEEPEST, found)?;
-        }
-    }
-    Ok(())
-}
-
-/// Adds the objects within a value of a type at an address.
-fn within(
-    dwarf: &Dwarf<Slice<'_>>,
-    unit: &Unit<Slice<'_>>,
-    inside: &mut Inside<'_>,
-    (ty, address): (UnitOffset, u64),
-    deep: usize,
-    found: &mut BTreeMap<u64, TypeId>,
-) -> gimli::Result<()> {
-    let Some(shape) = shape(dwarf, unit, ty)? else { return Ok(()) };
-    let Shape { name, unnamed, size, count } = shape;
-    let known = name.and_then(|name| inside.of(&name, size));
-    // A record without a name of its own is found by nothing but what lies in it.
-    let members = match unnamed.filter(|_| known.is_none() && deep > 0) {
-        Some(entry) => members(unit, entry)?,
-        None => Vec::new(),
-    };
-    let known = known.map_or(Vec::new(), <[_]>::to_vec);
-    let before = found.len();
-    for index in 0..count {
-        let Some(start) = index.checked_mul(size).and_then(|at| at.checked_add(address)) else {
-            return Ok(());
-        };
-        for &(offset, ty) in &known {
-            found.extend(start.checked_add(offset).map(|at| (at, ty)));
-        }
-        for &(offset, ty) in &members {
-            if let Some(at) = start.checked_add(offset) {
-                within(dwarf, unit, inside, (ty, at), deep - 1, found)?;
-            }
-        }
-        // What the first has none of, none has.
-        if found.len() >= MOST || found.len() == before {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// The members of a record, each with where it lies and its type.
-fn members(unit: &Unit<Slice<'_>>, record: UnitOffset) -> gimli::Result<Vec<(u64, UnitOffset)>> {
-    let mut members = Vec::new();
-    let mut tree = unit.entries_tree(Some(record))?;
-    let mut children = tree.root()?.children();
-    while let Some(child) = children.next()? {
-        let entry = child.entry();
-        if entry.tag() != dw::DW_TAG_member {
-            continue;
-        }
-        // A union's members have no place: they begin it.
-        let place = entry.attr_value(dw::DW_AT_data_member_location);
-        let place = place.map_or(Some(0), |place| place.udata_value());
-        if let (Some(place), Some(ty)) = (place, reference(entry, dw::DW_AT_type)) {
-            members.push((place, ty));
-        }
-    }
-    Ok(members)
-}
-
-/// Where a variable lies for as long as the program runs.
-fn address(
-    dwarf: &Dwarf<Slice<'_>>,
-    unit: &Unit<Slice<'_>>,
-    entry: &DebuggingInformationEntry<Slice<'_>>,
-) -> gimli::Result<Option<u64>> {
-    let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(dw::DW_AT_location) else {
-        return Ok(None);
-    };
-    let mut operations = expression.operations(unit.encoding());
-    let address = match operations.next()? {
-        Some(Operation::Address { address }) => address,
-        Some(Operation::AddressIndex { index }) => dwarf.address(unit, index)?,
-        _ => return Ok(None),
-    };
-    // It is more than an address: thread-local, or computed.
-    Ok(operations.next()?.is_none().then_some(address))
-}
-
 /// A record, and how many lie one behind the other.
 struct Shape {
     /// Its name, or that of a typedef of it.
@@ -176,84 +81,164 @@ struct Shape {
     count: u64,
 }
 
-/// The type of a variable.
-fn type_of(
-    unit: &Unit<Slice<'_>>,
-    entry: &DebuggingInformationEntry<Slice<'_>>,
-) -> gimli::Result<Option<UnitOffset>> {
-    if let Some(ty) = reference(entry, dw::DW_AT_type) {
-        return Ok(Some(ty));
-    }
-    // A definition apart from its declaration has its type there.
-    let declaration = reference(entry, dw::DW_AT_specification)
-        .or_else(|| reference(entry, dw::DW_AT_abstract_origin));
-    match declaration {
-        Some(declaration) => Ok(reference(&unit.entry(declaration)?, dw::DW_AT_type)),
-        None => Ok(None),
-    }
+/// Adds the objects within the variables of a unit.
+struct Variables<'s, 'd, 't> {
+    dwarf: &'s Dwarf<Slice<'d>>,
+    unit: &'s Unit<Slice<'d>>,
+    inside: &'s mut Inside<'t>,
+    found: &'s mut BTreeMap<u64, TypeId>,
 }
 
-/// The records that a type is made of, if it is.
-fn shape(
-    dwarf: &Dwarf<Slice<'_>>,
-    unit: &Unit<Slice<'_>>,
-    ty: UnitOffset,
-) -> gimli::Result<Option<Shape>> {
-    let mut next = Some(ty);
-    let (mut count, mut name) = (1u64, None);
-    for _ in 0..DEEPEST {
-        let Some(offset) = next else { return Ok(None) };
-        let entry = unit.entry(offset)?;
-        if let Some(value) = entry.attr_value(dw::DW_AT_name) {
-            name = Some(dwarf.attr_string(unit, value)?.to_string_lossy().into_owned());
+impl Variables<'_, '_, '_> {
+    fn add_all(&mut self) -> gimli::Result<()> {
+        let mut entries = self.unit.entries();
+        while let Some(entry) = entries.next_dfs()? {
+            if entry.tag() != dw::DW_TAG_variable {
+                continue;
+            }
+            let Some(address) = self.address(entry)? else { continue };
+            if let Some(ty) = self.type_of(entry)? {
+                self.within(ty, address, DEEPEST)?;
+            }
         }
-        match entry.tag() {
-            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
-                let size =
-                    entry.attr_value(dw::DW_AT_byte_size).and_then(|size| size.udata_value());
-                let unnamed = entry.attr_value(dw::DW_AT_name).is_none().then_some(offset);
-                return Ok(match size {
-                    Some(size @ 1..) => Some(Shape { name, unnamed, size, count }),
-                    _ => None,
-                });
+        Ok(())
+    }
+
+    /// Adds the objects within a value of a type at an address.
+    fn within(&mut self, ty: UnitOffset, address: u64, deep: usize) -> gimli::Result<()> {
+        let Some(shape) = self.shape(ty)? else { return Ok(()) };
+        let Shape { name, unnamed, size, count } = shape;
+        let known = name.and_then(|name| Some(self.inside.of(&name, size)?.to_vec()));
+        // A record without a name of its own is found by nothing but what lies in it.
+        let members = match unnamed.filter(|_| known.is_none() && deep > 0) {
+            Some(entry) => self.members(entry)?,
+            None => Vec::new(),
+        };
+        let known = known.unwrap_or_default();
+        let before = self.found.len();
+        for index in 0..count {
+            let Some(start) = index.checked_mul(size).and_then(|at| at.checked_add(address)) else {
+                return Ok(());
+            };
+            for &(offset, ty) in &known {
+                self.found.extend(start.checked_add(offset).map(|at| (at, ty)));
             }
-            dw::DW_TAG_array_type => {
-                count = count.saturating_mul(elements(unit, offset)?).min(MOST as u64);
+            for &(offset, ty) in &members {
+                if let Some(at) = start.checked_add(offset) {
+                    self.within(ty, at, deep - 1)?;
+                }
             }
-            dw::DW_TAG_typedef
-            | dw::DW_TAG_const_type
-            | dw::DW_TAG_volatile_type
-            | dw::DW_TAG_atomic_type => {}
+            // What the first has none of, none has.
+            if self.found.len() >= MOST || self.found.len() == before {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The members of a record, each with where it lies and its type.
+    fn members(&self, record: UnitOffset) -> gimli::Result<Vec<(u64, UnitOffset)>> {
+        let mut members = Vec::new();
+        let mut tree = self.unit.entries_tree(Some(record))?;
+        let mut children = tree.root()?.children();
+        while let Some(child) = children.next()? {
+            let entry = child.entry();
+            if entry.tag() != dw::DW_TAG_member {
+                continue;
+            }
+            // A union's members have no place: they begin it.
+            let place = entry.attr_value(dw::DW_AT_data_member_location);
+            let place = place.map_or(Some(0), |place| place.udata_value());
+            if let (Some(place), Some(ty)) = (place, reference(entry, dw::DW_AT_type)) {
+                members.push((place, ty));
+            }
+        }
+        Ok(members)
+    }
+
+    /// Where a variable lies for as long as the program runs.
+    fn address(&self, entry: &Entry<'_>) -> gimli::Result<Option<u64>> {
+        let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(dw::DW_AT_location) else {
+            return Ok(None);
+        };
+        let mut operations = expression.operations(self.unit.encoding());
+        let address = match operations.next()? {
+            Some(Operation::Address { address }) => address,
+            Some(Operation::AddressIndex { index }) => self.dwarf.address(self.unit, index)?,
             _ => return Ok(None),
-        }
-        next = reference(&entry, dw::DW_AT_type);
+        };
+        // It is more than an address: thread-local, or computed.
+        Ok(operations.next()?.is_none().then_some(address))
     }
-    Ok(None)
+
+    /// The type of a variable.
+    fn type_of(&self, entry: &Entry<'_>) -> gimli::Result<Option<UnitOffset>> {
+        if let Some(ty) = reference(entry, dw::DW_AT_type) {
+            return Ok(Some(ty));
+        }
+        // A definition apart from its declaration has its type there.
+        let declaration = reference(entry, dw::DW_AT_specification)
+            .or_else(|| reference(entry, dw::DW_AT_abstract_origin));
+        let declaration =
+            declaration.map(|declaration| self.unit.entry(declaration)).transpose()?;
+        Ok(declaration.and_then(|declaration| reference(&declaration, dw::DW_AT_type)))
+    }
+
+    /// The records that a type is made of, if it is.
+    fn shape(&self, ty: UnitOffset) -> gimli::Result<Option<Shape>> {
+        let mut next = Some(ty);
+        let (mut count, mut name) = (1u64, None);
+        for _ in 0..DEEPEST {
+            let Some(offset) = next else { return Ok(None) };
+            let entry = self.unit.entry(offset)?;
+            if let Some(value) = entry.attr_value(dw::DW_AT_name) {
+                name =
+                    Some(self.dwarf.attr_string(self.unit, value)?.to_string_lossy().into_owned());
+            }
+            match entry.tag() {
+                dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                    let size = number(&entry, dw::DW_AT_byte_size).filter(|&size| size > 0);
+                    let unnamed = entry.attr_value(dw::DW_AT_name).is_none().then_some(offset);
+                    return Ok(size.map(|size| Shape { name, unnamed, size, count }));
+                }
+                dw::DW_TAG_array_type => {
+                    count = count.saturating_mul(self.elements(offset)?).min(MOST as u64);
+                }
+                dw::DW_TAG_typedef
+                | dw::DW_TAG_const_type
+                | dw::DW_TAG_volatile_type
+                | dw::DW_TAG_atomic_type => {}
+                _ => return Ok(None),
+            }
+            next = reference(&entry, dw::DW_AT_type);
+        }
+        Ok(None)
+    }
+
+    /// How many elements an array has, all its dimensions together.
+    fn elements(&self, array: UnitOffset) -> gimli::Result<u64> {
+        let mut count = 1u64;
+        let mut tree = self.unit.entries_tree(Some(array))?;
+        let mut dimensions = tree.root()?.children();
+        while let Some(dimension) = dimensions.next()? {
+            let entry = dimension.entry();
+            let length = number(entry, dw::DW_AT_count)
+                .or_else(|| number(entry, dw::DW_AT_upper_bound)?.checked_add(1));
+            count = count.saturating_mul(length.unwrap_or(0));
+        }
+        Ok(count)
+    }
 }
 
-fn reference(
-    entry: &DebuggingInformationEntry<Slice<'_>>,
-    name: gimli::DwAt,
-) -> Option<UnitOffset> {
+fn number(entry: &Entry<'_>, name: gimli::DwAt) -> Option<u64> {
+    entry.attr_value(name)?.udata_value()
+}
+
+fn reference(entry: &Entry<'_>, name: gimli::DwAt) -> Option<UnitOffset> {
     match entry.attr_value(name) {
         Some(AttributeValue::UnitRef(offset)) => Some(offset),
         _ => None,
     }
-}
-
-/// How many elements an array has, all its dimensions together.
-fn elements(unit: &Unit<Slice<'_>>, array: UnitOffset) -> gimli::Result<u64> {
-    let mut count = 1u64;
-    let mut tree = unit.entries_tree(Some(array))?;
-    let mut dimensions = tree.root()?.children();
-    while let Some(dimension) = dimensions.next()? {
-        let number =
-            |name| dimension.entry().attr_value(name).and_then(|value| value.udata_value());
-        let length = number(dw::DW_AT_count)
-            .or_else(|| number(dw::DW_AT_upper_bound).and_then(|last| last.checked_add(1)));
-        count = count.saturating_mul(length.unwrap_or(0));
-    }
-    Ok(count)
 }
 
 /// Records by the last part of their name and their size, which is how a variable's entry names its type.
@@ -265,21 +250,6 @@ fn by_name(types: &Types) -> HashMap<(&str, u64), TypeId> {
         }
     }
     map
-}
-
-/// A name without its namespaces: `pool<a::b>` of `cache::pool<a::b>`.
-fn last_part(name: &str) -> &str {
-    let (mut depth, mut start) = (0usize, 0);
-    let bytes = name.as_bytes();
-    for (at, &byte) in bytes.iter().enumerate() {
-        match byte {
-            b'<' => depth += 1,
-            b'>' => depth = depth.saturating_sub(1),
-            b':' if depth == 0 && at > 0 && bytes[at - 1] == b':' => start = at + 1,
-            _ => {}
-        }
-    }
-    &name[start..]
 }
 
 /// Where wanted types lie in records.
@@ -323,14 +293,8 @@ fn look(
     if let Type::Array { element, count: Some(count) } = *types.get(id) {
         let (Some(size), true) = (types.size(element), holds(types, element)) else { return };
         for index in 0..count.min(MOST as u64) {
-            look(
-                types,
-                wanted,
-                element,
-                base.saturating_add(index.saturating_mul(size)),
-                depth - 1,
-                list,
-            );
+            let at = base.saturating_add(index.saturating_mul(size));
+            look(types, wanted, element, at, depth - 1, list);
         }
     } else if let Some((_, record)) = record(types, id) {
         for member in record.members.iter().filter(|member| member.bits.is_none()) {
@@ -341,26 +305,5 @@ fn look(
 
 /// Whether a type, or what it is an array of, is a record.
 fn holds(types: &Types, id: TypeId) -> bool {
-    let mut id = types.resolve(id);
-    for _ in 0..DEEPEST {
-        match types.get(id) {
-            Type::Array { element, .. } => id = types.resolve(*element),
-            Type::Record(_) => return true,
-            _ => return false,
-        }
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::last_part;
-
-    #[test]
-    fn namespaces_are_left_away_and_arguments_stay() {
-        assert_eq!(last_part("counter"), "counter");
-        assert_eq!(last_part("a::b::counter"), "counter");
-        assert_eq!(last_part("a::pool<b::c>"), "pool<b::c>");
-        assert_eq!(last_part(""), "");
-    }
+    types.through(id).any(|id| matches!(types.get(id), Type::Record(_)))
 }

@@ -1,7 +1,7 @@
 //! What a program's file says: whether it has probes, and where its functions lie.
 
 use ledgerline_layout::Error;
-use ledgerline_layout::pick::near;
+use ledgerline_layout::pick::advise_near;
 use ledgerline_layout::symbols;
 use object::read::elf::Dyn;
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -50,12 +50,10 @@ impl Program {
 
     pub(crate) fn file(&self) -> Result<object::File<'_>, Error> {
         object::File::parse(&*self.bytes).map_err(|_| {
-            let error = Error::new("is no ELF program or library");
-            if self.bytes.starts_with(b"#!") {
-                error.advise("it is a script: name what it runs with --of")
-            } else {
-                error.advise("name a program that was compiled with probes, or one with --of")
-            }
+            Error::new("is no ELF program or library").advise(match self.bytes.starts_with(b"#!") {
+                true => "it is a script: name what it runs with --of",
+                false => "name a program that was compiled with probes, or one with --of",
+            })
         })
     }
 
@@ -73,10 +71,9 @@ impl Program {
             symbol.is_definition() && symbol.name_bytes().is_ok_and(|name| name == b"__tsan_init")
         });
         if own || needed(&file).iter().any(|name| sanitizer(name)) {
-            return Err(Error::new(
-                "is linked with the thread sanitizer, which would answer the probes itself",
-            )
-            .advise("link without -fsanitize=thread, with -lledgerline_record"));
+            let what = "is linked with the thread sanitizer, which would answer the probes itself";
+            let how = "link without -fsanitize=thread, with -lledgerline_record";
+            return Err(Error::new(what).advise(how));
         }
         if !asked {
             return Err(Error::new("was compiled without probes").advise(how));
@@ -108,15 +105,10 @@ impl Program {
         found.sort_by_key(|range| (range.start, range.end));
         found.dedup();
         if found.is_empty() {
-            let error = Error::new(format!("has no function `{name}`"));
-            let error = match near(name, names.iter().map(|name| &**name)) {
-                Some(near) => error.advise(near),
-                None => error.advise(
-                    "if all its calls were inlined, give it __attribute__((noinline)); if the file was stripped, \
-                     build it again",
-                ),
-            };
-            return Err(error.in_file(&self.path));
+            let error = Error::new(format!("has no function `{name}`")).in_file(&self.path);
+            let inlined = "if all its calls were inlined, give it __attribute__((noinline)); if the file was stripped, \
+                           build it again";
+            return Err(advise_near(error, name, names.iter().map(|name| &**name), inlined));
         }
         Ok(found)
     }
