@@ -11,6 +11,15 @@ const WITH_VALUE: &str = "-o -x -I -D -U -L -l -T -u -z -e -h -A -B -G -F -b -R 
     -isystem -isysroot -imultilib -iframework -include-pch -aux-info -dumpbase -dumpbase-ext -dumpdir -wrapper \
     -arch -target -framework -rpath -Ttext -Tdata -Tbss -gcc-toolchain --param --sysroot --target --serialize-diagnostics";
 
+/// How files with headers end.
+const HEADERS: &str = "h hh H hp hxx hpp HPP h++ tcc";
+/// How files that are compiled end.
+const SOURCES: &str = "c i ii cc cp cxx cpp CPP c++ C m mi mm M mii";
+
+fn is_one_of(words: &str, word: &str) -> bool {
+    words.split(' ').any(|known| known == word)
+}
+
 /// How deep response files may name others.
 const NESTED: u32 = 16;
 
@@ -62,11 +71,8 @@ pub(super) fn read(arguments: &[OsString]) -> Call {
             only_files = true;
         } else {
             let text = word.to_string_lossy();
-            let next = if WITH_VALUE.split(' ').any(|option| option == text) {
-                words.next().map(|value| value.to_string_lossy().into_owned())
-            } else {
-                None
-            };
+            let value = if is_one_of(WITH_VALUE, &text) { words.next() } else { None };
+            let next = value.map(|value| value.to_string_lossy().into_owned());
             if let Some(language) = with_value("-x", &text, next.as_deref()) {
                 of_language = language_of(language);
                 call.language = language != "none";
@@ -98,25 +104,7 @@ fn language_of(language: &str) -> Option<bool> {
 impl Call {
     fn file(&mut self, file: &Path, compiled: Option<bool>) {
         let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
-        let header =
-            matches!(ending, "h" | "hh" | "H" | "hp" | "hxx" | "hpp" | "HPP" | "h++" | "tcc");
-        let source = matches!(
-            ending,
-            "c" | "i"
-                | "ii"
-                | "cc"
-                | "cp"
-                | "cxx"
-                | "cpp"
-                | "CPP"
-                | "c++"
-                | "C"
-                | "m"
-                | "mi"
-                | "mm"
-                | "M"
-                | "mii"
-        );
+        let (header, source) = (is_one_of(HEADERS, ending), is_one_of(SOURCES, ending));
         // A header is compiled to be read faster, and nothing is linked.
         self.compiles |= header && compiled.is_none();
         let files = match compiled.unwrap_or(source || header) {

@@ -50,9 +50,8 @@ pub(super) fn answer(call: &Call, probes: &Probes<'_>) -> Result<Answer, String>
         return Ok(answer);
     }
     if let Some(name) = call.sanitizers.iter().find(|name| APART.contains(&&***name)) {
-        return Err(format!(
-            "-fsanitize={name} cannot stand beside the recorder's probes; build without it"
-        ));
+        let why = "cannot stand beside the recorder's probes; build without it";
+        return Err(format!("-fsanitize={name} {why}"));
     }
     if !call.sources.is_empty() {
         if call.freestanding {

@@ -7,41 +7,22 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Entries are a letter and text, and end with a zero, which no path has.
-#[derive(Clone, Copy)]
-enum Entry {
-    Compiled = b'c' as isize,
-    Linked = b'l' as isize,
-    Stale = b's' as isize,
-    Note = b'n' as isize,
-}
+pub(super) const COMPILED: u8 = b'c';
+pub(super) const LINKED: u8 = b'l';
+/// An object without probes was linked.
+pub(super) const STALE: u8 = b's';
+pub(super) const NOTE: u8 = b'n';
 
 /// What one call of a compiler did.
 #[derive(Default)]
 pub(super) struct Page(Vec<u8>);
 
 impl Page {
-    fn add(&mut self, entry: Entry, text: &[u8]) {
-        self.0.push(entry as u8);
-        self.0.extend(text);
+    /// Adds an entry: a letter and text, and a zero at the end, which no path has.
+    pub fn add(&mut self, entry: u8, text: impl AsRef<OsStr>) {
+        self.0.push(entry);
+        self.0.extend(text.as_ref().as_bytes());
         self.0.push(0);
-    }
-
-    pub fn compiled(&mut self, object: &Path) {
-        self.add(Entry::Compiled, object.as_os_str().as_bytes());
-    }
-
-    pub fn linked(&mut self, file: &Path) {
-        self.add(Entry::Linked, file.as_os_str().as_bytes());
-    }
-
-    /// An object without probes was linked.
-    pub fn stale(&mut self, object: &OsStr) {
-        self.add(Entry::Stale, object.as_bytes());
-    }
-
-    pub fn note(&mut self, note: &str) {
-        self.add(Entry::Note, note.as_bytes());
     }
 
     /// Adds it to the journal in one write, so that calls that run side by side do not mix.
@@ -80,12 +61,12 @@ impl Built {
             let path = PathBuf::from(OsStr::from_bytes(text));
             let words = || String::from_utf8_lossy(text).into_owned();
             match letter {
-                b'c' if path.exists() => drop(compiled.insert(path)),
+                COMPILED if path.exists() => drop(compiled.insert(path)),
                 // cmake leaves what it tried.
-                b'l' if path.iter().any(|part| part == "CMakeFiles") => {}
-                b'l' if path.exists() => drop(built.linked.insert(path)),
-                b's' => drop(built.stale.insert(words())),
-                b'n' => drop(built.notes.insert(words())),
+                LINKED if path.iter().any(|part| part == "CMakeFiles") => {}
+                LINKED if path.exists() => drop(built.linked.insert(path)),
+                STALE => drop(built.stale.insert(words())),
+                NOTE => drop(built.notes.insert(words())),
                 _ => {}
             }
         }

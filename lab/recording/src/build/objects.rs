@@ -43,15 +43,11 @@ fn lacks(bytes: &[u8]) -> bool {
     let of_c = || {
         let comment =
             file.section_by_name_bytes(b".comment").and_then(|comment| comment.data().ok());
-        comment.is_some_and(|text| {
-            [&b"GCC:"[..], b"clang version"]
-                .iter()
-                .any(|name| text.windows(name.len()).any(|part| part == *name))
-        })
+        let has = |name: &[u8], text: &[u8]| text.windows(name.len()).any(|part| part == name);
+        comment.is_some_and(|text| has(b"GCC:", text) || has(b"clang version", text))
     };
-    file.kind() == ObjectKind::Relocatable
-        && of_c()
-        && !file
-            .symbols()
-            .any(|symbol| symbol.name_bytes().is_ok_and(|name| name == b"__tsan_init"))
+    let probed = || {
+        file.symbols().any(|symbol| symbol.name_bytes().is_ok_and(|name| name == b"__tsan_init"))
+    };
+    file.kind() == ObjectKind::Relocatable && of_c() && !probed()
 }

@@ -2,7 +2,7 @@
 
 use super::arguments;
 use super::call::{self, Answer, Probes};
-use super::journal::Page;
+use super::journal::{COMPILED, LINKED, NOTE, Page, STALE};
 use super::objects;
 use super::wrappers::{COMPILERS, FLAGS, JOURNAL, LIBRARY, PATH};
 use std::env;
@@ -35,18 +35,11 @@ pub fn called(executed: &Path, arguments: impl Iterator<Item = OsString>) -> Opt
     let note = folder.join(COMPILERS).join(bin.file_name()?).join(name);
     let compiler = std::fs::read_link(note.join(PATH)).ok()?;
     let arguments: Vec<_> = arguments.collect();
-    let code = match wrap(folder, &bin, &note, &compiler, &arguments) {
-        Ok(mut command) => {
-            let error = command.exec();
-            let _ =
-                writeln!(std::io::stderr(), "ledgerline: build: {}: {error}", compiler.display());
-            127
-        }
-        Err(why) => {
-            let _ = writeln!(std::io::stderr(), "ledgerline: build: {why}");
-            1
-        }
+    let (code, why) = match wrap(folder, &bin, &note, &compiler, &arguments) {
+        Ok(mut command) => (127, format!("{}: {}", compiler.display(), command.exec())),
+        Err(why) => (1, why),
     };
+    let _ = writeln!(std::io::stderr(), "ledgerline: build: {why}");
     Some(ExitCode::from(code))
 }
 
@@ -83,12 +76,12 @@ fn wrap(
 fn page(answer: &Answer, linked: &[PathBuf]) -> Page {
     let mut page = Page::default();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
-    answer.notes.iter().for_each(|note| page.note(note));
-    answer.compiled.iter().for_each(|object| page.compiled(&absolute(object)));
+    answer.notes.iter().for_each(|note| page.add(NOTE, note));
+    answer.compiled.iter().for_each(|object| page.add(COMPILED, absolute(object)));
     if let Some(file) = &answer.linked {
-        page.linked(&absolute(file));
+        page.add(LINKED, absolute(file));
         let stale = linked.iter().flat_map(|file| objects::without_probes(file));
-        stale.for_each(|object| page.stale(&object));
+        stale.for_each(|object| page.add(STALE, object));
     }
     page
 }

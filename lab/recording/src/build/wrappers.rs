@@ -123,13 +123,8 @@ impl Work<'_> {
             .flags
             .entry(of.clone())
             .or_insert_with(|| compilers::flags(&compiler.path, &specs));
-        let _ = writeln!(
-            self.identity,
-            "{:?} {} {} {flags:?}",
-            compiler.name,
-            found.mtime(),
-            found.len()
-        );
+        let (name, changed, length) = (&compiler.name, found.mtime(), found.len());
+        let _ = writeln!(self.identity, "{name:?} {changed} {length} {flags:?}");
         let flags: Vec<_> = flags.iter().map(|flag| flag.as_bytes()).collect();
         fs::write(note.join(FLAGS), flags.join(&b'\0'))?;
         Ok(wrapper)
