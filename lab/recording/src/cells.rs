@@ -50,13 +50,8 @@ impl Cells {
                 cells.paths.push(fields[field as usize].clone());
             }
             last = owner;
-            let cell = match owner {
-                Some(_) => {
-                    u16::try_from(cells.paths.len() - 1).ok().filter(|&cell| cell < NO_CELL)?
-                }
-                None => NO_CELL,
-            };
-            cells.map.push(cell);
+            let cell = || u16::try_from(cells.paths.len() - 1).ok().filter(|&cell| cell < NO_CELL);
+            cells.map.push(if owner.is_some() { cell()? } else { NO_CELL });
         }
         Some(cells)
     }

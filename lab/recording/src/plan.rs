@@ -90,10 +90,8 @@ impl Plan {
             }
             bytes += size;
             if bytes > format::LARGEST_PLAN {
-                return Err(Error::new(
-                    "has types of more than 64 MiB together, too many to record at once",
-                )
-                .advise("name those of interest with --type"));
+                let what = "has types of more than 64 MiB together, too many to record at once";
+                return Err(Error::new(what).advise("name those of interest with --type"));
             }
             let size = size as usize;
             let Some(cells) = Cells::of(types, id, size) else { continue };
@@ -106,11 +104,8 @@ impl Plan {
                 .advise("name another with --type"));
         }
         if wanted.len() > format::MOST_TYPES {
-            let count = wanted.len();
-            return Err(Error::new(format!(
-                "has {count} types, more than can be recorded at once"
-            ))
-            .advise("name those of interest with --type"));
+            let what = format!("has {} types, more than can be recorded at once", wanted.len());
+            return Err(Error::new(what).advise("name those of interest with --type"));
         }
         for (name, id) in named(types) {
             let size = types.size(id).unwrap_or(0) as usize;

@@ -5,9 +5,9 @@
 //! named, each access is an operation, and each field is a phase of its own, since nothing is known of what happens
 //! together.
 
-use crate::format::KINDS;
+use crate::format::{KINDS, MANY, PAIR};
 use crate::plan::Plan;
-use crate::read::{Measured, Recording, Row, RowKind, Thread, Used};
+use crate::read::{Measured, Recording, Row, RowKind, Thread, Used, add};
 use ledgerline_advise::profile::{
     self, Access, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis,
 };
@@ -134,12 +134,9 @@ fn of_type(plan: &Plan, recordings: &[Recording], ty: usize) -> Option<(TypeProf
     groups.sort_by_key(|group| (std::cmp::Reverse(group.len()), first(group)));
     let size = plan.types[ty].size as u64;
     let instances = instances(recordings, (ty, size), &groups, &mut basis);
-    let mut roles = Vec::new();
-    for group in &groups {
-        let (role, rests) = role(plan, ty, group, basis.threads, named);
-        roles.push(role);
-        basis.roles.push(rests);
-    }
+    let roles = groups.iter().map(|group| role(plan, ty, group, basis.threads, named));
+    let (mut roles, rests): (Vec<_>, Vec<_>) = roles.unzip();
+    basis.roles = rests;
     distinct(&mut roles);
     let name = plan.types[ty].name.clone();
     Some((TypeProfile { name, instances, roles }, basis))
@@ -193,9 +190,7 @@ fn fields<'r>(plan: &Plan, ty: usize, rows: impl Iterator<Item = &'r Row>) -> Fi
         }
         for (cell, counts) in row.counts.iter().enumerate() {
             if let Some(&place) = places.get(&*paths[cell]) {
-                for (sum, count) in fields[place].1.iter_mut().zip(counts) {
-                    *sum = sum.saturating_add(*count);
-                }
+                fields[place].1.iter_mut().zip(counts).for_each(|(sum, &count)| add(sum, count));
             }
         }
     }
@@ -247,7 +242,7 @@ fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
             probes as f64 * cost.probe + counted as f64 * cost.count + done as f64 * cost.operation;
         all += nanoseconds as f64;
         own += (nanoseconds as f64 - recording).max(0.0);
-        operations = operations.saturating_add(done);
+        add(&mut operations, done);
     }
     if operations < TIMED {
         return (0.0, None);
@@ -272,11 +267,8 @@ fn phases(plan: &Plan, ty: usize, group: &[Part<'_>], operations: u64) -> Vec<Ph
     let rest = rows.remove(&Vec::new()).unwrap_or_default();
     let mut sorted: Vec<Vec<&Row>> = rows.into_values().collect();
     sorted.sort_by_key(|rows| std::cmp::Reverse(times(rows)));
-    let room = if sorted.len() + usize::from(!rest.is_empty()) > MOST_PHASES {
-        MOST_PHASES - 1
-    } else {
-        sorted.len()
-    };
+    let all = sorted.len() + usize::from(!rest.is_empty());
+    let room = if all > MOST_PHASES { MOST_PHASES - 1 } else { sorted.len() };
     let rest: Vec<&Row> = sorted.drain(room..).flatten().chain(rest).collect();
     let mut phases: Vec<Phase> = Vec::new();
     for rows in &sorted {
@@ -297,15 +289,10 @@ fn phase(name: String, times: u64, operations: u64, fields: Fields) -> Phase {
 
 /// Each field by itself.
 fn single_fields(fields: Fields, operations: u64) -> Vec<Phase> {
-    let phase = |(path, counts): (String, Counts)| {
-        let times = sum(counts.into_iter());
-        Phase {
-            name: path.clone(),
-            times: times as f64 / operations.max(1) as f64,
-            accesses: accesses_of(path, counts, times),
-        }
+    let single = |field: (String, Counts)| {
+        phase(field.0.clone(), sum(field.1.into_iter()), operations, vec![field])
     };
-    fields.into_iter().map(phase).collect()
+    fields.into_iter().map(single).collect()
 }
 
 fn accesses_of(path: String, counts: Counts, times: u64) -> Vec<Access> {
@@ -313,10 +300,9 @@ fn accesses_of(path: String, counts: Counts, times: u64) -> Vec<Access> {
         .into_iter()
         .zip(counts)
         .filter(|&(_, count)| count > 0)
-        .map(|(kind, count)| Access {
-            field: path.clone(),
-            kind,
-            times: count as f64 / times.max(1) as f64,
+        .map(|(kind, count)| {
+            let times = count as f64 / times.max(1) as f64;
+            Access { field: path.clone(), kind, times }
         })
         .collect()
 }
@@ -364,26 +350,23 @@ fn used_by(
                 && part.thread.operations as f64 >= busiest as f64 * least
         });
         let numbers: Vec<usize> = threads.map(|part| part.thread.number).collect();
-        let mask =
-            numbers.iter().fold(0u64, |mask, &number| mask | 1 << number.min(crate::format::MANY));
+        let mask = numbers.iter().fold(0u64, |mask, &number| mask | 1 << number.min(MANY));
         most = most.max(numbers.len());
         let beside = recording.neighbours.iter().filter(|beside| beside.ty == ty);
         for beside in beside.filter(|beside| beside.differ & mask != 0) {
-            let pairs = rows.entry(beside.stride).or_default().entry(beside.begins).or_default();
-            *pairs = pairs.saturating_add(beside.pairs);
+            let places = rows.entry(beside.stride).or_default();
+            add(places.entry(beside.begins).or_default(), beside.pairs);
         }
         for &Used { users, objects, .. } in recording.objects.iter().filter(|used| used.ty == ty) {
-            let several = u64::from(users & mask & 1 << crate::format::MANY != 0);
+            let several = u64::from(users & mask & 1 << MANY != 0);
             match u64::from((users & mask).count_ones()) + several {
                 0 => {}
                 // One of the threads that are not told apart, or several of them.
-                _ if users & mask == 1 << crate::format::MANY => {
-                    untold = untold.saturating_add(objects);
-                }
-                1 => basis.objects.0 = basis.objects.0.saturating_add(objects),
+                _ if users & mask == 1 << MANY => add(&mut untold, objects),
+                1 => add(&mut basis.objects.0, objects),
                 many => {
-                    basis.objects.1 = basis.objects.1.saturating_add(objects);
-                    shared_users = shared_users.saturating_add(many.saturating_mul(objects));
+                    add(&mut basis.objects.1, objects);
+                    add(&mut shared_users, many.saturating_mul(objects));
                 }
             }
         }
@@ -404,10 +387,10 @@ fn used_by(
     } else if most > 1 || basis.threads > 1 {
         let row = rows.into_iter().max_by_key(|(_, places)| sum(places.values().copied()));
         match row.filter(|_| basis.neighbours.saturating_mul(MANY_BESIDE) >= own) {
-            Some((stride, places)) => Instances::Row(profile::Row {
-                stride,
-                begins: first_of(&places, stride, (size, own)),
-            }),
+            Some((stride, places)) => {
+                let begins = first_of(&places, stride, (size, own));
+                Instances::Row(profile::Row { stride, begins })
+            }
             None => Instances::PerCpu,
         }
     } else {
@@ -421,7 +404,7 @@ fn used_by(
 /// Where in a pair of lines a row of so many objects of a size begins, if of objects that have the next one on their pair so many
 /// begin at these places: where that fits best. (Of those that fit as well, where more begin.)
 fn first_of(places: &BTreeMap<u64, u64>, stride: u64, (size, objects): (u64, u64)) -> Option<u64> {
-    let pair = crate::format::PAIR as u64;
+    let pair = PAIR as u64;
     let misses = |begins: u64| {
         let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
         for index in 0..objects.saturating_sub(1).min(ROW_LOOKED_AT) {

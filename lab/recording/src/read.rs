@@ -180,16 +180,18 @@ pub fn read(folder: &Path, plan: &Plan) -> Result<Vec<Recording>, Error> {
         }
     }
     paths.sort();
-    let mut recordings = Vec::new();
-    for path in paths {
-        let file = File::open(&path).map_err(|error| cannot(error).in_file(&path))?;
-        let length = file.metadata().map_err(|error| cannot(error).in_file(&path))?.len();
-        let words = Words { file, length };
-        if let Some(recording) = words.recording(plan).map_err(|error| error.in_file(&path))? {
-            recordings.push(recording);
-        }
-    }
-    Ok(recordings)
+    let read = |path: &Path| {
+        let file = File::open(path).map_err(cannot)?;
+        let length = file.metadata().map_err(cannot)?.len();
+        Words { file, length }.recording(plan)
+    };
+    let recordings = paths.iter().map(|path| read(path).map_err(|error| error.in_file(path)));
+    recordings.filter_map(Result::transpose).collect()
+}
+
+/// Adds to a sum that ends at the largest number: a program may have written into its own recording.
+pub(crate) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }
 
 /// Of so many objects, at most, it is looked which lie side by side at the end.
@@ -233,23 +235,12 @@ impl Words {
         let mut recording = Recording {
             process: head[header::PROCESS],
             losses: Losses {
-                no_room: [
-                    header::OBJECTS_LOST,
-                    header::THREADS_LOST,
-                    header::SITES_LOST,
-                    header::FOLDS_LOST,
-                    header::TABLES_LOST,
-                ]
-                .iter()
-                .fold(0, |sum: u64, &word| sum.saturating_add(head[word])),
                 overlapping: head[header::OVERLAPPING],
                 ambiguous: head[header::AMBIGUOUS],
                 ambiguous_size: head[header::AMBIGUOUS_SIZE],
                 ambiguous_align: head[header::AMBIGUOUS_ALIGN],
-                unasked: 0,
                 unknown_names: head[header::UNKNOWN_NAMES],
-                dropped: 0,
-                unfinished: 0,
+                ..Losses::default()
             },
             cost: Cost {
                 probe: nanoseconds(header::PROBE_PS),
@@ -258,6 +249,10 @@ impl Words {
             },
             ..Recording::default()
         };
+        let lost = [header::OBJECTS_LOST, header::THREADS_LOST, header::SITES_LOST];
+        for word in lost.into_iter().chain([header::FOLDS_LOST, header::TABLES_LOST]) {
+            add(&mut recording.losses.no_room, head[word]);
+        }
         let threads = (head[header::THREADS] as usize).min(format::MOST_THREADS);
         for &offset in &head[header::FIRST_THREAD..][..threads] {
             let thread = self.thread(offset as usize, plan, &mut recording.losses)?;
@@ -274,7 +269,7 @@ impl Words {
             words[block::NAME..][..2].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let open = !plan.operations.is_empty() && words[block::DEPTH] != 0;
-        losses.dropped = losses.dropped.saturating_add(words[block::DROPPED]);
+        add(&mut losses.dropped, words[block::DROPPED]);
         losses.unfinished += u64::from(open);
         let passed =
             |word: usize| words[block::LAST + word].saturating_sub(words[block::FIRST + word]);
@@ -309,11 +304,9 @@ impl Words {
                 OUTSIDE => RowKind::Outside,
                 REST => RowKind::Rest,
                 _ => {
-                    let length = (row[1] as usize).min(shape.cells);
-                    let cells = (0..length).map(small);
-                    RowKind::Together(
-                        cells.filter(|&cell| usize::from(cell) < shape.cells).collect(),
-                    )
+                    let cells = (0..(row[1] as usize).min(shape.cells)).map(small);
+                    let known = cells.filter(|&cell| usize::from(cell) < shape.cells);
+                    RowKind::Together(known.collect())
                 }
             };
             let counts = row[shape.row_counts()..].chunks_exact(KINDS);
@@ -335,38 +328,35 @@ impl Words {
         for start in (1..count).step_by(AT_ONCE) {
             let many = AT_ONCE.min(count - start);
             let at = format::OBJECTS_AT + start * format::OBJECT_WORDS * 8;
-            for object in
-                self.at(at, many * format::OBJECT_WORDS)?.chunks_exact(format::OBJECT_WORDS)
-            {
-                let (ty, users) = (object[1], object[2]);
-                if ty != 0 && users != 0 {
-                    if ty < format::UNASKED && live.len() < MOST_PLACED {
-                        live.push((object[0], ty, users));
-                    }
-                    let ty = if ty < format::UNASKED {
-                        ty
-                    } else {
-                        (ty % format::UNASKED) | format::UNASKED
-                    };
-                    *tally.entry((ty, users)).or_insert(0u64) += 1;
+            let objects = self.at(at, many * format::OBJECT_WORDS)?;
+            for object in objects.chunks_exact(format::OBJECT_WORDS) {
+                let (start, mut ty, users) = (object[0], object[1], object[2]);
+                if ty == 0 || users == 0 {
+                    continue;
                 }
+                if ty >= format::UNASKED {
+                    ty = (ty % format::UNASKED) | format::UNASKED;
+                } else if live.len() < MOST_PLACED {
+                    live.push((start, ty, users));
+                }
+                *tally.entry((ty, users)).or_insert(0u64) += 1;
             }
         }
         let folds = self.at(format::FOLDS_AT, format::MOST_FOLDS * format::FOLD_WORDS)?;
         for fold in folds.chunks_exact(format::FOLD_WORDS).filter(|fold| fold[2] != 0) {
-            let sum = tally.entry((fold[0], fold[1])).or_insert(0);
-            *sum = sum.saturating_add(fold[2]);
+            add(tally.entry((fold[0], fold[1])).or_default(), fold[2]);
         }
         self.neighbours(live, plan, into)?;
         for ((ty, users), objects) in tally {
-            let known = (ty % format::UNASKED).checked_sub(1).map(|ty| ty as usize);
-            let Some(known) = known.filter(|&known| known < plan.types.len()) else { continue };
+            let known = (ty % format::UNASKED).wrapping_sub(1) as usize;
+            if known >= plan.types.len() {
+                continue;
+            }
             if ty < format::UNASKED {
                 into.objects.push(Used { ty: known, users, objects });
             } else {
-                let sum = into.unasked.entry(known).or_insert(0);
-                *sum = sum.saturating_add(objects);
-                into.losses.unasked = into.losses.unasked.saturating_add(objects);
+                add(into.unasked.entry(known).or_default(), objects);
+                add(&mut into.losses.unasked, objects);
             }
         }
         Ok(())
@@ -394,8 +384,7 @@ impl Words {
         let words = format::MOST_NEIGHBOURS * format::NEIGHBOUR_WORDS;
         let gone = self.at(format::NEIGHBOURS_AT, words)?;
         for row in gone.chunks_exact(format::NEIGHBOUR_WORDS).filter(|row| row[2] != 0) {
-            let sum = tally.entry((row[0], row[1])).or_default();
-            *sum = sum.saturating_add(row[2]);
+            add(tally.entry((row[0], row[1])).or_default(), row[2]);
         }
         for ((key, differ), pairs) in tally {
             let ty = usize::from(key as u16).wrapping_sub(1);

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};
-use crate::read::{Losses, Recording};
+use crate::read::{Losses, Recording, add};
 use ledgerline_advise::profile::{Instances, Kind, Row, TypeProfile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -122,23 +122,22 @@ fn times(profile: &TypeProfile, basis: &Basis, path: &str, kind: Kind) -> f64 {
 
 /// Each once, where it comes first.
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut list = Vec::new();
-    for item in items {
+    items.fold(Vec::new(), |mut list, item| {
         if !list.contains(&item) {
             list.push(item);
         }
-    }
-    list
+        list
+    })
 }
 
 fn objects(profile: &TypeProfile, basis: &Basis) -> String {
     let (own, shared) = basis.objects;
-    let parts = [(shared, "shared by several threads"), (own, "used by one thread each")];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, how)| format!("{} {how}", many(*count, "object")))
-        .collect();
+    let mut parts = Vec::new();
+    for (count, how) in [(shared, "shared by several threads"), (own, "used by one thread each")] {
+        if count > 0 {
+            parts.push(format!("{} {how}", many(count, "object")));
+        }
+    }
     let instances = match profile.instances {
         Instances::Shared if shared > 1 => {
             "one for all CPUs, which is too much waiting where each operation takes any of them"
@@ -146,11 +145,9 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
         }
         Instances::Shared => "one for all CPUs".to_owned(),
         Instances::PerCpu => "one a CPU".to_owned(),
-        Instances::Row(Row { stride, .. }) => {
-            format!(
-                "one a CPU, {stride} bytes apart: those of two threads lie on a line, or a pair"
-            )
-        }
+        Instances::Row(Row { stride, .. }) => format!(
+            "one a CPU, {stride} bytes apart: those of two threads lie on a line, or a pair"
+        ),
         Instances::Dealt(count) => format!("{count} dealt out to the CPUs"),
     };
     let alone = if basis.threads == 1 { " (one thread says nothing of sharing)" } else { "" };
@@ -172,25 +169,20 @@ fn heap(
             Some(address) => function_at(address).unwrap_or_else(|| format!("{address:#x}")),
             None => "other libraries".to_owned(),
         };
-        let blocks = sites.entry(name).or_default();
-        *blocks = blocks.saturating_add(site.blocks);
+        add(sites.entry(name).or_default(), site.blocks);
     }
     if sites.is_empty() {
         return;
     }
-    let mut sites: Vec<(String, u64)> = sites.into_iter().collect();
-    sites.sort_by_key(|site| std::cmp::Reverse(site.1));
-    let shown = sites.iter().take(MOST_SITES);
-    let list: Vec<String> =
-        shown.map(|(name, blocks)| format!("{} ({blocks})", short(name))).collect();
-    let more = if sites.len() > MOST_SITES { ", and others" } else { "" };
+    let (list, more) =
+        most(sites, ", and others", |(name, blocks)| format!("{} ({blocks})", short(&name)));
     let of = &plan.types[ty];
     let (how, alike) = if rounded {
         (" rounded up to their alignment", &of.alike_rounded)
     } else {
         ("", &of.alike)
     };
-    let _ = write!(out, "  by their size{how}, blocks from {}{more}", list.join(", "));
+    let _ = write!(out, "  by their size{how}, blocks from {list}{more}");
     if !alike.is_empty() {
         let alike: Vec<String> = alike.iter().map(|name| short(name)).collect();
         let _ = write!(
@@ -204,17 +196,30 @@ fn heap(
     out.push('\n');
 }
 
+/// The first of a tally by how many there are, in words, and what to say if there are more.
+fn most<K>(
+    tally: BTreeMap<K, u64>,
+    more: &'static str,
+    word: impl Fn((K, u64)) -> String,
+) -> (String, &'static str) {
+    let mut sorted: Vec<(K, u64)> = tally.into_iter().collect();
+    sorted.sort_by_key(|each| std::cmp::Reverse(each.1));
+    let more = if sorted.len() > MOST_SITES { more } else { "" };
+    let words: Vec<String> = sorted.into_iter().take(MOST_SITES).map(word).collect();
+    (words.join(", "), more)
+}
+
 /// What all processes lost.
 fn losses(recordings: &[Recording]) -> Losses {
     let mut losses = Losses::default();
     for of in recordings.iter().map(|recording| recording.losses) {
-        losses.no_room = losses.no_room.saturating_add(of.no_room);
-        losses.overlapping = losses.overlapping.saturating_add(of.overlapping);
-        losses.unasked = losses.unasked.saturating_add(of.unasked);
-        losses.unknown_names = losses.unknown_names.saturating_add(of.unknown_names);
-        losses.dropped = losses.dropped.saturating_add(of.dropped);
-        losses.unfinished = losses.unfinished.saturating_add(of.unfinished);
-        losses.ambiguous = losses.ambiguous.saturating_add(of.ambiguous);
+        add(&mut losses.no_room, of.no_room);
+        add(&mut losses.overlapping, of.overlapping);
+        add(&mut losses.unasked, of.unasked);
+        add(&mut losses.unknown_names, of.unknown_names);
+        add(&mut losses.dropped, of.dropped);
+        add(&mut losses.unfinished, of.unfinished);
+        add(&mut losses.ambiguous, of.ambiguous);
         if of.ambiguous_size > losses.ambiguous_size {
             losses.ambiguous_size = of.ambiguous_size;
             losses.ambiguous_align = of.ambiguous_align;
@@ -235,10 +240,8 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
                 .map(|of| format!("`{}`", short(&of.name)))
                 .collect()
         };
-        let exactly = names(1);
-        let names = if exactly.is_empty() { names(align) } else { exactly };
-        let names =
-            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        let names = [names(1), names(align)].into_iter().find(|names| !names.is_empty());
+        let names = names.map_or(String::new(), |names| format!(" ({})", names.join(", ")));
         let _ = writeln!(
             out,
             "not recorded: {} that may be one of several wanted types, the first of {size} bytes{names}; name one \
@@ -249,55 +252,32 @@ fn notes(out: &mut String, plan: &Plan, recordings: &[Recording]) {
     if losses.unasked > 0 {
         let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
         for (&ty, blocks) in recordings.iter().flat_map(|recording| &recording.unasked) {
-            let sum = sums.entry(ty).or_default();
-            *sum = sum.saturating_add(*blocks);
+            add(sums.entry(ty).or_default(), *blocks);
         }
-        let mut sums: Vec<(usize, u64)> = sums.into_iter().collect();
-        sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
-        let shown = sums.iter().take(MOST_SITES);
-        let list: Vec<String> =
-            shown.map(|&(ty, _)| format!("`{}`", short(&plan.types[ty].name))).collect();
-        let more = if sums.len() > MOST_SITES { " and others" } else { "" };
+        let (list, more) =
+            most(sums, " and others", |(ty, _)| format!("`{}`", short(&plan.types[ty].name)));
         let _ = writeln!(
             out,
-            "not recorded: {} of several times the size of {}{more}, in use and maybe arrays; --heap arrays takes \
+            "not recorded: {} of several times the size of {list}{more}, in use and maybe arrays; --heap arrays takes \
              them for objects",
-            many(losses.unasked, "block"),
-            list.join(", ")
+            many(losses.unasked, "block")
         );
     }
-    for (count, one, several, why) in [
-        (
-            losses.no_room,
-            "object, thread, site or access",
-            "objects, threads, sites or accesses",
-            "for want of room",
-        ),
-        (
-            losses.overlapping,
-            "object",
-            "objects",
-            "with bytes, or four of them, of another recorded object",
-        ),
-        (
-            losses.unknown_names,
-            "annotation",
-            "annotations",
-            "with a name that is not a recorded type's",
-        ),
-        (
-            losses.dropped,
-            "access",
-            "accesses",
-            "by signal handlers that came while the thread was counting",
-        ),
-        (losses.unfinished, "operation", "operations", "under way when the program ended"),
-    ] {
+    let mut lost = |count: u64, one: &str, several: &str, why: &str| {
         if count > 0 {
             let what = if count == 1 { one } else { several };
             let _ = writeln!(out, "not recorded: {count} {what} {why}");
         }
-    }
+    };
+    let (one, several) = ("object, thread, site or access", "objects, threads, sites or accesses");
+    lost(losses.no_room, one, several, "for want of room");
+    let why = "with bytes, or four of them, of another recorded object";
+    lost(losses.overlapping, "object", "objects", why);
+    let why = "with a name that is not a recorded type's";
+    lost(losses.unknown_names, "annotation", "annotations", why);
+    let why = "by signal handlers that came while the thread was counting";
+    lost(losses.dropped, "access", "accesses", why);
+    lost(losses.unfinished, "operation", "operations", "under way when the program ended");
 }
 
 fn many(count: u64, what: &str) -> String {
