@@ -8,6 +8,7 @@ use ledgerline_advise::uses::Uses;
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 use crate::{Gain, Measured, Order};
 
@@ -228,65 +229,48 @@ impl Report<'_> {
     /// One JSON object. Figures are nanoseconds an operation, or per cent.
     #[must_use]
     pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("keys are texts")
+    }
+}
+
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Measured { rounds, transfer_ns, disturbed, short, absent, objects, .. } = self.measured;
+        let faithful = short.is_empty() && absent.is_empty() && objects.is_none();
         let figures = |today, proposed: &Option<(Interval, Gain)>| Figures {
             today_ns: today,
             proposed_ns: proposed.as_ref().map(|(new, _)| *new),
             gain_ns: proposed.as_ref().map(|(_, gain)| gain.ns),
             throughput_percent: proposed.as_ref().map(|(_, gain)| gain.throughput),
         };
-        let object = Object {
-            schema: "ledgerline/layout-trial.v1",
-            name: self.name,
-            profile: self.profile,
-            against: self.proposed.map(|_| self.from),
-            here: self.here,
-            cpus: self.question.cpus,
-            cpus_asked: self.asked,
-            machine: &self.question.machine.name,
-            machine_assumed: self.assumed,
-            points: self.question.points,
-            today_bytes: self.today.size,
-            proposed_bytes: self.proposed.map(|order| order.size),
-            rounds: *rounds,
-            transfer_ns: *transfer_ns,
-            disturbed: *disturbed,
-            measured: figures(self.measured.today, &self.measured.proposed),
-            predicted: figures(self.predicted.today, &self.predicted.proposed),
-            within: self.within(),
-            faithful: short.is_empty() && absent.is_empty() && objects.is_none(),
-            notes: self.notes(),
-        };
-        serde_json::to_string(&object).expect("keys are texts")
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("schema", "ledgerline/layout-trial.v1")?;
+        object.serialize_entry("name", self.name)?;
+        object.serialize_entry("profile", self.profile)?;
+        object.serialize_entry("against", &self.proposed.map(|_| self.from))?;
+        object.serialize_entry("here", self.here)?;
+        object.serialize_entry("cpus", &self.question.cpus)?;
+        object.serialize_entry("cpus_asked", &self.asked)?;
+        object.serialize_entry("machine", &self.question.machine.name)?;
+        object.serialize_entry("machine_assumed", &self.assumed)?;
+        object.serialize_entry("points", &self.question.points)?;
+        object.serialize_entry("today_bytes", &self.today.size)?;
+        object.serialize_entry("proposed_bytes", &self.proposed.map(|order| order.size))?;
+        object.serialize_entry("rounds", rounds)?;
+        object.serialize_entry("transfer_ns", transfer_ns)?;
+        object.serialize_entry("disturbed", disturbed)?;
+        let (measured, predicted) = (self.measured, self.predicted);
+        object.serialize_entry("measured", &figures(measured.today, &measured.proposed))?;
+        object.serialize_entry("predicted", &figures(predicted.today, &predicted.proposed))?;
+        object.serialize_entry("within", &self.within())?;
+        object.serialize_entry("faithful", &faithful)?;
+        object.serialize_entry("notes", &self.notes())?;
+        object.end()
     }
 }
 
 fn cpus_of(count: usize) -> String {
     format!("{count} CPU{}", if count == 1 { "" } else { "s" })
-}
-
-#[derive(Serialize)]
-struct Object<'a> {
-    schema: &'static str,
-    name: &'a str,
-    profile: &'a str,
-    against: Option<&'a str>,
-    here: &'a str,
-    cpus: usize,
-    cpus_asked: usize,
-    machine: &'a str,
-    machine_assumed: bool,
-    points: usize,
-    today_bytes: u64,
-    proposed_bytes: Option<u64>,
-    rounds: usize,
-    transfer_ns: Option<f64>,
-    disturbed: f64,
-    measured: Figures,
-    predicted: Figures,
-    within: Option<bool>,
-    faithful: bool,
-    notes: Vec<String>,
 }
 
 #[derive(Serialize)]

@@ -267,18 +267,15 @@ fn sum_up(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Measured {
         };
         (of(&|turn| turn.proposed), gain)
     });
-    let transfers: Vec<f64> = rounds
-        .iter()
-        .filter_map(|rounds| rounds.transfer)
-        .map(|transfer| transfer.median)
-        .collect();
+    let transfers = rounds.iter().filter_map(|rounds| Some(rounds.transfer?.median));
+    let transfers: Vec<f64> = transfers.collect();
     let dealt = &scenes[0].script.dealt;
     let roles = &plan.uses.roles;
     let here = (0..roles.len()).filter(|role| dealt.contains(role));
     let short = here.filter_map(|role| {
-        let tuned =
-            scenes.iter().map(|scene| (&scene.tuned[role], scene.script.roles[role].passes));
-        let (tuned, passes) = tuned.max_by(|a, b| a.0.excess().total_cmp(&b.0.excess()))?;
+        let excess = |scene: &&Scene| scene.tuned[role].excess();
+        let worst = scenes.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
+        let (tuned, passes) = (&worst.tuned[role], worst.script.roles[role].passes);
         (tuned.excess() > TOO_LONG).then(|| Short {
             role: roles[role].name.clone(),
             wanted_ns: passes * tuned.wanted,
