@@ -9,29 +9,19 @@ use unpack::Packing;
 const EXTRACT: &str =
     "unpack it with extract-vmlinux from the kernel's scripts and name the result";
 
-/// What the headers of a boot image say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Image<'a> {
-    /// The name of the format.
-    pub name: &'static str,
-    /// The kernel, as a rule packed.
-    pub payload: &'a [u8],
-}
-
-/// Finds the kernel in a boot image; `None` if `data` is no boot image.
+/// Finds the kernel in a boot image, as a rule packed, and names the image's format; `None` if `data` is no boot image.
 ///
 /// Two formats are known: bzImage, which x86 boots, and the EFI images that unpack themselves (`vmlinuz.efi`), which
 /// arm64, riscv and loongarch boot.
 ///
 /// # Errors
 /// If the headers point beyond the file, or are too old to point to the kernel.
-pub fn find(data: &[u8]) -> Result<Option<Image<'_>>, Error> {
+fn find(data: &[u8]) -> Result<Option<(&'static str, &[u8])>, Error> {
     if is_bz_image(data) {
-        return bz_image(data).map(Some);
+        return Ok(Some(("bzImage", bz_image(data)?)));
     }
     if is_efi_image(data) {
-        let payload = part(data, word(data, 8), word(data, 12))?;
-        return Ok(Some(Image { name: "EFI image", payload }));
+        return Ok(Some(("EFI image", part(data, word(data, 8), word(data, 12))?)));
     }
     Ok(None)
 }
@@ -50,7 +40,7 @@ fn is_efi_image(data: &[u8]) -> bool {
 }
 
 /// Follows the boot protocol of Linux on x86: the payload lies behind the sectors of the setup program.
-fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
+fn bz_image(data: &[u8]) -> Result<&[u8], Error> {
     let protocol = half(data, 0x206).unwrap_or(0);
     if protocol < 0x208 {
         return Err(Error::new(format!(
@@ -65,8 +55,7 @@ fn bz_image(data: &[u8]) -> Result<Image<'_>, Error> {
         sectors => u32::from(sectors),
     };
     let offset = word(data, 0x248).map(|offset| u64::from(offset) + u64::from((sectors + 1) * 512));
-    let payload = part(data, offset, word(data, 0x24c))?;
-    Ok(Image { name: "bzImage", payload })
+    part(data, offset, word(data, 0x24c))
 }
 
 /// Whether `data` is a kernel as it lies in memory, without sections. EFI images have such a kernel packed, and
@@ -103,20 +92,17 @@ fn half(data: &[u8], at: usize) -> Option<u16> {
 /// # Errors
 /// If `data` is damaged, is packed in a way that is not known, or unpacks to more than `limit`.
 pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
-    let Some(image) = find(data)? else {
-        return match Packing::of(data) {
-            Some(packing) => packing.unpack(data, limit).map(Some),
-            None => Ok(None),
-        };
+    let Some((name, payload)) = find(data)? else {
+        return Packing::of(data).map(|packing| packing.unpack(data, limit)).transpose();
     };
-    let inside = |error: Error| error.within(format!("the kernel in this {}", image.name));
-    match Packing::of(image.payload) {
-        Some(Packing::Other(name)) => {
-            Err(inside(Error::new(format!("is packed with {name}, which is not read")))
+    let inside = |error: Error| error.within(format!("the kernel in this {name}"));
+    match Packing::of(payload) {
+        Some(Packing::Other(with)) => {
+            Err(inside(Error::new(format!("is packed with {with}, which is not read")))
                 .advise(EXTRACT))
         }
-        Some(packing) => packing.unpack(image.payload, limit).map(Some).map_err(inside),
-        None if image.payload.starts_with(b"\x7fELF") => Ok(Some(image.payload.to_vec())),
+        Some(packing) => packing.unpack(payload, limit).map(Some).map_err(inside),
+        None if payload.starts_with(b"\x7fELF") => Ok(Some(payload.to_vec())),
         None => Err(inside(Error::new("is packed in a way that is not known")).advise(EXTRACT)),
     }
 }

@@ -281,7 +281,7 @@ impl Types {
 
     /// The spelling of a name; empty for [`Name::NONE`].
     pub fn name(&self, name: Name) -> &str {
-        self.spellings.get(name)
+        spelled(&self.spellings.text, &self.spellings.ends, name)
     }
 
     /// Adds a type.
@@ -396,10 +396,6 @@ impl Spellings {
         ends.push(text.len());
         names.insert_unique(hash, name, |&name| hasher.hash_one(spelled(text, ends, name)));
         name
-    }
-
-    fn get(&self, name: Name) -> &str {
-        spelled(&self.text, &self.ends, name)
     }
 }
 

@@ -7,7 +7,7 @@ mod json;
 mod picture;
 mod text;
 
-pub use accessed::{Access, Accessed};
+pub use accessed::{Access, Accessed, without_zeros};
 pub use json::json;
 pub use picture::{html, svg};
 pub use text::text;

@@ -4,6 +4,7 @@ use crate::plan::Plan;
 use crate::profile::{Basis, Recorded};
 use crate::read::{Losses, Recording, add};
 use ledgerline_advise::profile::{Instances, Kind, Row, TypeProfile};
+use ledgerline_layout::show::without_zeros;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -290,12 +291,7 @@ fn rate(times: f64) -> String {
         return ".".to_owned();
     }
     let digits = (3 - times.log10().floor().max(-9.0) as i32).clamp(0, 9) as usize;
-    let text = format!("{times:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
+    without_zeros(format!("{times:.digits$}"))
 }
 
 /// A field's path as a source spells it, where base classes need no step: `nodes._M_impl._M_start`.

@@ -77,13 +77,8 @@ fn content<'a>(
     })
 }
 
-/// The machine that a member is for.
-#[derive(Clone, Copy, PartialEq)]
-struct Machine {
-    architecture: object::Architecture,
-    is_64: bool,
-    little_endian: bool,
-}
+/// The machine that a member is for: its architecture, whether it has 64 bits, whether it is little-endian.
+type Machine = (object::Architecture, bool, bool);
 
 /// The types so far, and the machine that they are for.
 type Added<'b> = Option<(Merger<'b>, Machine)>;
@@ -99,11 +94,7 @@ fn add<'b>(
     if !sections::has(&file, ".debug_info") {
         return Ok(added);
     }
-    let machine = Machine {
-        architecture: file.architecture(),
-        is_64: file.is_64(),
-        little_endian: file.is_little_endian(),
-    };
+    let machine: Machine = (file.architecture(), file.is_64(), file.is_little_endian());
     let sections = Sections::load(&file, Names::Plain)?;
     let dwarf = sections.dwarf();
     let universe = Universe::new(&dwarf, None, budget)?;
@@ -116,7 +107,7 @@ fn add<'b>(
         None => {
             let pointer_size = universe.units.first().map_or(8, |unit| unit.header.address_size());
             let widest = sections::widest_scalar_align(&file);
-            Merger::new(pointer_size, widest, !machine.little_endian, budget)
+            Merger::new(pointer_size, widest, !file.is_little_endian(), budget)
         }
     };
     let units = universe.units.len();

@@ -214,11 +214,7 @@ impl<'u, 'a> Walk<'u, 'a> {
                         frame.owner = Owner::Variant(record);
                     }
                 }
-                gimli::DW_TAG_subrange_type
-                | gimli::DW_TAG_generic_subrange
-                | gimli::DW_TAG_enumeration_type
-                    if matches!(owner, Owner::Array(..)) =>
-                {
+                _ if is_dimension(tag) && matches!(owner, Owner::Array(..)) => {
                     self.dimension(&says);
                 }
                 _ => self.ty(tag, offset, &says, &mut frame),
@@ -393,6 +389,16 @@ impl<'u, 'a> Walk<'u, 'a> {
 
 /// The tag of parameters, of which only those of types of functions matter.
 pub(super) const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
+
+/// Whether an entry with this tag is a dimension, if it is in an array.
+pub(super) fn is_dimension(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_subrange_type
+            | gimli::DW_TAG_generic_subrange
+            | gimli::DW_TAG_enumeration_type
+    )
+}
 
 /// Whether the attributes of an entry with this tag matter.
 fn concerns(tag: DwTag) -> bool {

@@ -79,8 +79,9 @@ fn read_nameless(bytes: &[u8], options: &Options) -> Result<Types, Error> {
     if sections::has(&file, ".debug_info.dwo") {
         return read_file(&file, Names::Split, bytes.len(), options);
     }
-    let found = separate::debug_file(&file, options.path.as_deref(), &options.debug_directories);
-    let Some((path, bytes)) = found else {
+    let found = separate::debug_path(&file, options.path.as_deref(), &options.debug_directories);
+    let found = found.and_then(|path| Some((separate::read_regular(&path)?, path)));
+    let Some((bytes, path)) = found else {
         return Err(Error::new("has no debug information").advise(
             "build it with -g (Rust: debug = \"full\" in the profile), or install its debug symbols",
         ));

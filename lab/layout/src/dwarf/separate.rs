@@ -16,17 +16,6 @@ fn by_build_id(directory: &Path, id: &[u8]) -> PathBuf {
     directory.join(".build-id").join(hex(first)).join(hex(rest) + ".debug")
 }
 
-/// The bytes of the debug file that belongs to a stripped program, and the file's path.
-pub(super) fn debug_file(
-    file: &object::File<'_>,
-    path: Option<&Path>,
-    directories: &[PathBuf],
-) -> Option<(PathBuf, Vec<u8>)> {
-    let found = debug_path(file, path, directories)?;
-    let bytes = read_regular(&found)?;
-    Some((found, bytes))
-}
-
 /// The path of the debug file that belongs to a stripped program.
 ///
 /// The file is looked for by the build's number below each debug directory. Then it is looked for by the name in

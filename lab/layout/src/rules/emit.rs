@@ -49,12 +49,19 @@ pub fn emit(
             picked => picked?,
         };
         for (name, id) in picked {
-            left_out(types, name, id, of_type, language, &mut out);
+            // A typedef's name needs no keyword.
+            let tagged = record(types, id).filter(|(_, record)| {
+                language == Language::C && !types.name(record.name).is_empty()
+            });
+            let tag = tagged.map_or("", |(_, record)| keyword(record.kind));
+            let ty = format!("{tag} {name}").trim().to_owned();
+            let one = One { types, id, name, ty, language, line: rules.line };
+            one.left_out(of_type, &mut out);
             if language == Language::Kernel {
-                kernel(types, name, id, &mut out);
+                one.groups(&mut out);
                 continue;
             }
-            if !has_name(language, name) {
+            if !one.has_name() {
                 continue;
             }
             if language == Language::Rust
@@ -66,13 +73,6 @@ pub fn emit(
             if let Some((_, missing)) = of_type.missing(types, (name, id)).into_iter().next() {
                 return Err(missing);
             }
-            // A typedef's name needs no keyword.
-            let tagged = record(types, id).filter(|(_, record)| {
-                language == Language::C && !types.name(record.name).is_empty()
-            });
-            let tag = tagged.map_or("", |(_, record)| keyword(record.kind));
-            let ty = format!("{tag} {name}").trim().to_owned();
-            let one = One { types, id, name, ty, language, line: rules.line };
             let mut lines = BTreeSet::new();
             for (condition, what) in one.conditions(of_type) {
                 if lines.insert(condition.clone()) {
@@ -91,68 +91,8 @@ pub fn emit(
     Ok(out)
 }
 
-/// Whether a language has a name for a type that has this one.
-fn has_name(language: Language, name: &str) -> bool {
-    match language {
-        Language::C => is_word(name),
-        // `{closure_env#0}`, `{impl#3}`; and of C++ `(anonymous)`.
-        Language::Rust => !name.contains(['{', '#', '(']),
-        Language::Kernel => true,
-    }
-}
-
 fn is_word(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// Says which rules become no assertion.
-fn left_out(
-    types: &Types,
-    name: &str,
-    id: TypeId,
-    rules: &TypeRules,
-    language: Language,
-    out: &mut String,
-) {
-    let mut left: Vec<String> = Vec::new();
-    let size = rules.max_lines.or(rules.size_max).or(rules.base);
-    if language == Language::Kernel {
-        if size.is_some() || rules.names().next().is_some() || !rules.no_straddle.is_empty() {
-            left.push("all but the groups".to_owned());
-        }
-    } else if !has_name(language, name) {
-        let language = if language == Language::C { "C" } else { "Rust" };
-        left.push(format!("{language} has no name for the type"));
-    } else {
-        if let Some(base) = rules.base {
-            left.push(format!("base = {base} (the assertions hold where it begins a line)"));
-        }
-        if !rules.alone.is_empty() {
-            left.push(format!("alone = {}", rules.alone.join(", ")));
-        }
-        if rules.no_straddle.iter().any(|name| name == "*") {
-            left.push("no_straddle = *".to_owned());
-        }
-        let is_bitfield = |name: &&str| find(types, id, name).is_some_and(|leaf| leaf.bitfield);
-        let bitfields: BTreeSet<&str> = rules.names().filter(is_bitfield).collect();
-        left.extend(bitfields.into_iter().map(|name| format!("{name}, a bitfield")));
-    }
-    if !left.is_empty() {
-        let indent = if language == Language::Rust { "    " } else { "" };
-        let left = left.join("; ");
-        let _ = writeln!(out, "{indent}// {name}, left to `ledgerline layout check`: {left}");
-    }
-}
-
-fn kernel(types: &Types, name: &str, id: TypeId, out: &mut String) {
-    for group in groups(types, id) {
-        let Group { name: of, bytes: (begin, end), members } = group;
-        for Leaf { path, .. } in &members {
-            let _ = writeln!(out, "CACHELINE_ASSERT_GROUP_MEMBER(struct {name}, {of}, {path});");
-        }
-        let size = end.saturating_sub(begin);
-        let _ = writeln!(out, "CACHELINE_ASSERT_GROUP_SIZE(struct {name}, {of}, {size});");
-    }
 }
 
 struct One<'a> {
@@ -165,6 +105,61 @@ struct One<'a> {
 }
 
 impl One<'_> {
+    /// Whether the language has a name for the type.
+    fn has_name(&self) -> bool {
+        match self.language {
+            Language::C => is_word(self.name),
+            // `{closure_env#0}`, `{impl#3}`; and of C++ `(anonymous)`.
+            Language::Rust => !self.name.contains(['{', '#', '(']),
+            Language::Kernel => true,
+        }
+    }
+
+    /// Says which rules become no assertion.
+    fn left_out(&self, rules: &TypeRules, out: &mut String) {
+        let mut left: Vec<String> = Vec::new();
+        let size = rules.max_lines.or(rules.size_max).or(rules.base);
+        if self.language == Language::Kernel {
+            if size.is_some() || rules.names().next().is_some() || !rules.no_straddle.is_empty() {
+                left.push("all but the groups".to_owned());
+            }
+        } else if !self.has_name() {
+            let language = if self.language == Language::C { "C" } else { "Rust" };
+            left.push(format!("{language} has no name for the type"));
+        } else {
+            if let Some(base) = rules.base {
+                left.push(format!("base = {base} (the assertions hold where it begins a line)"));
+            }
+            if !rules.alone.is_empty() {
+                left.push(format!("alone = {}", rules.alone.join(", ")));
+            }
+            if rules.no_straddle.iter().any(|name| name == "*") {
+                left.push("no_straddle = *".to_owned());
+            }
+            let find = |name: &str| find(self.types, self.id, name);
+            let is_bitfield = |name: &&str| find(name).is_some_and(|leaf| leaf.bitfield);
+            let bitfields: BTreeSet<&str> = rules.names().filter(is_bitfield).collect();
+            left.extend(bitfields.into_iter().map(|name| format!("{name}, a bitfield")));
+        }
+        if !left.is_empty() {
+            let indent = if self.language == Language::Rust { "    " } else { "" };
+            let (name, left) = (self.name, left.join("; "));
+            let _ = writeln!(out, "{indent}// {name}, left to `ledgerline layout check`: {left}");
+        }
+    }
+
+    fn groups(&self, out: &mut String) {
+        let name = self.name;
+        for Group { name: of, bytes: (begin, end), members } in groups(self.types, self.id) {
+            for Leaf { path, .. } in &members {
+                let _ =
+                    writeln!(out, "CACHELINE_ASSERT_GROUP_MEMBER(struct {name}, {of}, {path});");
+            }
+            let size = end.saturating_sub(begin);
+            let _ = writeln!(out, "CACHELINE_ASSERT_GROUP_SIZE(struct {name}, {of}, {size});");
+        }
+    }
+
     fn conditions(&self, rules: &TypeRules) -> Vec<(String, String)> {
         let mut list = Vec::new();
         for names in &rules.together {

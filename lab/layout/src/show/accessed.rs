@@ -139,13 +139,10 @@ impl Rates<'_> {
     /// What each role does, in a few letters: `rx r, tx rw`.
     pub fn who(&self) -> String {
         let does = |by: &By| {
-            let (read, written) = (by.reads > 0.0, by.writes > 0.0);
-            let letters = if read && written {
-                "rw"
-            } else if written {
-                "w"
-            } else {
-                "r"
+            let letters = match (by.reads > 0.0, by.writes > 0.0) {
+                (true, true) => "rw",
+                (false, true) => "w",
+                _ => "r",
             };
             format!("{} {letters}", by.who)
         };
@@ -163,12 +160,15 @@ pub(super) fn rate(rate: f64) -> String {
     }
     // Three significant digits, and no zeros after them.
     let digits = (2 - rate.log10().floor() as i64).max(0) as usize;
-    let text = format!("{rate:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
+    without_zeros(format!("{rate:.digits$}"))
+}
+
+/// A number without the zeros behind its point that say nothing.
+pub fn without_zeros(number: String) -> String {
+    if !number.contains('.') {
+        return number;
     }
+    number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

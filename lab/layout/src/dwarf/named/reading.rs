@@ -78,6 +78,7 @@ impl<'a> Name<'a> {
 }
 
 /// How the attributes of an entry are read, one after the other.
+#[derive(Default)]
 struct Recipe {
     shape: Option<Shape>,
     parts: Vec<Part>,
@@ -257,14 +258,7 @@ impl Recipe {
         let tag = abbreviation.tag();
         let mut common = FixedState::with_seed(0).build_hasher();
         tag.0.hash(&mut common);
-        let mut recipe = Recipe {
-            shape: shape_of(tag),
-            parts: Vec::new(),
-            declaration: false,
-            is_static: false,
-            file: 0,
-            common: 0,
-        };
+        let mut recipe = Recipe { shape: shape_of(tag), ..Recipe::default() };
         for specification in abbreviation.attributes() {
             let (name, form) = (specification.name(), specification.form());
             let part = match used(name) {

@@ -1,7 +1,7 @@
 //! Steps from entry to entry, over attributes that nobody needs.
 
 use super::super::Slice;
-use super::super::entries::{FORMAL_PARAMETER, shape_of};
+use super::super::entries::{FORMAL_PARAMETER, is_dimension, shape_of};
 use super::super::unit::Unit;
 use super::wanted::Wanted;
 use crate::Error;
@@ -321,15 +321,6 @@ fn is_member(tag: DwTag) -> bool {
             | gimli::DW_TAG_variant
             | gimli::DW_TAG_unspecified_parameters
             | FORMAL_PARAMETER
-    )
-}
-
-fn is_dimension(tag: DwTag) -> bool {
-    matches!(
-        tag,
-        gimli::DW_TAG_subrange_type
-            | gimli::DW_TAG_generic_subrange
-            | gimli::DW_TAG_enumeration_type
     )
 }
 

@@ -39,10 +39,7 @@ impl Wanted {
         endian: RunTimeEndian,
         wide: bool,
     ) -> Wanted {
-        let mut texts: Vec<Vec<u8>> = Vec::new();
-        for name in &names {
-            texts.push([name, &[0][..]].concat());
-        }
+        let texts: Vec<Vec<u8>> = names.iter().map(|name| [name, &[0][..]].concat()).collect();
         let mut places: Vec<usize> =
             texts.iter().flat_map(|text| find_iter(strings, text)).collect();
         places.sort_unstable();
