@@ -109,8 +109,9 @@ pub fn open_with(path: &Path, options: &Options) -> Result<Opened, Error> {
         .map_err(|error| error.in_file(path))
 }
 
-/// Reads a whole file. It is not mapped, since files of the kernel cannot be, and others may shrink meanwhile.
-fn read_file(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
+/// Reads a whole file, and unpacks it. It is not mapped, since files of the kernel cannot be, and others may shrink
+/// meanwhile.
+fn content(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
     let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
     let mut file = File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
@@ -128,12 +129,7 @@ fn read_file(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
         return Err(Error::new(format!("its {length} bytes are more than there is memory for")));
     }
     file.read_to_end(&mut data).map_err(cannot)?;
-    Ok(data)
-}
-
-/// Reads a file and unpacks it.
-fn content(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
-    unwrap(read_file(path, unknown)?, LARGEST_UNPACKED)
+    unwrap(data, LARGEST_UNPACKED)
 }
 
 /// Unpacks images and compressed data, as often as they are packed; no more than `limit` bytes may come out.

@@ -36,9 +36,9 @@ pub(super) struct Attributes<'a> {
     pub upper: Said<i128>,
     pub stride: Option<u64>,
     pub bit_stride: Option<u64>,
-    bit_size: Option<u64>,
-    bits_from_start: Option<u64>,
-    bits_from_top: Option<i64>,
+    pub bit_size: Option<u64>,
+    pub bits_from_start: Option<u64>,
+    pub bits_from_top: Option<i64>,
 }
 
 /// What an entry says of something that may be a constant.

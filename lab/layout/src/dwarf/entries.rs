@@ -6,7 +6,7 @@
 
 use super::Slice;
 use super::attributes::{Attributes, Said};
-use super::parsed::{File, Parsed, ParsedMember, ParsedType, RawBits, Reference, Shape};
+use super::parsed::{File, Parsed, ParsedMember, ParsedType, Reference, Shape};
 use super::unit::{Split, Tables, Unit, UnitAt, Universe};
 use crate::Error;
 use crate::leaf::keyword;
@@ -348,16 +348,8 @@ impl<'u, 'a> Walk<'u, 'a> {
         });
         if shape == Shape::MemberPointer && says.class != Reference::NONE {
             self.refers(says.class);
-            self.parsed.members.push(ParsedMember {
-                owner: index,
-                role: Role::Base,
-                name: b"",
-                to: says.class,
-                offset: 0,
-                bits: RawBits::None,
-                align: 0,
-                rust_align: 0,
-            });
+            let class = Attributes { to: says.class, ..Attributes::default() };
+            self.push_member(index, Role::Base, b"", &class);
         }
         match shape {
             Shape::Array { .. } => frame.owner = Owner::Array(index, self.dimensions.len()),

@@ -47,15 +47,12 @@ impl<'a> Sections<'a> {
         let endian = endian(file);
         let loader = Loader::new(file);
         let sections = DwarfSections::load(|id| {
-            if !WANTED.contains(&id) {
-                return Ok(Cow::Borrowed(&[][..]));
-            }
-            match names {
-                Names::Plain => loader.load(id.name()),
-                Names::Split => {
-                    id.dwo_name().map_or(Ok(Cow::Borrowed(&[][..])), |name| loader.load(name))
-                }
-            }
+            let name = match names {
+                Names::Plain => Some(id.name()),
+                Names::Split => id.dwo_name(),
+            };
+            let name = name.filter(|_| WANTED.contains(&id));
+            name.map_or(Ok(Cow::Borrowed(&[][..])), |name| loader.load(name))
         })?;
         Ok(Sections { sections, endian, names })
     }

@@ -40,7 +40,7 @@ pub fn json<'h>(types: &Types, holder: &'h Holder<'_>, out: &mut Vec<u8>) {
         path: &place.path,
         ty: spell(types, place.ty).to_string(),
         offset: place.start / 8,
-        bit_offset: (place.start % 8 != 0).then_some(place.start % 8),
+        bit_offset: (!place.start.is_multiple_of(8)).then_some(place.start % 8),
         size: place.size,
         arrays: &place.arrays,
     };

@@ -85,7 +85,8 @@ impl One<'_> {
         }
         for one in &self.all(&rules.starts_line) {
             let elsewhere = |lines: &Lines| {
-                (one.offset() + lines.shift()) % self.line != 0 || one.start % 8 != 0
+                !(one.offset() + lines.shift()).is_multiple_of(self.line)
+                    || !one.start.is_multiple_of(8)
             };
             if let Some(lines) = self.placed(self.line).find(elsewhere) {
                 let what = format!("{} does not begin a line{}", place(one), at(lines));
