@@ -135,15 +135,14 @@ pub fn advise(
         proposal: None,
         unsure: None,
     };
-    let (proposal, unsure) = propose(&advice, question)?;
-    (advice.proposal, advice.unsure) = (proposal, unsure);
+    (advice.proposal, advice.unsure) = propose(&advice, question)?;
     Ok(advice)
 }
 
-fn propose(
-    advice: &Advice,
-    question: &Question<'_>,
-) -> Result<(Option<Proposal>, Option<Difference>), Error> {
+/// What is better, and the gain of the best order that was found where that is not surely better.
+type Proposed = (Option<Proposal>, Option<Difference>);
+
+fn propose(advice: &Advice, question: &Question<'_>) -> Result<Proposed, Error> {
     let Advice { pieces, uses, size_max, place, today, .. } = advice;
     let problem = Problem::new(pieces, question, uses, *size_max, place.base);
     let now: Vec<u64> = pieces.list.iter().map(|piece| piece.offset).collect();
@@ -185,13 +184,10 @@ fn propose(
     let gains = best.gains(&problem)?;
     let change = cost::difference(today, &best.cost);
     let new = &best.laid.offsets;
+    let name = |&piece: &usize| pieces.list[piece].name().to_owned();
     let moves = (best.groups(&problem).into_iter().zip(gains))
         .map(|(group, gain)| Move {
-            fields: group
-                .pieces
-                .iter()
-                .map(|&piece| pieces.list[piece].name().to_owned())
-                .collect(),
+            fields: group.pieces.iter().map(name).collect(),
             offsets: (pieces.list[group.pieces[0]].offset, new[group.pieces[0]]),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
             reason: {

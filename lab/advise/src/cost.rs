@@ -149,8 +149,6 @@ pub struct Cost {
     pub waiting: Interval,
     /// By spot, in the order of the [`Uses`].
     pub fields: Vec<FieldCost>,
-    /// Lines that a spot lies on, counted from the start of the type as if it began a line.
-    pub lines: Vec<LineCost>,
     /// Which field makes which other wait, the dearest pair first.
     pub pairs: Vec<PairCost>,
     /// The same, point by point.
@@ -244,12 +242,10 @@ pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, E
         })
         .collect();
     pairs.sort_by(|a, b| b.waiting.median.total_cmp(&a.waiting.median));
-    let lines = lines(&points, &fields, place, 64);
     Ok(Cost {
         nanoseconds: over(&points, |point| point.nanoseconds),
         waiting: over(&points, |point| point.waiting),
         fields,
-        lines,
         pairs,
         points,
     })
@@ -260,35 +256,31 @@ fn over(points: &[Point], of: impl Fn(&Point) -> f64) -> Interval {
     Interval::of(points.iter().map(of).collect())
 }
 
-/// What lines of `size` bytes cost.
-fn lines(points: &[Point], fields: &[FieldCost], place: &Place, size: u64) -> Vec<LineCost> {
-    let line = |spot: usize| place.offsets[spot] / size;
-    let numbers: BTreeSet<u64> = (0..fields.len()).map(line).collect();
-    let of = |number: u64| {
-        let waited = |point: &Point| {
-            let here = point.pairs.iter().filter(|((_, victim), _)| line(*victim) == number);
-            here.map(|(_, waited)| waited).sum()
-        };
-        let moved = |point: &Point| {
-            let here = point.transfers.iter().filter(|(spot, _)| line(**spot) == number);
-            here.map(|(_, times)| times).sum()
-        };
-        let here = (0..fields.len()).filter(|&spot| line(spot) == number);
-        LineCost {
-            line: number,
-            waiting: over(points, waited),
-            fetching: here.map(|spot| fields[spot].fetching).sum(),
-            transfers: over(points, moved),
-        }
-    };
-    numbers.into_iter().map(of).collect()
-}
-
 impl Cost {
-    /// What lines of another size cost, 128 bytes for pairs; `place` is the one that the cost is of.
+    /// What lines of `size` bytes cost, 128 for pairs, counted from the start of the type as if it began a line; `place` is
+    /// the one that the cost is of.
     #[must_use]
     pub fn by_lines(&self, place: &Place, size: u64) -> Vec<LineCost> {
-        lines(&self.points, &self.fields, place, size)
+        let line = |spot: usize| place.offsets[spot] / size;
+        let numbers: BTreeSet<u64> = (0..self.fields.len()).map(line).collect();
+        let of = |number: u64| {
+            let waited = |point: &Point| {
+                let here = point.pairs.iter().filter(|((_, victim), _)| line(*victim) == number);
+                here.map(|(_, waited)| waited).sum()
+            };
+            let moved = |point: &Point| {
+                let here = point.transfers.iter().filter(|(spot, _)| line(**spot) == number);
+                here.map(|(_, times)| times).sum()
+            };
+            let here = (0..self.fields.len()).filter(|&spot| line(spot) == number);
+            LineCost {
+                line: number,
+                waiting: over(&self.points, waited),
+                fetching: here.map(|spot| self.fields[spot].fetching).sum(),
+                transfers: over(&self.points, moved),
+            }
+        };
+        numbers.into_iter().map(of).collect()
     }
 }
 

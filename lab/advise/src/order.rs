@@ -138,33 +138,23 @@ impl Order {
         placed: &mut [bool],
         offsets: &mut [u64],
     ) {
-        loop {
+        while cursor < end {
             // Also between pieces that are held within the hole.
-            let until = |at: u64| {
-                let next = held.iter().find(|held| held.end() > at);
-                next.map_or(end, |held| held.offset.min(end))
-            };
+            let next = held.iter().find(|held| held.end() > cursor);
+            let until = next.map_or(end, |held| held.offset.min(end));
+            let at = |index: usize| cursor.next_multiple_of(list[index].align);
             let fits = later.iter().copied().filter(|&index| {
-                let at = cursor.next_multiple_of(list[index].align);
                 let free = !placed[index] && cold[index] && self.begins[index] <= 1;
-                free && at + list[index].size <= until(cursor)
+                free && at(index) + list[index].size <= until
             });
             // The first of the largest, so that the fewest pieces move.
-            let largest = fits.min_by_key(|&index| std::cmp::Reverse(list[index].size));
-            match largest {
-                Some(index) => {
-                    let at = cursor.next_multiple_of(list[index].align);
-                    offsets[index] = at;
-                    placed[index] = true;
-                    cursor = at + list[index].size;
-                }
-                None => {
-                    let Some(next) = held.iter().find(|held| held.end() > cursor) else { return };
-                    cursor = next.end();
-                }
-            }
-            if cursor >= end {
-                return;
+            if let Some(index) = fits.min_by_key(|&index| std::cmp::Reverse(list[index].size)) {
+                offsets[index] = at(index);
+                placed[index] = true;
+                cursor = offsets[index] + list[index].size;
+            } else {
+                let Some(next) = next else { return };
+                cursor = next.end();
             }
         }
     }

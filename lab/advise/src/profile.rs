@@ -61,6 +61,7 @@ mod write;
 use std::collections::BTreeMap;
 
 use ledgerline_coherence::layout::PAIR;
+use ledgerline_layout::Error;
 use ledgerline_layout::model::{TypeId, Types};
 use serde::Serialize;
 
@@ -278,6 +279,11 @@ impl TypeProfile {
         }
         sum
     }
+}
+
+/// What is said of a file that cannot be read.
+fn cannot(error: &std::io::Error) -> Error {
+    Error::new(format!("cannot be read ({error})"))
 }
 
 impl Profile {

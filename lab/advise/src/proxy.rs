@@ -19,7 +19,7 @@ use ledgerline_coherence::machine::Settings;
 
 use crate::cost::{Fetch, Question, outgrows, parts, passes, share};
 use crate::profile::{Instances, Kind};
-use crate::uses::{Spot, Uses};
+use crate::uses::{self, Spot, Uses};
 
 /// Rounds after which times and rates agree well enough.
 const ROUNDS: usize = 6;
@@ -116,21 +116,15 @@ impl<'u> Proxy<'u> {
                 role,
                 times: phase.times,
                 touches: (phase.accesses.iter())
-                    .map(|touch| Touch {
-                        spot: touch.spot,
-                        writes: touch.kind.writes(),
-                        price: {
-                            let awaited = uses.spots[touch.spot].awaited;
-                            let (second, last) = fetch.price(touch.kind, awaited);
-                            second + last
-                        },
-                        waits: match touch.kind {
-                            Kind::Atomic => 1.0,
+                    .map(|&uses::Touch { spot, kind, times }| {
+                        let awaited = uses.spots[spot].awaited;
+                        let (second, last) = fetch.price(kind, awaited);
+                        let waits = match kind {
+                            Kind::Load if !awaited => overlapped,
+                            Kind::Load | Kind::Atomic => 1.0,
                             Kind::Store => STORE_WAITS,
-                            Kind::Load if uses.spots[touch.spot].awaited => 1.0,
-                            Kind::Load => overlapped,
-                        },
-                        times: touch.times,
+                        };
+                        Touch { spot, writes: kind.writes(), price: second + last, waits, times }
                     })
                     .collect(),
             })
@@ -267,25 +261,21 @@ impl<'u> Proxy<'u> {
                 let came = others(&visits, line, role, &missed);
                 let wait = self.transfer + queues[line];
                 let cpus = self.roles[role].cpus * self.part / times[role];
-                let came_new = if entry.writes_first {
-                    let miss = entry.visits * came / (came + own);
-                    costs[role] += miss * wait * entry.waits;
-                    writing[line] += miss * cpus;
-                    miss
+                let (lost, fetched) = if entry.writes_first {
+                    (came, &mut writing[line])
                 } else {
-                    let miss = entry.visits * wrote / (wrote + own);
-                    costs[role] += miss * wait * entry.waits;
-                    reading[line] += miss * cpus;
-                    let own = writes[line * roles + role];
-                    if entry.writes > 0.0 {
-                        let upgrade = entry.writes * came / (came + own);
-                        costs[role] += upgrade * wait * entry.upgrade_waits;
-                        writing[line] += upgrade * cpus;
-                    }
-                    miss
+                    (wrote, &mut reading[line])
                 };
+                let miss = entry.visits * lost / (lost + own);
+                costs[role] += miss * wait * entry.waits;
+                *fetched += miss * cpus;
+                if !entry.writes_first && entry.writes > 0.0 {
+                    let upgrade = entry.writes * came / (came + writes[line * roles + role]);
+                    costs[role] += upgrade * wait * entry.upgrade_waits;
+                    writing[line] += upgrade * cpus;
+                }
                 // Who waits in the queue gets the line before the visit is over.
-                let again = came_new * taken[line];
+                let again = miss * taken[line];
                 costs[role] += again * wait * entry.later_waits;
                 reading[line] += again * cpus * entry.later_waits;
             }

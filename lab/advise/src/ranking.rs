@@ -98,10 +98,7 @@ pub fn price(
     let sizes = [sides.old, sides.new].map(|(types, id)| leaf::record(types, id));
     let mut before = Side::of(sides.old, profile, &back)?;
     let mut after = Side::of(sides.new, profile, &renamed)?;
-    for name in &before.unknown {
-        if !after.unknown.contains(name) {
-            continue;
-        }
+    if let Some(name) = before.unknown.iter().find(|name| after.unknown.contains(name)) {
         let error = Error::new(format!("{} has no field {name:?} in either build", profile.name));
         let (types, id) = sides.new;
         return Err(advise_field(error, types, id, name));
@@ -117,8 +114,8 @@ pub fn price(
     for (role, settled) in after.uses.roles.iter_mut().zip(&before.uses.roles) {
         role.work_ns = settled.work_ns;
     }
-    let old = before.cost(question, base)?;
-    let new = after.cost(question, base)?;
+    let old = cost::of(question, &before.uses, &place)?;
+    let new = cost::of(question, &after.uses, &after.place(base))?;
     let pairs = changed_pairs((&before, &old), (&after, &new));
     let mut dealt: Vec<Vec<Pair>> = vec![Vec::new(); difference.changes.len() + 1];
     for pair in pairs {
@@ -194,10 +191,6 @@ impl Side {
 
     fn place(&self, base: Option<u64>) -> Place {
         Place { row: self.row, ..Place::of(&self.uses) }.based(base)
-    }
-
-    fn cost(&self, question: &Question<'_>, base: Option<u64>) -> Result<Cost, Error> {
-        cost::of(question, &self.uses, &self.place(base))
     }
 
     fn near(&self, writer: &str, victim: &str) -> Option<Near> {

@@ -208,12 +208,9 @@ fn groupings(problem: &Problem<'_>) -> Vec<Vec<Vec<usize>>> {
 
 fn partitions(atoms: &[Vec<usize>], groups: &mut Vec<Vec<usize>>, all: &mut Vec<Vec<Vec<usize>>>) {
     let Some((first, rest)) = atoms.split_first() else {
-        let sorted = groups.iter().map(|group| {
-            let mut group = group.clone();
-            group.sort_unstable();
-            group
-        });
-        all.push(sorted.collect());
+        let mut done = groups.clone();
+        done.iter_mut().for_each(|group| group.sort_unstable());
+        all.push(done);
         return;
     };
     for into in 0..=groups.len() {

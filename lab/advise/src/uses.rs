@@ -86,14 +86,10 @@ pub struct Hides {
 impl Settled {
     /// The settings of a machine for this program.
     pub(crate) fn on(&self, settings: &Settings) -> Settings {
-        match self.hides {
-            Some(Hides { lead, window }) => {
-                let overlap = settings.overlap * lead;
-                let lead = (settings.lead as f64 * lead).round() as u64;
-                Settings { overlap, lead, window, ..settings.clone() }
-            }
-            None => settings.clone(),
-        }
+        let Some(Hides { lead, window }) = self.hides else { return settings.clone() };
+        let overlap = settings.overlap * lead;
+        let lead = (settings.lead as f64 * lead).round() as u64;
+        Settings { overlap, lead, window, ..settings.clone() }
     }
 }
 

@@ -233,7 +233,8 @@ fn what_the_machine_file_is_wrong_by_is_corrected_by_both_times() {
     assert!((today.nanoseconds.median / beside - 1.0).abs() < 0.05, "{today:?} for {beside}");
     assert!((moved.nanoseconds.median / after - 1.0).abs() < 0.08, "{moved:?} for {after}");
     // What is said of lines is corrected with it.
-    let waiting: f64 = today.lines.iter().map(|line| line.waiting.median).sum();
+    let lines = today.by_lines(&Place::of(&found), 64);
+    let waiting: f64 = lines.iter().map(|line| line.waiting.median).sum();
     assert!((waiting / (beside - alone) - 1.0).abs() < 0.25, "{waiting} of {beside} less {alone}");
 }
 
@@ -265,7 +266,8 @@ fn what_is_said_of_lines_adds_up_to_what_is_lost_beyond_the_time_alone() {
         let timed = uses(Kind::Atomic, [0.0; 2], [basis; 2]);
         let (found, _) = settled(&question, &timed);
         let today = cost::of(&question, &found, &Place::of(&found)).unwrap();
-        let waiting: f64 = today.lines.iter().map(|line| line.waiting.median).sum();
+        let lines = today.by_lines(&Place::of(&found), 64);
+        let waiting: f64 = lines.iter().map(|line| line.waiting.median).sum();
         let lost = beside - alone;
         assert!((waiting / lost - 1.0).abs() < 0.25, "{hides}: {waiting} said, {lost} lost");
     }

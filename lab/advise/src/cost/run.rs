@@ -33,14 +33,11 @@ pub(super) fn points(
     let settings = question.machine.design(question.points);
     let dealt = deal(&uses.roles, question.cpus);
     each(&settings, |point, settings| {
-        let settled = uses.settled.get(point);
-        let with_works = settled.map(|settled| uses.with_works(&settled.works));
-        let uses = with_works.as_ref().unwrap_or(uses);
-        let settings = settled.map_or_else(|| settings.clone(), |settled| settled.on(settings));
-        let between = settled.map_or(0.0, |settled| settled.between);
-        let waits = settled.map_or(&[][..], |settled| &settled.waits);
-        let stage = Stage { settings, uses, place, begins: place.begins(point), between };
-        simulate(&stage, &dealt, waits)
+        // Where no times say anything, that is the uses as they are.
+        let settled = uses.settled.get(point).cloned().unwrap_or_default();
+        let (uses, settings) = (&uses.with_works(&settled.works), settled.on(settings));
+        let (begins, between) = (place.begins(point), settled.between);
+        simulate(&Stage { settings, uses, place, begins, between }, &dealt, &settled.waits)
     })
 }
 

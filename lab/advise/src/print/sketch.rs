@@ -182,13 +182,11 @@ impl Sketch<'_> {
             };
             self.line(&gap);
         }
-        let touched: f64 = (self.advice.uses.spots.iter().enumerate())
-            .filter(|(_, spot)| self.advice.pieces.at(spot.offset) == Some(index))
-            .map(|(spot, _)| {
-                let (reads, writes) = self.advice.uses.rates(spot);
-                reads + writes
-            })
-            .sum();
+        let Advice { uses, pieces, .. } = self.advice;
+        let touched = (0..uses.spots.len()).any(|spot| {
+            let (reads, writes) = uses.rates(spot);
+            reads + writes > 0.0 && pieces.at(uses.spots[spot].offset) == Some(index)
+        });
         // Bits go on where bits before them ended, unless a unit is closed.
         let bits_first = piece.fields.first().is_some_and(|field| field.bits.is_some());
         let widest = piece.fields.iter().filter(|field| field.bits.is_some());
@@ -233,7 +231,7 @@ impl Sketch<'_> {
                 Language::C => format!("  /* {said} */"),
                 Language::Rust => format!("  // {said}"),
             };
-            let note = if touched > 0.0 { String::new() } else { remark("untouched".to_owned()) };
+            let note = if touched { String::new() } else { remark("untouched".to_owned()) };
             let bytes = self.types.size(field.ty).filter(|_| field.bits.is_none()).unwrap_or(0);
             let start = offset + field.start / 8;
             let straddles = if Lines::of(64).straddles(start, bytes) {

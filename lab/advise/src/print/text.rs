@@ -308,27 +308,23 @@ impl Page<'_> {
             }
         }
         self.line(&format!("{size}."));
-        for held in [Held::Asked, Held::First, Held::Compiler, Held::Last] {
+        for (held, why) in [
+            (Held::Asked, "as asked"),
+            (Held::First, "a record that begins the record; --move-first lets it go"),
+            (Held::Compiler, "the compiler puts it there"),
+            (Held::Last, "an array without a length comes last"),
+        ] {
             let names: Vec<&str> = (pieces.list.iter())
                 .filter(|piece| piece.held == Some(held))
                 .map(|piece| piece.name())
                 .collect();
             if !names.is_empty() {
-                let why = match held {
-                    Held::Asked => "as asked",
-                    Held::First => "a record that begins the record; --move-first lets it go",
-                    Held::Compiler => "the compiler puts it there",
-                    Held::Last => "an array without a length comes last",
-                };
                 self.wrapped(&format!("Stays: {} ({why}).", few(&names, NAMED, ", ")), 2);
             }
         }
         if !pieces.dropped.is_empty() {
-            let names: Vec<&str> = pieces.dropped.iter().map(String::as_str).collect();
-            self.wrapped(
-                &format!("Left out, as they have no size: {}.", few(&names, NAMED, ", ")),
-                2,
-            );
+            let names = few(&pieces.dropped, NAMED, ", ");
+            self.wrapped(&format!("Left out, as they have no size: {names}."), 2);
         }
         if language == Language::Rust {
             self.line("Rust keeps an order of repr(C) types alone.");

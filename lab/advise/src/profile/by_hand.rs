@@ -112,18 +112,16 @@ enum Work {
 /// What a table says of an operation's time.
 #[derive(Clone)]
 struct Timed {
-    work: Option<Spanned<Work>>,
-    takes: Option<Spanned<f64>>,
-    alone: Option<Spanned<f64>>,
-    recording: Option<Spanned<f64>>,
+    work_ns: Option<Spanned<Work>>,
+    takes_ns: Option<Spanned<f64>>,
+    alone_ns: Option<Spanned<f64>>,
+    recording_ns: Option<Spanned<f64>>,
 }
 
 impl Timed {
     fn is_empty(&self) -> bool {
-        self.work.is_none()
-            && self.takes.is_none()
-            && self.alone.is_none()
-            && self.recording.is_none()
+        let Timed { work_ns, takes_ns, alone_ns, recording_ns } = self;
+        work_ns.is_none() && [takes_ns, alone_ns, recording_ns].into_iter().all(Option::is_none)
     }
 }
 
@@ -216,14 +214,10 @@ fn in_order<T>(table: Table<T>) -> impl Iterator<Item = (Spanned<String>, T)> {
 
 fn of_type(name: Spanned<String>, of: OfType) -> Result<TypeProfile, Complaint> {
     let at = name.span().start;
+    let OfType { stride, begins, work_ns, takes_ns, alone_ns, recording_ns, .. } = of;
     let instances = of.instances.map_or(Ok(Instances::default()), instances)?;
-    let instances = row(instances, of.stride, of.begins)?;
-    let timed = Timed {
-        work: of.work_ns,
-        takes: of.takes_ns,
-        alone: of.alone_ns,
-        recording: of.recording_ns,
-    };
+    let instances = row(instances, stride, begins)?;
+    let timed = Timed { work_ns, takes_ns, alone_ns, recording_ns };
     let roles = match of.roles {
         None => {
             let phases = phases((name.get_ref(), at), of.fields, of.phases)?;
@@ -292,6 +286,7 @@ fn row(
 }
 
 fn of_role(role: OfRole, of_type: Timed) -> Result<Role, Complaint> {
+    let OfRole { work_ns, takes_ns, alone_ns, recording_ns, .. } = role;
     let (at, name) = (role.name.span().start, role.name.into_inner());
     let share = *role.share.get_ref();
     if !(share > 0.0 && share <= 1.0) {
@@ -299,12 +294,7 @@ fn of_role(role: OfRole, of_type: Timed) -> Result<Role, Complaint> {
         return complain(role.share.span().start, what, "write which part of the CPUs, 0.25 say");
     }
     let phases = phases((&name, at), role.fields, role.phases)?;
-    let own = Timed {
-        work: role.work_ns,
-        takes: role.takes_ns,
-        alone: role.alone_ns,
-        recording: role.recording_ns,
-    };
+    let own = Timed { work_ns, takes_ns, alone_ns, recording_ns };
     let (work_ns, basis) = work(at, &name, if own.is_empty() { of_type } else { own })?;
     Ok(Role { name, share, work_ns, basis, phases })
 }
@@ -332,7 +322,7 @@ fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complai
         let advice = format!("write nanoseconds, {least} to {LARGEST:e}");
         complain(at, format!("`{what}` is {ns}"), &advice)
     };
-    let Timed { work, takes, alone, recording } = timed;
+    let Timed { work_ns: work, takes_ns: takes, alone_ns: alone, recording_ns: recording } = timed;
     let starts = |given: &Option<Spanned<f64>>| given.as_ref().map(|given| given.span().start);
     let wrong = |at: Option<usize>, what: &str, advice| {
         complain(at.unwrap_or_default(), format!("{name} has {what}"), advice)

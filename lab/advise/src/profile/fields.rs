@@ -91,17 +91,11 @@ impl<'t> Bytes<'t> {
         let end = self.leaves.partition_point(|leaf| leaf.offset() <= offset);
         let covers = |leaf: &&Leaf| offset < leaf.offset().saturating_add(leaf.size());
         let leaf = self.leaves[..end].iter().rev().take(64).rfind(covers)?;
-        let index = match self.types.get(self.types.resolve(leaf.ty)) {
-            Type::Array { element, .. } => self
-                .types
-                .size(*element)
-                .filter(|&size| size > 0)
-                .map(|size| (offset - leaf.offset()) / size),
-            _ => None,
-        };
-        Some(match index {
-            Some(index) => format!("{}[{index}]", leaf.path),
-            None => leaf.path.clone(),
-        })
+        if let Type::Array { element, .. } = self.types.get(self.types.resolve(leaf.ty))
+            && let Some(size @ 1..) = self.types.size(*element)
+        {
+            return Some(format!("{}[{}]", leaf.path, (offset - leaf.offset()) / size));
+        }
+        Some(leaf.path.clone())
     }
 }

@@ -155,34 +155,31 @@ fn of_type(table: Table, known: &Known<'_>) -> Result<TypeProfile, Error> {
             .within(format_args!("line {line}"))
             .advise(format!("put `TYPE struct {TITLE}` above it")));
     }
-    let types = known.types.and_then(|types| {
-        let (_, id) = named(types).into_iter().find(|(named, _)| *named == name)?;
-        Some((types, id))
-    });
     let touched = paths.iter().any(|path| !path.is_empty());
-    if let Some((types, id)) = types {
+    if let Some(types) = known.types
+        && let Some((_, id)) = named(types).into_iter().find(|(named, _)| *named == name)
+    {
         for path in &mut paths {
             path.retain(|access| find(types, id, &access.field).is_some());
         }
     }
-    let roles: Vec<Role> = ["tx", "rx"]
+    let mut roles: Vec<Role> = ["tx", "rx"]
         .into_iter()
         .zip(paths)
         .filter(|(_, accesses)| !accesses.is_empty())
         .map(|(role, accesses)| Role::supposed(role, 0.5, accesses))
         .collect();
-    let roles = match <[Role; 1]>::try_from(roles) {
-        Ok([only]) => vec![Role { share: 1.0, ..only }],
-        Err(roles) => roles,
-    };
+    if let [only] = &mut roles[..] {
+        only.share = 1.0;
+    }
     if roles.is_empty() {
         let error = Error::new(format!("the table of {name} begins here and names no field"));
-        let error = error.within(format_args!("line {line}"));
-        return Err(if touched {
-            error.advise("the type at hand has none of those that the fast path touches")
+        let advice = if touched {
+            "the type at hand has none of those that the fast path touches"
         } else {
-            error.advise("the columns of access hold read_mostly or read_write")
-        });
+            "the columns of access hold read_mostly or read_write"
+        };
+        return Err(error.within(format_args!("line {line}")).advise(advice));
     }
     Ok(TypeProfile { name, instances: Instances::Shared, roles })
 }

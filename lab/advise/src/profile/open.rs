@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ledgerline_layout::Error;
 
-use super::{Known, Profile, by_hand, c2c, mem_report, net_cachelines, perf_data, script};
+use super::{Known, Profile, by_hand, c2c, cannot, mem_report, net_cachelines, perf_data, script};
 
 /// No text is larger.
 const LARGEST: u64 = 256 << 20;
@@ -78,10 +78,6 @@ impl Profile {
         }
         Ok(profile)
     }
-}
-
-fn cannot(error: &std::io::Error) -> Error {
-    Error::new(format!("cannot be read ({error})"))
 }
 
 fn text(file: impl Read) -> Result<String, Error> {

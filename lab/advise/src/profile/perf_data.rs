@@ -30,7 +30,7 @@ use ledgerline_layout::Error;
 use ledgerline_layout::symbols::Symbols;
 
 use super::samples::{Place, Samples, Told, Who};
-use super::{Known, Profile};
+use super::{Known, Profile, cannot};
 use bytes::{Bytes, Order};
 use event::{Event, Events};
 use maps::Maps;
@@ -66,15 +66,14 @@ pub(super) fn read(
 
 /// Goes through the file for what was mapped, and leaves it where it was.
 fn maps(file: &mut (impl Read + Seek), order: Order, symbols: Symbols) -> Result<Maps, Error> {
-    let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
-    let start = file.stream_position().map_err(cannot)?;
+    let start = file.stream_position().map_err(|error| cannot(&error))?;
     let mut maps = Maps::new(symbols);
     let records = head::read(file, order, &mut Events::default())?;
     records::each(file, order, records, |record| {
         maps.record(record);
         Ok(())
     })?;
-    file.seek(SeekFrom::Start(start)).map_err(cannot)?;
+    file.seek(SeekFrom::Start(start)).map_err(|error| cannot(&error))?;
     Ok(maps)
 }
 

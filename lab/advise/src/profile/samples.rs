@@ -184,17 +184,15 @@ impl<'t> Samples<'t> {
 
     /// Takes a sample that stands for `times` accesses.
     pub fn add(&mut self, place: Place<'_>, kind: Kind, who: Who, times: f64) {
-        let Some((index, offset)) = self.hit(place) else {
-            self.outside += 1;
-            return;
+        let field = |(index, offset): (usize, u64)| {
+            self.targets[index].bytes.field(offset).map(|field| (index, field))
         };
-        let target = &self.targets[index];
-        let Some(field) = target.bytes.field(offset) else {
+        let Some((index, field)) = self.hit(place).and_then(field) else {
             self.outside += 1;
             return;
         };
         self.inside += 1;
-        let seen = self.seen.entry(&target.object.ty).or_default();
+        let seen = self.seen.entry(&self.targets[index].object.ty).or_default();
         *seen.entry((index, who, field, kind)).or_default() += times;
     }
 

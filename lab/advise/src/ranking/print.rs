@@ -1,7 +1,5 @@
 //! A priced difference in words, and as JSON.
 
-use std::fmt::Write;
-
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::diff::{self, Difference};
 use serde_json::{Value, json};
@@ -121,9 +119,7 @@ fn signed(range: &Interval) -> String {
             (false, false) => text,
         }
     };
-    let mut text = sign(range.median);
-    let _ = write!(text, " ({} .. {})", sign(range.low), sign(range.high));
-    text
+    format!("{} ({} .. {})", sign(range.median), sign(range.low), sign(range.high))
 }
 
 /// A priced difference as a JSON value: that of [`diff::json`], with `predicted` in it and in each change,

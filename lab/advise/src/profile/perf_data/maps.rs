@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::iter::successors;
 use std::os::unix::ffi::OsStrExt;
 
 use ledgerline_layout::symbols::Symbols;
@@ -79,21 +80,14 @@ impl Maps {
             return &self.kernel;
         }
         // A sample that does not say whose it is can only be placed where all had loaded the program alike.
-        let Some(mut process) = process else {
+        let Some(process) = process else {
             let mut all = self.slides.values();
             let first = all.next();
             return first.filter(|&first| all.all(|other| other == first)).map_or(&[], |all| all);
         };
-        for _ in 0..MOST_FORKS {
-            if let Some(slides) = self.slides.get(&process) {
-                return slides;
-            }
-            match self.parents.get(&process) {
-                Some(&parent) => process = parent,
-                None => break,
-            }
-        }
-        &[]
+        let parents = successors(Some(process), |child| self.parents.get(child).copied());
+        let slides = parents.take(MOST_FORKS).find_map(|process| self.slides.get(&process));
+        slides.map_or(&[], |slides| slides)
     }
 }
 

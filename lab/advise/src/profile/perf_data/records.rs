@@ -7,6 +7,7 @@ use ledgerline_layout::Error;
 use super::bytes::{Bytes, Order};
 use super::head::Records;
 use super::unpack::Unpack;
+use crate::profile::cannot;
 
 /// Numbers of records.
 pub(super) mod ty {
@@ -74,8 +75,7 @@ pub(super) fn each(
             _ => 0,
         };
         let passed = std::io::copy(&mut file.by_ref().take(behind), &mut sink());
-        let passed =
-            passed.map_err(|error| here(Error::new(format!("cannot be read ({error})"))))?;
+        let passed = passed.map_err(|error| here(cannot(&error)))?;
         if passed < behind && records != Records::ToTheEnd {
             return Err(here(Error::new("it is cut off")));
         }
@@ -141,7 +141,7 @@ fn fill(file: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Error> {
             Ok(0) => break,
             Ok(more) => got += more,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::new(format!("cannot be read ({error})"))),
+            Err(error) => return Err(cannot(&error)),
         }
     }
     Ok(got)
