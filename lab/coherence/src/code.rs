@@ -10,6 +10,9 @@ use std::fmt;
 pub(crate) const REGISTERS: usize = 8;
 const LOCKS: u8 = 0;
 
+/// A load that what comes next waits for.
+const WAIT: Kind = Kind::Load { overlapping: false };
+
 /// A value that an instruction uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operand {
@@ -180,7 +183,7 @@ impl Compiler<'_> {
             let (Step::Load { field, .. } | Step::Rmw(field)) = step else { continue };
             let Some(of) = line(field).filter(|of| asked.insert(*of)) else { continue };
             let changed = matches!(next.last(), Some(Step::Rmw(last)) if line(last) == Some(of));
-            let kind = if changed { Kind::Rmw } else { Kind::Load { overlapping: false } };
+            let kind = if changed { Kind::Rmw } else { WAIT };
             let (field, action) = (*field, Action::Nothing);
             let access = Access { field, kind, action, of: None, second_cache: false };
             self.code.instructions.push(Instruction::Ask(access));
@@ -279,7 +282,6 @@ impl Compiler<'_> {
     }
 
     fn acquire(&mut self, lock: Lock) -> Done {
-        const WAIT: Kind = Kind::Load { overlapping: false };
         match lock {
             Lock::Ticket { next, serving } => {
                 self.access(next, Kind::Rmw, Action::Swap(Operand::Incremented, LOCKS))?;
@@ -312,7 +314,6 @@ impl Compiler<'_> {
     }
 
     fn release(&mut self, lock: Lock) -> Done {
-        const WAIT: Kind = Kind::Load { overlapping: false };
         match lock {
             Lock::Ticket { serving, .. } => {
                 self.access(serving, Kind::Store, Action::Put(Operand::Incremented))
@@ -350,7 +351,7 @@ impl Compiler<'_> {
         const OLD: u8 = LOCKS;
         const DONE: u8 = LOCKS + 1;
         let again = self.here();
-        self.access(field, Kind::Load { overlapping: false }, Action::Get(OLD))?;
+        self.access(field, WAIT, Action::Get(OLD))?;
         self.compute(cycles, Spread::Fixed)?;
         let expected = Operand::Register(OLD);
         let swap = Action::SwapIf { expected, new: Operand::Incremented, succeeded: DONE };
@@ -368,10 +369,9 @@ impl Compiler<'_> {
         }
         self.depth += 1;
         let again = self.here();
-        let load = Kind::Load { overlapping: false };
-        self.access(sequence, load, Action::AwaitEven(first))?;
+        self.access(sequence, WAIT, Action::AwaitEven(first))?;
         self.steps(steps)?;
-        self.access(sequence, load, Action::Get(now))?;
+        self.access(sequence, WAIT, Action::Get(now))?;
         self.code.instructions.push(Instruction::JumpIfOther { one: first, other: now, to: again });
         self.depth -= 1;
         Ok(())

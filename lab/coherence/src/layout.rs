@@ -11,7 +11,7 @@
 //! assert!(!layout.share_a_line(usage, parent) && layout.share_a_pair(usage, parent));
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::machine::Topology;
 
@@ -204,31 +204,25 @@ impl Placement {
                 Scope::Groups(groups) => cpu % groups,
             };
             // The CPUs come in order, and the first that uses an instance (of a row, a line) decides its home.
-            let mut placed: Vec<Option<(Vec<u32>, u32)>> = Vec::new();
+            let mut placed: HashMap<usize, (Vec<u32>, u32)> = HashMap::new();
             let mut numbers = Numbers::new();
             for cpu in 0..cpus {
-                let which = instance(cpu);
-                if placed.len() <= which {
-                    placed.resize(which + 1, None);
-                }
-                let (lines, slots) = placed[which]
-                    .get_or_insert_with(|| {
-                        let home = if scope == Scope::Machine { 0 } else { topology.socket(cpu) };
-                        let owner = (scope == Scope::Cpu).then_some(cpu as u32);
-                        let start = match scope {
-                            Scope::Row(stride) => stride.saturating_mul(cpu as u64),
-                            // Its lines are none of another instance.
-                            _ => {
-                                numbers.clear();
-                                0
-                            }
-                        };
-                        placement.place(layout, &members, (home, owner), start, &mut numbers)
-                    })
-                    .clone();
+                let (lines, slots) = placed.entry(instance(cpu)).or_insert_with(|| {
+                    let home = if scope == Scope::Machine { 0 } else { topology.socket(cpu) };
+                    let owner = (scope == Scope::Cpu).then_some(cpu as u32);
+                    let start = match scope {
+                        Scope::Row(stride) => stride.saturating_mul(cpu as u64),
+                        // Its lines are none of another instance.
+                        _ => {
+                            numbers.clear();
+                            0
+                        }
+                    };
+                    placement.place(layout, &members, (home, owner), start, &mut numbers)
+                });
                 for (member, &field) in members.iter().enumerate() {
                     placement.line_of[field * cpus + cpu] = lines[member];
-                    placement.slot_of[field * cpus + cpu] = slots + member as u32;
+                    placement.slot_of[field * cpus + cpu] = *slots + member as u32;
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::ns;
 use crate::code::{self, Access, Action, Instruction, Kind};
 use crate::layout::{FieldId, Placement};
 use crate::simulate::{Error, Setup};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The least computing between atomics for which averages hold.
 const LEAST_CYCLES: f64 = 1_000.0;
@@ -55,7 +55,7 @@ impl Operation {
         }
         let placement = Placement::new(&setup.layout, &settings.topology, cpus);
         let mut think = 0.0;
-        let mut visits: Vec<(usize, Access, Visit)> = Vec::new();
+        let mut visits: BTreeMap<usize, Vec<(Access, Visit)>> = BTreeMap::new();
         // Each conditional stretch with its end, and how often it is entered.
         let mut stretches: Vec<(u32, f64)> = Vec::new();
         for (pc, instruction) in code.instructions.iter().enumerate() {
@@ -78,7 +78,8 @@ impl Operation {
                 {
                     let writes = access.kind == Kind::Rmw;
                     let line = placement.line(access.field, 0);
-                    visits.push((line, access, Visit { at: think, share, writes }));
+                    let visit = Visit { at: think, share, writes };
+                    visits.entry(line).or_default().push((access, visit));
                     let load = if access.second_cache {
                         settings.second_cache
                     } else {
@@ -100,34 +101,32 @@ impl Operation {
             }
         }
         let mut lines: Vec<Visited> = Vec::new();
-        let mut numbers: Vec<usize> = visits.iter().map(|(line, ..)| *line).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        for number in numbers {
-            let of: Vec<&(usize, Access, Visit)> =
-                visits.iter().filter(|(line, ..)| *line == number).collect();
-            let shares = |cpu: &usize| placement.line(of[0].1.field, *cpu as u32) == number;
+        for (&number, of) in &visits {
+            let field = of[0].0.field;
+            let shares = |cpu: &usize| placement.line(field, *cpu as u32) == number;
             let sharing: Vec<usize> = (0..cpus).filter(shares).collect();
             // No CPU ever takes away a line that one CPU alone uses, or that all CPUs only read.
-            if sharing.len() < 2 || of.iter().all(|(_, _, visit)| !visit.writes) {
+            if sharing.len() < 2 || of.iter().all(|(_, visit)| !visit.writes) {
                 continue;
             }
             // These CPUs stand for those of other sockets and groups, so those must be as many.
-            let sizes = sizes(&placement, of[0].1.field, cpus);
+            let sizes = sizes(&placement, field, cpus);
             let (least, most) = (sizes.iter().min(), sizes.iter().max());
             if least.zip(most).is_some_and(|(least, most)| 20 * (most - least) > *most) {
                 return refuse("sockets or groups have different numbers of CPUs; simulate that");
             }
             let overlaps = |access: &Access| access.kind == (Kind::Load { overlapping: true });
-            if settings.overlap > 0.0 && of.iter().any(|(_, access, _)| overlaps(access)) {
+            if settings.overlap > 0.0 && of.iter().any(|(access, _)| overlaps(access)) {
                 return refuse("the analytic model knows no overlapping loads; simulate them");
             }
-            let neighbour = placement.lines[number].neighbour.map(|line| line as usize);
-            if settings.pair > 0.0 && visits.iter().any(|(line, ..)| Some(*line) == neighbour) {
+            let neighbour = placement.lines[number].neighbour;
+            if settings.pair > 0.0
+                && neighbour.is_some_and(|line| visits.contains_key(&(line as usize)))
+            {
                 return refuse("the analytic model fetches no neighbours of lines; simulate that");
             }
             let home = placement.lines[number].home;
-            let visits = of.iter().map(|(_, _, visit)| *visit).collect();
+            let visits = of.iter().map(|(_, visit)| *visit).collect();
             lines.push(Visited { home, cpus: sharing, visits });
         }
         let atomics: f64 = lines.iter().flat_map(|line| &line.visits).map(Visit::atomics).sum();

@@ -56,7 +56,6 @@ struct Text {
     source: Spanned<String>,
     says: String,
     unit: String,
-    #[serde(default)]
     operations: Option<Spanned<f64>>,
     machine: Spanned<String>,
     why_machine: String,
@@ -118,13 +117,8 @@ struct Places {
 #[serde(deny_unknown_fields)]
 struct RoleText {
     name: String,
-    #[serde(default = "whole")]
-    share: f64,
+    share: Option<f64>,
     steps: Vec<Spanned<StepText>>,
-}
-
-fn whole() -> f64 {
-    1.0
 }
 
 #[derive(Default, Deserialize)]
@@ -164,24 +158,22 @@ fn case(name: &str, text: Text) -> Result<Case, Complaint> {
     let machine_name = text.machine.get_ref().clone();
     let machine = machine(&text)?;
     let unknowns = ranges(text.unknown)?;
-    let (names, fields): (Vec<String>, Vec<Field>) = in_order(text.fields)
-        .map(|(name, places)| {
-            let offsets = [places.before, places.after];
-            let field = Field { name: name.get_ref().clone(), offsets, strides: places.strides };
-            let (least, most) = (field.strides.unwrap_or([1; 2]), field.offsets);
-            if least.contains(&0) || least.iter().chain(&most).any(|&n| n as f64 > LARGEST) {
-                let reason =
-                    format!("`{}`: offsets are 0 to {LARGEST:e}, strides from 1", name.get_ref());
-                return complain(name.span().start, reason);
+    let fields = in_order(text.fields)
+        .map(|(name, Places { before, after, strides })| {
+            let (at, name, offsets) = (name.span().start, name.into_inner(), [before, after]);
+            let least = strides.unwrap_or([1; 2]);
+            if least.contains(&0) || least.iter().chain(&offsets).any(|&n| n as f64 > LARGEST) {
+                let reason = format!("`{name}`: offsets are 0 to {LARGEST:e}, strides from 1");
+                return complain(at, reason);
             }
-            Ok((name.into_inner(), field))
+            Ok(Field { name, offsets, strides })
         })
-        .collect::<Result<_, _>>()?;
-    let known = Known { fields: &names, unknowns: &unknowns };
+        .collect::<Result<Vec<Field>, Complaint>>()?;
+    let known = Known { fields: &fields, unknowns: &unknowns };
     let at = text.roles.span().start;
     let roles = text.roles.into_inner().into_iter().map(|role| {
         let steps = steps(role.steps, &known)?;
-        Ok(Role { name: role.name, share: role.share, steps })
+        Ok(Role { name: role.name, share: role.share.unwrap_or(1.0), steps })
     });
     let roles = roles.collect::<Result<Vec<Role>, Complaint>>()?;
     check_roles(at, &roles)?;
@@ -298,26 +290,26 @@ fn check_roles(at: usize, roles: &[Role]) -> Result<(), Complaint> {
         });
         shares.sum()
     };
-    match roles.iter().find(|role| (work(role) - 1.0).abs() > 1e-6) {
-        None => Ok(()),
-        Some(role) => {
-            let sum = work(role);
-            complain(
+    for role in roles {
+        let (name, sum) = (&role.name, work(role));
+        if (sum - 1.0).abs() > 1e-6 {
+            return complain(
                 at,
-                format!("the work of `{}` adds up to {sum}; its parts add up to 1", role.name),
-            )
+                format!("the work of `{name}` adds up to {sum}; its parts add up to 1"),
+            );
         }
     }
+    Ok(())
 }
 
 struct Known<'a> {
-    fields: &'a [String],
+    fields: &'a [Field],
     unknowns: &'a [(String, Range)],
 }
 
 impl Known<'_> {
     fn field(&self, at: usize, name: &str) -> Result<usize, Complaint> {
-        let found = self.fields.iter().position(|field| field == name);
+        let found = self.fields.iter().position(|field| field.name == name);
         found.map_or_else(|| complain(at, format!("no field is called `{name}`")), Ok)
     }
 }

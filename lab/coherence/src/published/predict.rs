@@ -3,6 +3,7 @@
 use super::program::{Assumed, setup};
 use super::{Case, Row, Work};
 use crate::experiments::{Interval, calibrate, each, evenly};
+use crate::machine::{Range, Settings};
 use crate::simulate::Error;
 
 /// Operations that are looked at, of all CPUs together and of each at least; for a fit fewer of all do.
@@ -85,29 +86,26 @@ impl Case {
     /// Points that fill the machine's ranges and the case's evenly; the same every time.
     fn points(&self, count: usize) -> Vec<Assumed> {
         let design = self.machine.design(count).into_iter().enumerate();
-        let point = |(index, settings)| Assumed {
-            settings,
-            work_ns: match &self.work {
-                Work::Unknown(range) => range.at(evenly(index, 0)),
-                Work::Fitted(_) => 0.0,
-            },
-            unknowns: (self.unknowns.iter().enumerate())
-                .map(|(unknown, (_, range))| range.at(evenly(index, unknown + 1)))
-                .collect(),
+        let point = |(index, settings)| {
+            self.assumed(settings, |dimension, range| range.at(evenly(index, dimension)))
         };
         design.map(point).collect()
     }
 
     /// The best guess of everything.
     pub(super) fn best(&self) -> Assumed {
-        Assumed {
-            settings: self.machine.best(),
-            work_ns: match &self.work {
-                Work::Unknown(range) => range.best,
-                Work::Fitted(_) => 0.0,
-            },
-            unknowns: self.unknowns.iter().map(|(_, range)| range.best).collect(),
-        }
+        self.assumed(self.machine.best(), |_, range| range.best)
+    }
+
+    /// What is chosen from each of the case's ranges by its dimension: the work, then the unknowns.
+    fn assumed(&self, settings: Settings, choose: impl Fn(usize, &Range) -> f64) -> Assumed {
+        let work_ns = match &self.work {
+            Work::Unknown(range) => choose(0, range),
+            Work::Fitted(_) => 0.0,
+        };
+        let unknowns = self.unknowns.iter().zip(1..);
+        let unknowns = unknowns.map(|((_, range), dimension)| choose(dimension, range)).collect();
+        Assumed { settings, work_ns, unknowns }
     }
 
     /// Chooses the work so that the layout before takes the published time, and says whether there is such work.

@@ -228,10 +228,9 @@ impl Cpu {
         clock: u64,
         settings: &Settings,
     ) -> (u64, bool) {
-        let mut to = self.pc + 1;
         let mut time = 0;
-        let mut ended = false;
-        match instruction {
+        // Whether it goes on with the next instruction, and with which otherwise.
+        let (goes_on, otherwise) = match instruction {
             Instruction::Compute { cycles, spread, asks } => {
                 time = duration(cycles, spread, settings, &mut self.random);
                 self.works(clock, time, settings.window);
@@ -242,38 +241,31 @@ impl Cpu {
                     self.rest = time.min(settings.lead);
                     time -= self.rest;
                 }
+                (true, 0)
             }
-            Instruction::Rest => time = self.rest,
+            Instruction::Rest => {
+                time = self.rest;
+                (true, 0)
+            }
             Instruction::Chance { probability, otherwise } => {
-                if !self.random.happens(probability) {
-                    to = otherwise;
-                }
+                (self.random.happens(probability), otherwise)
             }
             Instruction::Every { counter, period, otherwise } => {
-                if !self.count(counter, period) {
-                    to = otherwise;
-                }
+                (self.count(counter, period), otherwise)
             }
-            Instruction::JumpIfZero { register, to: target } => {
-                if self.registers[usize::from(register)] == 0 {
-                    to = target;
-                }
+            Instruction::JumpIfZero { register, to } => {
+                (self.registers[usize::from(register)] != 0, to)
             }
-            Instruction::JumpIfOther { one, other, to: target } => {
-                if self.registers[usize::from(one)] != self.registers[usize::from(other)] {
-                    to = target;
-                }
+            Instruction::JumpIfOther { one, other, to } => {
+                (self.registers[usize::from(one)] == self.registers[usize::from(other)], to)
             }
-            Instruction::End => {
-                to = 0;
-                ended = true;
-            }
+            Instruction::End => (false, 0),
             Instruction::Access(_) | Instruction::Ask(_) => {
                 unreachable!("accesses take their own way")
             }
-        }
-        self.pc = to;
-        (time, ended)
+        };
+        self.pc = if goes_on { self.pc + 1 } else { otherwise };
+        (time, matches!(instruction, Instruction::End))
     }
 }
 

@@ -115,7 +115,6 @@ impl Tree {
     #[must_use]
     pub fn charge(&self) -> Vec<Step> {
         let mut steps = self.enter();
-        steps.extend(self.note_in_flight(true));
         steps.extend(self.levels.iter().rev().map(|level| Step::load_overlapping(level.max)));
         for level in self.levels.iter().rev() {
             steps.extend([
@@ -139,7 +138,6 @@ impl Tree {
     #[must_use]
     pub fn uncharge(&self) -> Vec<Step> {
         let mut steps = self.enter();
-        steps.extend(self.note_in_flight(true));
         for level in &self.levels {
             steps.extend([level.usage, level.reserved].map(Step::rmw));
         }
@@ -153,6 +151,7 @@ impl Tree {
         &self.levels[0]
     }
 
+    /// Passes the gate, follows the parents, looks at the cell, and notes units that are in flight.
     fn enter(&self) -> Vec<Step> {
         let leaf = self.leaf();
         let mut steps = vec![
@@ -167,27 +166,18 @@ impl Tree {
         steps.extend([Step::load(self.cell), Step::load_overlapping(leaf.usage)]);
         steps.extend(self.levels.iter().map(|level| Step::load_overlapping(level.max)));
         steps.push(Step::compute(CYCLES));
+        steps.extend(self.levels.iter().rev().map(|level| Step::rmw(level.in_flight)));
         steps
     }
 
-    /// Notes units that are in flight, or no longer are.
-    fn note_in_flight(&self, now: bool) -> Vec<Step> {
-        let note = |level: &Level| Step::rmw(level.in_flight);
-        if now {
-            self.levels.iter().rev().map(note).collect()
-        } else {
-            self.levels.iter().map(note).collect()
-        }
-    }
-
-    /// Puts the units in flight into the cell.
+    /// Puts the units in flight into the cell, and notes that they no longer are.
     fn cell_and_in_flight(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::load(self.cell),
             Step::store(self.cell),
             Step::load_overlapping(self.leaf().columns),
         ];
-        steps.extend(self.note_in_flight(false));
+        steps.extend(self.levels.iter().map(|level| Step::rmw(level.in_flight)));
         steps
     }
 
