@@ -116,7 +116,7 @@ impl Seen<'_> {
         let size = at.u32().map(|size| if size == 0 { 64 } else { size })?;
         let mut at = body;
         let described = at.take(size.into())?;
-        self.events.add(Event::read(described, self.order)?, head::numbers(at.left(), self.order))
+        self.events.add(Event::read(described, self.order)?, head::numbers(at.left, self.order))
     }
 
     /// A name that comes later than its event.
@@ -124,7 +124,7 @@ impl Seen<'_> {
         const NAME: u64 = 2;
         if body.u64()? == NAME {
             let index = self.events.index(body.u64()?)?;
-            let name = body.left().split(|&byte| byte == 0).next()?;
+            let name = body.left.split(|&byte| byte == 0).next()?;
             self.events.name(index, &String::from_utf8_lossy(name));
         }
         Some(())
@@ -134,7 +134,7 @@ impl Seen<'_> {
         if self.events.is_empty() {
             return Err(Error::new("a sample comes before any event"));
         }
-        if self.events.mixed() {
+        if self.events.mixed {
             return Err(Error::new("its samples do not say of which event they are")
                 .advise("record one event, or by perf of this decade"));
         }

@@ -10,18 +10,14 @@ pub(super) enum Order {
 /// Reads numbers one after the other. What is cut off is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a> {
-    left: &'a [u8],
+    /// What has not been read.
+    pub left: &'a [u8],
     order: Order,
 }
 
 impl<'a> Bytes<'a> {
     pub fn new(left: &'a [u8], order: Order) -> Bytes<'a> {
         Bytes { left, order }
-    }
-
-    /// What has not been read.
-    pub fn left(&self) -> &'a [u8] {
-        self.left
     }
 
     pub fn take(&mut self, size: u64) -> Option<&'a [u8]> {

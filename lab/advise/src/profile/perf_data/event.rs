@@ -86,8 +86,8 @@ pub(super) struct Events {
     by_id: HashMap<u64, usize>,
     /// Where samples have the number of their event.
     id_at: Option<usize>,
-    /// Whether that differs from event to event.
-    mixed: bool,
+    /// Whether that differs from event to event, and nobody can say of which event a sample is.
+    pub mixed: bool,
 }
 
 impl Events {
@@ -119,11 +119,6 @@ impl Events {
 
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
-    }
-
-    /// Whether nobody can say of which event a sample is.
-    pub fn mixed(&self) -> bool {
-        self.mixed
     }
 
     /// The event of a sample; `None` for a number that no event has, which perf leaves out, too.

@@ -18,14 +18,9 @@ const LARGEST: u64 = 16 << 20;
 /// The section that has the names of events, by its number.
 pub(super) const NAMES: u64 = 12;
 
-/// Where the records of a file lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Records {
-    /// So many bytes, from where the file was left.
-    Next(u64),
-    /// All that follows: a pipe, or a file whose writer was killed before it knew.
-    ToTheEnd,
-}
+/// How many bytes of records follow from where the file was left. `None` where all that follows is records: in a pipe, or a
+/// file whose writer was killed before it knew.
+pub(super) type Records = Option<u64>;
 
 /// Which order of bytes a file's first eight say; `None` for another file.
 pub(super) fn order(magic: &[u8]) -> Option<Order> {
@@ -46,7 +41,7 @@ pub(super) fn read(
     file.read_exact(&mut head[8..16]).map_err(|error| cut("its header", &error))?;
     let size = Bytes::new(&head[8..], order).u64();
     if size == Some(OF_PIPE) {
-        return Ok(Records::ToTheEnd);
+        return Ok(None);
     }
     file.read_exact(&mut head[16..]).map_err(|error| cut("its header", &error))?;
     let mut at = Bytes::new(&head[16..], order);
@@ -69,7 +64,7 @@ pub(super) fn read(
         }
     }
     file.seek(SeekFrom::Start(data.start)).map_err(|error| cut("its records", &error))?;
-    Ok(if data.size == 0 { Records::ToTheEnd } else { Records::Next(data.size) })
+    Ok(Some(data.size).filter(|&size| size > 0))
 }
 
 /// Reads the descriptions of events. Each ends with the place of the numbers by which samples name it.

@@ -47,7 +47,7 @@ impl Maps {
         let (process, _thread) = (body.u32()?, body.u32()?);
         let (address, _length, offset) = (body.u64()?, body.u64()?, body.u64()?);
         body.skip(1, more)?;
-        let name = body.left().split(|&byte| byte == 0).next()?;
+        let name = body.left.split(|&byte| byte == 0).next()?;
         if process == u32::MAX {
             // Of the kernel's own text the offset says where it was.
             let slide = self.symbols.slide_of_kernel(std::str::from_utf8(name).ok()?, offset)?;

@@ -42,17 +42,14 @@ pub(super) fn each(
     mut each: impl FnMut(Record<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut unpack = Unpack::default();
-    let mut left = match records {
-        Records::Next(size) => size,
-        Records::ToTheEnd => u64::MAX,
-    };
+    let mut left = records.unwrap_or(u64::MAX);
     let mut buffer = Vec::new();
     let mut read = 0u64;
     while left > 0 {
         let here = |error: Error| error.within(format_args!("record at byte {read} of the data"));
         let mut header = [0; HEADER];
         let got = fill(file, &mut header)?;
-        if got < HEADER && records == Records::ToTheEnd {
+        if got < HEADER && records.is_none() {
             break;
         }
         let (ty, size) = parse(&header, order);
@@ -63,7 +60,7 @@ pub(super) fn each(
         buffer.resize(size, 0);
         if fill(file, &mut buffer)? < size {
             // The last one of a writer that was killed.
-            if records == Records::ToTheEnd {
+            if records.is_none() {
                 break;
             }
             return Err(here(Error::new("it is cut off")));
@@ -76,7 +73,7 @@ pub(super) fn each(
         };
         let passed = std::io::copy(&mut file.by_ref().take(behind), &mut sink());
         let passed = passed.map_err(|error| here(cannot(&error)))?;
-        if passed < behind && records != Records::ToTheEnd {
+        if passed < behind && records.is_some() {
             return Err(here(Error::new("it is cut off")));
         }
         let whole = (HEADER + size) as u64 + passed;
