@@ -6,6 +6,11 @@ pub mod message;
 pub mod node;
 pub mod store;
 
+/// A panic of somebody's reclaimer leaves what a lock guards as it should be, and nothing else panics under one.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Compiles the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,6 +1,6 @@
 //! What nodes and books say to each other. Times are milliseconds, units are the ledger's (bytes, unless it counts other things).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::fmt;
 
@@ -122,9 +122,10 @@ pub struct Granted {
 }
 
 /// How a budget is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// It grants what is left of its limit.
+    #[default]
     Open,
     /// More is leased than its limit allows. It grants nothing.
     Over {
@@ -271,9 +272,7 @@ impl Sync {
         }
         Ok(())
     }
-}
 
-impl Sync {
     fn check_refusals(&self, organisation: &str) -> Result<(), Malformed> {
         let mut last = 0;
         for refusal in &self.refusals {
@@ -302,6 +301,17 @@ pub(crate) fn is_group_of(budget: &str, group: &str) -> bool {
 /// The path of the level above: of `/acme/batch` it is `/acme`.
 pub fn above(path: &str) -> Option<&str> {
     path.rfind('/').filter(|at| *at > 0).map(|at| &path[..at])
+}
+
+/// A path and those above it, the lowest first.
+pub(crate) fn levels(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| above(path))
+}
+
+/// Whether any of these paths lies below one.
+pub(crate) fn has_below<V>(paths: &BTreeMap<String, V>, path: &str) -> bool {
+    let below = format!("{path}/");
+    paths.range(below.clone()..).next().is_some_and(|(other, _)| other.starts_with(&below))
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Malformed> {

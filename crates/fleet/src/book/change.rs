@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::message::{MAX_UNITS, Malformed, Nudge, above, check_name, check_path};
+use crate::message::{MAX_UNITS, Malformed, Nudge, above, check_name, check_path, has_below};
 
 use super::rows::Budget;
 use super::{Book, Earlier, Terms};
@@ -174,22 +174,16 @@ impl Book {
     }
 
     fn delete(&mut self, path: &str) -> Result<(), Rejected> {
+        let below = has_below(&self.budgets, path);
         let Some(budget) = self.budgets.get_mut(path) else {
             return Err(Rejected::NoBudget(path.to_owned()));
         };
-        let holds = budget.holds;
-        let below = format!("{path}/");
-        if self
-            .budgets
-            .range(below.clone()..)
-            .next()
-            .is_some_and(|(other, _)| other.starts_with(&below))
-        {
+        if below {
             return Err(Rejected::HasBudgetsBelow(path.to_owned()));
         }
-        if holds == 0 {
+        if budget.holds == 0 {
             self.budgets.remove(path);
-        } else if let Some(budget) = self.budgets.get_mut(path) {
+        } else {
             budget.closing = true;
             self.nudged.insert(Nudge::Sync(path.to_owned()));
         }

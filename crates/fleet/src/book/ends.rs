@@ -2,7 +2,7 @@
 
 use crate::message::{Nudge, Sync};
 
-use super::rows::{FORMER, Hold, Incarnation};
+use super::rows::{Budget, FORMER, Hold, Incarnation};
 use super::{Book, What};
 
 impl Book {
@@ -53,24 +53,29 @@ impl Book {
 
     /// Gives all back that an incarnation holds.
     pub(super) fn release_all(&mut self, name: &str, number: u64) {
-        let incarnation =
-            self.nodes.get_mut(name).and_then(|node| node.incarnations.get_mut(&number));
-        let holds = incarnation
-            .map(|incarnation| std::mem::take(&mut incarnation.holds))
-            .unwrap_or_default();
-        for (path, hold) in holds {
+        let node = self.nodes.get_mut(name);
+        let Some(incarnation) = node.and_then(|node| node.incarnations.get_mut(&number)) else {
+            return;
+        };
+        for (path, hold) in std::mem::take(&mut incarnation.holds) {
             self.release(&path, &hold);
         }
     }
 
-    /// Takes a hold out of its budget, and the budget out of the book if it waited for that.
-    pub(super) fn release(&mut self, path: &str, hold: &Hold) {
-        let Some(budget) = self.budgets.get_mut(path) else { return };
+    /// Takes what a hold has out of its budget's sums. Who lacks units there hears of it.
+    fn give_back(&mut self, path: &str, hold: &Hold) -> Option<&mut Budget> {
+        let budget = self.budgets.get_mut(path)?;
         budget.take_out(hold);
-        budget.holds -= 1;
         if hold.lease > 0 && budget.unmet > 0 {
             self.nudged.insert(Nudge::Sync(path.to_owned()));
         }
+        Some(budget)
+    }
+
+    /// Takes a hold out of its budget, and the budget out of the book if it waited for that.
+    pub(super) fn release(&mut self, path: &str, hold: &Hold) {
+        let Some(budget) = self.give_back(path, hold) else { return };
+        budget.holds -= 1;
         if budget.closing && budget.holds == 0 {
             self.budgets.remove(path);
         }
@@ -79,20 +84,15 @@ impl Book {
     /// The leases of an incarnation have ended by its own clock.
     pub(super) fn clear(&mut self, incarnation: &mut Incarnation) {
         incarnation.lost = 0;
-        for (path, mut hold) in std::mem::take(&mut incarnation.holds) {
-            let Some(budget) = self.budgets.get_mut(&path) else { continue };
-            let mut cleared = hold.clone();
-            cleared.clear();
+        for (path, hold) in std::mem::take(&mut incarnation.holds) {
+            let Some(budget) = self.budgets.get(&path) else { continue };
+            let cleared = hold.cleared();
             if cleared.is_blank(budget.closing) {
                 self.release(&path, &hold);
-                continue;
+            } else {
+                self.give_back(&path, &hold);
+                incarnation.holds.insert(path, cleared);
             }
-            budget.take_out(&hold);
-            if hold.lease > 0 && budget.unmet > 0 {
-                self.nudged.insert(Nudge::Sync(path.clone()));
-            }
-            hold.clear();
-            incarnation.holds.insert(path, hold);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Single rows of a book.
 
+use super::rows::Hold;
 use super::{Book, BudgetView, HoldView};
 
 /// What a budget comes to.
@@ -24,10 +25,7 @@ impl Book {
     /// The lease of one incarnation of a node, as [`hold`](Self::hold) has it; 0 if it has none.
     #[must_use]
     pub fn lease(&self, path: &str, node: &str, incarnation: u64) -> u64 {
-        let node = self.nodes.get(node);
-        let incarnation = node.and_then(|node| node.incarnations.get(&incarnation));
-        let hold = incarnation.and_then(|incarnation| incarnation.holds.get(path));
-        hold.map_or(0, |hold| hold.lease)
+        self.row(path, node, incarnation).map_or(0, |hold| hold.lease)
     }
 
     /// All leases of one incarnation of a node, in the order of their paths.
@@ -47,7 +45,10 @@ impl Book {
     /// What one incarnation of a node has of a budget. Costs a look-up.
     #[must_use]
     pub fn hold(&self, path: &str, node: &str, incarnation: u64) -> Option<HoldView> {
-        let hold = self.nodes.get(node)?.incarnations.get(&incarnation)?.holds.get(path)?;
-        Some(hold.view(node, incarnation))
+        Some(self.row(path, node, incarnation)?.view(node, incarnation))
+    }
+
+    fn row(&self, path: &str, node: &str, incarnation: u64) -> Option<&Hold> {
+        self.nodes.get(node)?.incarnations.get(&incarnation)?.holds.get(path)
     }
 }

@@ -179,18 +179,8 @@ impl Budget {
 impl rows::Hold {
     fn view(&self, node: &str, incarnation: u64) -> HoldView {
         let Self { lease, used, want, excess, unmet, waiting, lacking, refused, .. } = *self;
-        HoldView {
-            node: node.to_owned(),
-            incarnation,
-            lease,
-            used,
-            want,
-            excess,
-            unmet,
-            waiting,
-            lacking,
-            refused,
-        }
+        let node = node.to_owned();
+        HoldView { node, incarnation, lease, used, want, excess, unmet, waiting, lacking, refused }
     }
 }
 
@@ -204,10 +194,7 @@ impl Node {
             ends: incarnation.ends,
             freed: incarnation.freed,
         });
-        NodeView {
-            name: name.to_owned(),
-            draining: self.draining,
-            incarnations: incarnations.collect(),
-        }
+        let incarnations = incarnations.collect();
+        NodeView { name: name.to_owned(), draining: self.draining, incarnations }
     }
 }

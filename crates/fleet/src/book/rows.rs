@@ -129,9 +129,9 @@ impl Hold {
         self.excess = self.used.saturating_sub(lease).min(MAX_UNITS - others.held() - lease);
     }
 
-    /// Holds and wants nothing from now on.
-    pub fn clear(&mut self) {
-        *self = Self { refused: self.refused, sequence: self.sequence, ..Self::default() };
+    /// The same that holds and wants nothing.
+    pub fn cleared(&self) -> Self {
+        Self { refused: self.refused, sequence: self.sequence, ..Self::default() }
     }
 
     /// Says nothing that is worth a row. A row with refusals stays as long as its incarnation, so that none counts twice.

@@ -9,21 +9,21 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::book::BudgetView;
-use crate::message::State;
+use crate::message::{State, levels};
 
 use super::Fleet;
 use super::error::{FleetError, NoRoom};
-use super::party::{Party, levels};
+use super::party::Party;
 use super::standing::Standing;
 
 /// A budget of a fleet on this node: a group whose `max` is what the node has leased. Dropping it gives the lease back as
 /// soon as nothing is charged there any more.
 pub struct Budget {
     /// Dropped after this budget has said that it closes.
-    fleet: Fleet,
-    party: Arc<Party>,
-    path: String,
-    group: OwnedGroup,
+    pub(super) fleet: Fleet,
+    pub(super) party: Arc<Party>,
+    pub(super) path: String,
+    pub(super) group: OwnedGroup,
 }
 
 /// Units that a charge waits for, while it does.
@@ -33,10 +33,6 @@ struct Need<'b> {
 }
 
 impl Budget {
-    pub(super) fn new(fleet: Fleet, party: Arc<Party>, path: String, group: OwnedGroup) -> Self {
-        Self { fleet, party, path, group }
-    }
-
     /// Asks for the first lease.
     pub(super) async fn first(&self) -> Result<(), FleetError> {
         self.party.listening().await;
@@ -123,7 +119,9 @@ impl Budget {
         if let Ok(charge) = self.group.attempt(units) {
             return Ok(charge);
         }
-        self.charge_once_asked(units).await
+        let _need = self.need(units);
+        let asked = self.ask_once(units).await;
+        asked.or_else(|error| self.finally(units, error))
     }
 
     /// Charges, and waits up to `patience` for what this node and others return. The store has the others give back what
@@ -141,7 +139,7 @@ impl Budget {
             return Ok(charge);
         }
         let end = Instant::now() + patience;
-        let mut replies = self.party.replies();
+        let mut replies = self.party.replies.subscribe();
         let _need = self.need(units);
         let mut last = self.ask_once(units).await;
         loop {
@@ -183,12 +181,6 @@ impl Budget {
         self.party.sync(Some(&self.path), has_room).await
     }
 
-    async fn charge_once_asked(&self, units: u64) -> Result<OwnedCharge, FleetError> {
-        let _need = self.need(units);
-        let asked = self.ask_once(units).await;
-        asked.or_else(|error| self.finally(units, error))
-    }
-
     /// The last attempt, after which the caller is told. Where a limit refuses, that counts, and is noted.
     fn finally(&self, units: u64, error: FleetError) -> Result<OwnedCharge, FleetError> {
         let FleetError::Refused(_) = error else { return Err(error) };
@@ -204,14 +196,11 @@ impl Budget {
     }
 
     fn no_room(&self, refused: Refused) -> FleetError {
-        match self.party.state_of(&refused.group) {
-            Some(State::Unknown) => FleetError::Unknown(refused.group.clone()),
-            Some(_) => {
-                let standing = self.party.standing(&refused.group);
-                FleetError::Refused(NoRoom::new(refused, Some(standing)))
-            }
-            None => refused.into(),
-        }
+        let standing = match self.party.state_of(&refused.group) {
+            Some(State::Unknown) => return FleetError::Unknown(refused.group.clone()),
+            known => known.map(|_| self.party.standing(&refused.group)),
+        };
+        FleetError::Refused(NoRoom { refused, standing })
     }
 
     async fn ask_once(&self, units: u64) -> Result<OwnedCharge, FleetError> {

@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::lock;
+use crate::lock;
+
 use super::party::Party;
 
 /// It looks at the time so often at least: a sleep does not count the time for which the machine slept.

@@ -36,16 +36,12 @@ pub enum FleetError {
 /// A charge that found no room, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    refused: Refused,
-    standing: Option<Standing>,
+    pub(super) refused: Refused,
+    /// Of the budget whose lease is full, if a lease is.
+    pub(super) standing: Option<Standing>,
 }
 
 impl NoRoom {
-    /// `standing` is that of the budget whose lease is full, if a lease is.
-    pub(super) fn new(refused: Refused, standing: Option<Standing>) -> Self {
-        Self { refused, standing }
-    }
-
     /// What the ledger said: which group was full, how large the charge was. Where that group is a budget's, its limit is what
     /// the node has leased.
     #[must_use]
@@ -113,7 +109,7 @@ impl From<StoreError> for FleetError {
 
 impl From<Refused> for FleetError {
     fn from(refused: Refused) -> Self {
-        Self::Refused(NoRoom::new(refused, None))
+        Self::Refused(NoRoom { refused, standing: None })
     }
 }
 

@@ -29,6 +29,7 @@ use futures_util::future::join_all;
 use ledgerline::Ledger;
 use tokio::sync::broadcast;
 
+use crate::lock;
 use crate::message::{self, MAX_UNITS};
 use crate::node::{AtEnd, Event, Node, Settings};
 use crate::store::Store;
@@ -87,7 +88,7 @@ impl Fleet {
         message::check_path(&organisation, &path)?;
         let party = self.party(&organisation);
         let group = party.open(&path)?;
-        let budget = Budget::new(self.clone(), party, path, group);
+        let budget = Budget { fleet: self.clone(), party, path, group };
         budget.first().await?;
         Ok(budget)
     }
@@ -204,9 +205,4 @@ impl fmt::Debug for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Join").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// A panic of somebody's reclaimer leaves what the lock guards as it should be.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

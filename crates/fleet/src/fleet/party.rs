@@ -9,13 +9,14 @@ use ledgerline::{Ledger, Limit, OwnedGroup, SetMaxError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, watch};
 
-use crate::message::{Nudge, State, Sync, above};
+use crate::lock;
+use crate::message::{Nudge, State, Sync};
 use crate::node::{Action, Event, Lower, Node, Reading, Scope};
 use crate::store::{Store, StoreError};
 
+use super::clock;
 use super::error::FleetError;
 use super::standing::Standing;
-use super::{clock, lock};
 
 /// So often it looks, in milliseconds, whether units were freed for which others wait.
 const FREED: u64 = 50;
@@ -38,11 +39,11 @@ pub(super) struct Party {
     /// Wakes the task.
     pub wake: Notify,
     /// Changes with each reply.
-    replies: watch::Sender<u64>,
+    pub replies: watch::Sender<u64>,
     /// Why the last message got none, if it got none.
     failure: Mutex<Option<StoreError>>,
-    /// Whether the store was asked for nudges, and answered.
-    listens: watch::Sender<bool>,
+    /// Whether the store was asked for nudges, and nudges this party from then on, or cannot.
+    pub listens: watch::Sender<bool>,
     stopped: AtomicBool,
 }
 
@@ -119,7 +120,8 @@ impl Party {
     }
 
     pub fn close(&self, path: &str) {
-        self.wish(Wish::Close(path.to_owned()));
+        lock(&self.wishes).push(Wish::Close(path.to_owned()));
+        self.wake.notify_one();
     }
 
     pub fn need(&self, path: &str, units: u64) {
@@ -128,11 +130,6 @@ impl Party {
 
     pub fn served(&self, path: &str, units: u64) {
         lock(&self.wishes).push(Wish::Served(path.to_owned(), units));
-    }
-
-    fn wish(&self, wish: Wish) {
-        lock(&self.wishes).push(wish);
-        self.wake.notify_one();
     }
 
     fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
@@ -206,8 +203,7 @@ impl Party {
             return result.clone();
         }
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        let message = self.message(path.map_or(Scope::All, Scope::Path));
-        let result = match message {
+        let result = match self.message(path.map_or(Scope::All, Scope::Path)) {
             Ok(message) => self.send(message).await,
             Err(error) => Err(error),
         };
@@ -317,17 +313,7 @@ impl Party {
         lock(&self.failure).clone()
     }
 
-    /// Changes with each reply.
-    pub fn replies(&self) -> watch::Receiver<u64> {
-        self.replies.subscribe()
-    }
-
-    /// The store nudges this party from here on, or cannot.
-    pub fn listens(&self) {
-        self.listens.send_replace(true);
-    }
-
-    /// Waits for that, so that no nudge is missed that is caused by what the caller does next.
+    /// Waits until it listens, so that no nudge is missed that is caused by what the caller does next.
     pub async fn listening(&self) {
         // It fails if the sender is gone, which is this party's own.
         let mut listens = self.listens.subscribe();
@@ -395,9 +381,4 @@ fn carry_out_lower(group: &OwnedGroup, lower: &mut Lower) {
             Err(_) => return,
         }
     }
-}
-
-/// The levels of a path, the lowest first.
-pub(super) fn levels(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| above(path))
 }

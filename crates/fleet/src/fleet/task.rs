@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Nudges;
-
 use super::party::Party;
 
 /// Between two attempts to listen for nudges.
@@ -36,18 +34,14 @@ pub(super) async fn run(party: Arc<Party>) {
 async fn listen(party: Arc<Party>) {
     loop {
         let nudges = party.store.nudges(&party.organisation).await;
-        party.listens();
-        if let Ok(nudges) = nudges {
-            pass_on(&party, nudges).await;
+        party.listens.send_replace(true);
+        if let Ok(mut nudges) = nudges {
+            while let Some(nudge) = nudges.next().await {
+                party.nudged(&nudge);
+                party.wake.notify_one();
+            }
         }
         tokio::time::sleep(LISTEN_AGAIN).await;
-    }
-}
-
-async fn pass_on(party: &Party, mut nudges: Nudges) {
-    while let Some(nudge) = nudges.next().await {
-        party.nudged(&nudge);
-        party.wake.notify_one();
     }
 }
 

@@ -1,5 +1,7 @@
 //! What follows for the caller.
 
+use crate::message::State;
+
 /// What the caller does at once, in the order given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -32,31 +34,11 @@ pub enum Event {
     Fenced,
     /// The book has applied a message of this incarnation that this process did not send: a fork, or a copied machine.
     Doubled,
-    /// A budget is over, and grants nothing.
-    Over {
+    /// A budget is no longer as it was: it is over, or deleted, or grants again what is left of its limit, say.
+    Budget {
         /// The budget.
         path: String,
-        /// By how much.
-        by: u64,
-    },
-    /// A budget is deleted, and goes with its last lease.
-    Closing {
-        /// The budget.
-        path: String,
-    },
-    /// An operator drains this node: it is asked for all of a budget, and granted no more.
-    Drained {
-        /// The budget.
-        path: String,
-    },
-    /// The store has no such budget.
-    Unknown {
-        /// The budget.
-        path: String,
-    },
-    /// A budget grants again what is left of its limit.
-    Open {
-        /// The budget.
-        path: String,
+        /// How it is now.
+        state: State,
     },
 }

@@ -9,17 +9,17 @@ use super::Reading;
 /// ```text
 /// want = recent peak + growth until the next turn but one + reserve
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Demand {
     reserve: u64,
     /// When it was last looked at.
     seen: u64,
-    used: u64,
+    pub used: u64,
     /// The most that was used, coming down an eighth a look.
     peak: u64,
     /// What use may grow by before the next reply, coming down an eighth a look.
     growth: u64,
-    refused: u64,
+    pub refused: u64,
     /// What the last message said is used.
     said: u64,
     /// Refusals that the last message did not know of.
@@ -30,7 +30,7 @@ pub(super) struct Demand {
     still: u32,
     /// Since when the lease is well above the want.
     idle_since: Option<u64>,
-    want: u64,
+    pub want: u64,
     /// The last reply granted less than the want: until the next turn, or a nudge, asking again is of no use.
     unmet: bool,
 }
@@ -40,33 +40,7 @@ impl Demand {
     const STILL: u32 = 24;
 
     pub fn new(now: u64, reserve: u64) -> Self {
-        Self {
-            reserve,
-            seen: now,
-            used: 0,
-            peak: 0,
-            growth: 0,
-            refused: 0,
-            said: 0,
-            refused_since: false,
-            need: 0,
-            still: 0,
-            idle_since: None,
-            want: reserve,
-            unmet: false,
-        }
-    }
-
-    pub fn used(&self) -> u64 {
-        self.used
-    }
-
-    pub fn refused(&self) -> u64 {
-        self.refused
-    }
-
-    pub fn want(&self) -> u64 {
-        self.want
+        Self { reserve, seen: now, want: reserve, ..Self::default() }
     }
 
     /// Takes a look. `horizon` is how far ahead to see, in milliseconds.

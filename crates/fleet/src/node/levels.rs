@@ -38,7 +38,7 @@ impl Node {
             };
             if let Some(above) = message::above(path).filter(|_| !held.unused) {
                 let rest = more.entry(above.to_owned()).or_default();
-                *rest = rest.saturating_add(want.saturating_sub(held.demand.used()));
+                *rest = rest.saturating_add(want.saturating_sub(held.demand.used));
             }
         }
     }
@@ -58,7 +58,7 @@ impl Node {
                 held.lease
             };
             if let Some(above) = message::above(path) {
-                let (used, want) = (held.demand.used(), held.demand.want());
+                let (used, want) = (held.demand.used, held.demand.want);
                 // What a full budget refuses below needs nothing above.
                 let hoped = if held.demand.is_blocked() { to } else { to.max(want) };
                 let sum = sums.entry(above).or_default();
@@ -77,8 +77,8 @@ impl Node {
         let mut least = Vec::with_capacity(self.budgets.len());
         for (path, held) in self.budgets.iter().rev() {
             let below = sums.remove(path.as_str()).unwrap_or_default();
-            let used = held.demand.used();
-            least.push(if held.users > 0 { held.demand.want() } else { below.and_own(used) });
+            let used = held.demand.used;
+            least.push(if held.users > 0 { held.demand.want } else { below.and_own(used) });
             if let Some(above) = message::above(path) {
                 let sum = sums.entry(above).or_default();
                 sum.lease = sum.lease.saturating_add(held.lease.max(used));
@@ -114,8 +114,8 @@ impl Held {
             self.demand.content(to);
         }
         match below {
-            _ if self.unused || self.state == State::Closing => to.min(self.demand.want()),
-            Some(below) if self.users == 0 => to.min(below.and_own(self.demand.used())),
+            _ if self.unused || self.state == State::Closing => to.min(self.demand.want),
+            Some(below) if self.users == 0 => to.min(below.and_own(self.demand.used)),
             _ => match self.demand.surplus(now, lease, patience) {
                 Some(want) => to.min(want),
                 None => to,

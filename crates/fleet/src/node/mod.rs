@@ -78,7 +78,7 @@ struct Asked {
 }
 
 /// What the node has of one budget.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Held {
     /// The lease that the node believes it holds.
     lease: u64,
@@ -153,12 +153,9 @@ impl Node {
     /// The next turn is at `now`.
     pub fn open(&mut self, now: u64, path: &str) {
         let reserve = self.settings.reserve;
-        let held = self.budgets.entry(path.to_owned()).or_insert_with(|| Held::new(now, reserve));
-        held.users += 1;
-        let mut level = path;
-        while let Some(above) = message::above(level) {
-            self.budgets.entry(above.to_owned()).or_insert_with(|| Held::new(now, reserve));
-            level = above;
+        for level in message::levels(path) {
+            let held = self.budgets.entry(level.to_owned());
+            held.or_insert_with(|| Held::new(now, reserve)).users += u32::from(level == path);
         }
         self.hurry(now);
     }
@@ -166,8 +163,7 @@ impl Node {
     /// Whether a message has room for this budget, too: it names each that the node uses, and the levels above.
     #[must_use]
     pub fn has_room(&self, path: &str) -> bool {
-        let levels = std::iter::successors(Some(path), |level| message::above(level));
-        let new = levels.filter(|level| !self.budgets.contains_key(*level)).count();
+        let new = message::levels(path).filter(|level| !self.budgets.contains_key(*level)).count();
         self.budgets.len() + new <= MAX_LINES
     }
 
@@ -192,8 +188,7 @@ impl Node {
         self.each_level(path, |demand| demand.served(units));
         let held = self.budgets.get(path);
         if held.is_some_and(|held| held.demand.urgent() == 0 && held.demand.is_blocked()) {
-            let soon = self.last + self.interval() / 8;
-            self.next = self.next.min(soon.max(now));
+            self.due_after(self.interval() / 8, now);
         }
     }
 
@@ -212,23 +207,20 @@ impl Node {
     }
 
     fn each_level(&mut self, path: &str, change: impl Fn(&mut Demand)) {
-        let mut level = Some(path);
-        while let Some(path) = level {
-            if let Some(held) = self.budgets.get_mut(path) {
+        for level in message::levels(path) {
+            if let Some(held) = self.budgets.get_mut(level) {
                 change(&mut held.demand);
             }
-            level = message::above(path);
         }
     }
 
     /// The store nudges a budget's nodes. Only who lacks units there, or holds idle ones, needs to sync.
     pub fn nudged(&mut self, now: u64, nudge: &Nudge) {
-        let soon = self.last + self.spacing();
         let Some(held) = self.budgets.get_mut(nudge.path()) else { return };
         held.awaited = true;
-        let syncs = matches!(nudge, Nudge::Sync(_)) && held.demand.want() != held.demand.used();
+        let syncs = matches!(nudge, Nudge::Sync(_)) && held.demand.want != held.demand.used;
         if syncs || held.demand.freed() > 0 {
-            self.next = self.next.min(soon.max(now));
+            self.due_after(self.spacing(), now);
         }
     }
 
@@ -244,8 +236,7 @@ impl Node {
             held.is_awaited() && held.demand.is_freed(read(path).used, held.lease)
         };
         if self.budgets.iter().any(freed) {
-            let soon = self.last + self.spacing();
-            self.next = self.next.min(soon.max(now));
+            self.due_after(self.spacing(), now);
         }
     }
 
@@ -259,8 +250,7 @@ impl Node {
             near |= held.demand.is_near(held.lease);
         }
         if near {
-            let soon = self.last + self.spacing();
-            self.next = self.next.min(soon.max(now));
+            self.due_after(self.spacing(), now);
         }
     }
 
@@ -294,25 +284,15 @@ impl Node {
         self.ttl
     }
 
-    /// The number of this start of the node.
-    #[must_use]
-    pub fn incarnation(&self) -> u64 {
-        self.incarnation
-    }
-
     /// What it holds, each level before those below it.
     pub fn budgets(&self) -> impl Iterator<Item = Holding<'_>> {
-        self.budgets.iter().map(|(path, held)| {
-            let Held { lease, max, state, .. } = *held;
-            Holding { path, lease, max, state }
-        })
+        self.budgets.iter().map(Holding::new)
     }
 
     /// One budget of it.
     #[must_use]
     pub fn holding(&self, path: &str) -> Option<Holding<'_>> {
-        let (path, held) = self.budgets.get_key_value(path)?;
-        Some(Holding { path, lease: held.lease, max: held.max, state: held.state })
+        self.budgets.get_key_value(path).map(Holding::new)
     }
 
     /// The leases have ended by this node's clock, if they have. Call it whenever the time may have come, and before
@@ -343,6 +323,11 @@ impl Node {
         self.next = self.next.min(now);
     }
 
+    /// The next turn is due so long after the last one, and not before now.
+    fn due_after(&mut self, pause: u64, now: u64) {
+        self.hurry(now.max(self.last + pause));
+    }
+
     /// The time between two turns without a cause: a third of the lease, so that two messages may be lost.
     fn interval(&self) -> u64 {
         if self.ttl == 0 { Settings::FIRST_INTERVAL } else { (self.ttl / 3).max(1) }
@@ -362,25 +347,19 @@ impl Node {
     }
 }
 
+impl<'n> Holding<'n> {
+    fn new((path, held): (&'n String, &Held)) -> Self {
+        let Held { lease, max, state, .. } = *held;
+        Self { path, lease, max, state }
+    }
+}
+
 impl Held {
     fn is_awaited(&self) -> bool {
         self.awaited && self.lease > 0
     }
 
     fn new(now: u64, reserve: u64) -> Self {
-        let demand = Demand::new(now, reserve);
-        Self {
-            lease: 0,
-            max: 0,
-            users: 0,
-            unused: false,
-            back: 0,
-            wanted: 0,
-            awaited: false,
-            stuck: false,
-            heard: false,
-            state: State::Open,
-            demand,
-        }
+        Self { demand: Demand::new(now, reserve), ..Self::default() }
     }
 }

@@ -1,6 +1,6 @@
 //! What a reply changes.
 
-use crate::message::{Granted, MAX_UNITS, Reply, State};
+use crate::message::{Granted, MAX_UNITS, Reply, has_below};
 
 use super::{Action, Asked, Event, Node, Settings};
 
@@ -85,13 +85,7 @@ impl Node {
             }
             held.max = max;
             if !same {
-                actions.push(Action::Tell(match state {
-                    State::Open => Event::Open { path },
-                    State::Over { by } => Event::Over { path, by },
-                    State::Closing => Event::Closing { path },
-                    State::Drained => Event::Drained { path },
-                    State::Unknown => Event::Unknown { path },
-                }));
+                actions.push(Action::Tell(Event::Budget { path, state }));
             }
         }
         if resumed {
@@ -118,15 +112,10 @@ impl Node {
     fn forget(&mut self) {
         let paths: Vec<String> = self.budgets.keys().rev().cloned().collect();
         for path in paths {
-            let below = format!("{path}/");
             let held = &self.budgets[&path];
             let idle = held.unused && held.lease == 0 && held.max == 0;
-            let has_below = self
-                .budgets
-                .range(below.clone()..)
-                .next()
-                .is_some_and(|(k, _)| k.starts_with(&below));
-            if idle && held.demand.used() == 0 && held.demand.want() == 0 && !has_below {
+            let idle = idle && held.demand.used == 0 && held.demand.want == 0;
+            if idle && !has_below(&self.budgets, &path) {
                 self.budgets.remove(&path);
             }
         }

@@ -115,8 +115,8 @@ impl Node {
                 continue;
             }
             // A want below the lease would give back what was not lowered.
-            let want = held.demand.want().max(held.lease).min(MAX_UNITS);
-            let (used, refused) = (held.demand.used(), held.demand.refused());
+            let want = held.demand.want.max(held.lease).min(MAX_UNITS);
+            let (used, refused) = (held.demand.used, held.demand.refused);
             let (least, urgent) = (least.min(want), held.demand.urgent().min(want));
             let path = path.clone();
             lines.push(Line { path, lease: held.lease, used, want, least, urgent, refused });

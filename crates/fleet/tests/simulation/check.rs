@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ledgerline_fleet::book::Book;
-use ledgerline_fleet::message::{Line, Sync, above};
+use ledgerline_fleet::message::{Line, State, Sync, above};
 use ledgerline_fleet::node::{AtEnd, Event};
 
 use crate::world::World;
@@ -52,11 +52,13 @@ impl Check {
             Event::Resumed => "resumed",
             Event::Fenced => "fenced",
             Event::Doubled => "doubled",
-            Event::Over { .. } => "over",
-            Event::Closing { .. } => "closing",
-            Event::Unknown { .. } => "unknown",
-            Event::Open { .. } => "open",
-            Event::Drained { .. } => "drained",
+            Event::Budget { state, .. } => match state {
+                State::Over { .. } => "over",
+                State::Closing => "closing",
+                State::Unknown => "unknown",
+                State::Open => "open",
+                State::Drained => "drained",
+            },
         };
         *self.events.entry(name).or_default() += 1;
     }
