@@ -98,17 +98,17 @@ impl Parsed {
     }
 
     fn check_rest(&self) -> Result<(), StoreError> {
-        match self.form {
-            Form::Server if self.rest.bytes().all(|byte| byte.is_ascii_digit()) => Ok(()),
-            Form::Server => Err(refused("after the host there may be the number of a database")),
-            Form::Sentinel if self.rest.is_empty() => {
-                Err(refused("after the sentinels goes the primary's name, as in host:port/main"))
+        let is_empty = self.rest.is_empty();
+        let is_number = self.rest.bytes().all(|byte| byte.is_ascii_digit());
+        Err(refused(match self.form {
+            Form::Server if !is_number => "after the host there may be the number of a database",
+            Form::Sentinel if is_empty => {
+                "after the sentinels goes the primary's name, as in host:port/main"
             }
-            Form::Socket if self.rest.is_empty() => Err(refused("a socket has a path")),
-            Form::Sentinel | Form::Socket => Ok(()),
-            Form::Cluster | Form::Etcd if self.rest.is_empty() => Ok(()),
-            Form::Cluster | Form::Etcd => Err(refused("nothing may follow the hosts but `?`")),
-        }
+            Form::Socket if is_empty => "a socket has a path",
+            Form::Cluster | Form::Etcd if !is_empty => "nothing may follow the hosts but `?`",
+            _ => return Ok(()),
+        }))
     }
 
     /// What the address says, and what it leaves to others.

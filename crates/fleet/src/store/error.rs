@@ -71,7 +71,8 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
+        let Self { store, kind, detail } = self;
+        let what = match kind {
             Kind::Unreachable => "cannot be reached",
             Kind::Slow => "did not answer in time",
             Kind::ReadOnly => "is read-only",
@@ -84,19 +85,12 @@ impl fmt::Display for StoreError {
             Kind::NotReady => "is not ready",
             Kind::Nonsense => "answers nonsense",
             Kind::Contended => "saw too many changes of this book at a time",
-            Kind::Address => {
-                return write!(f, "{} cannot be opened: {}", self.store, self.detail);
-            }
+            Kind::Address => return write!(f, "{store} cannot be opened: {detail}"),
             Kind::Malformed => {
-                return write!(
-                    f,
-                    "{}: the message breaks the protocol: {}",
-                    self.store, self.detail
-                );
+                return write!(f, "{store}: the message breaks the protocol: {detail}");
             }
-            Kind::Rejected => return write!(f, "{}: {}", self.store, self.detail),
+            Kind::Rejected => return write!(f, "{store}: {detail}"),
         };
-        let Self { store, detail, .. } = self;
         write!(f, "{store} {what} ({detail})")
     }
 }

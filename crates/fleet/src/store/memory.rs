@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::mpsc;
 
 use crate::book::{Book, Change, View};
+use crate::lock;
 use crate::message::{Nudge, Reply, Sync};
 
 use super::{Answer, Kind, Nudges, Store, StoreError};
@@ -33,21 +34,17 @@ impl Memory {
 
     /// Puts back an earlier book of an organisation, as a store does that lost its last writes.
     pub fn restore(&self, organisation: &str, book: Book) {
-        self.shelf().books.insert(organisation.to_owned(), book);
+        lock(&self.shelf).books.insert(organisation.to_owned(), book);
     }
 
     /// The book of an organisation, as it is now.
     pub fn book(&self, organisation: &str) -> Book {
-        self.shelf().books.get(organisation).cloned().unwrap_or_default()
-    }
-
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shelf).books.get(organisation).cloned().unwrap_or_default()
     }
 
     fn with<T>(&self, organisation: &str, change: impl FnOnce(&mut Book, u64) -> T) -> T {
         let now = (self.clock)();
-        let mut shelf = self.shelf();
+        let mut shelf = lock(&self.shelf);
         let book = shelf.books.entry(organisation.to_owned()).or_default();
         let result = change(book, now);
         let nudged = book.nudged();
@@ -98,7 +95,7 @@ impl Store for Memory {
 
     fn organisations(&self) -> Answer<'_, Vec<String>> {
         Box::pin(async move {
-            let mut names: Vec<String> = self.shelf().books.keys().cloned().collect();
+            let mut names: Vec<String> = lock(&self.shelf).books.keys().cloned().collect();
             names.sort();
             Ok(names)
         })
@@ -107,7 +104,7 @@ impl Store for Memory {
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         Box::pin(async move {
             let (sender, nudges) = Nudges::channel();
-            self.shelf().listeners.push((organisation.to_owned(), sender));
+            lock(&self.shelf).listeners.push((organisation.to_owned(), sender));
             Ok(nudges)
         })
     }

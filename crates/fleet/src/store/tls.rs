@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::StoreError;
 use super::access::{Tls, refused};
-use super::{Kind, StoreError};
 
 /// What the files of a [`Tls`] hold. Its `Debug` would show a key: it has none.
 pub(super) struct Certificates {
@@ -31,11 +31,6 @@ impl Certificates {
             let _ = ring::default_provider().install_default();
         }
         let ca = tls.ca.as_deref().map(file).transpose()?;
-        let client = match (&tls.certificate, &tls.key) {
-            (Some(certificate), Some(key)) => Some((file(certificate)?, file(key)?)),
-            (None, None) => None,
-            _ => return Err(refused("a certificate needs its key, and a key its certificate")),
-        };
         let roots = match (&tls.ca, &ca) {
             (Some(name), Some(pem)) => trusted(name, pem)?,
             _ => systems()?,
@@ -44,15 +39,18 @@ impl Certificates {
             .with_safe_default_protocol_versions()
             .map_err(refused)?
             .with_root_certificates(roots);
-        let config = match (&tls.certificate, &tls.key, &client) {
-            (Some(name), Some(key_name), Some((certificate, key))) => {
-                let chain = chain(name, certificate)?;
-                let key = PrivateKeyDer::from_pem_slice(key)
+        let (config, client) = match (&tls.certificate, &tls.key) {
+            (Some(name), Some(key_name)) => {
+                let (certificate, key) = (file(name)?, file(key_name)?);
+                let secret = PrivateKeyDer::from_pem_slice(&key)
                     .map_err(|error| broken(key_name, "key", error))?;
-                let config = builder.with_client_auth_cert(chain, key);
-                config.map_err(|error| broken(key_name, "key of the certificate", error))?
+                let config = builder.with_client_auth_cert(chain(name, &certificate)?, secret);
+                let config =
+                    config.map_err(|error| broken(key_name, "key of the certificate", error))?;
+                (config, Some((certificate, key)))
             }
-            _ => builder.with_no_client_auth(),
+            (None, None) => (builder.with_no_client_auth(), None),
+            _ => return Err(refused("a certificate needs its key, and a key its certificate")),
         };
         Ok(Self { ca, client, config: Arc::new(config) })
     }
@@ -106,9 +104,9 @@ fn systems() -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        let detail =
-            "the system has no certificates of authorities to trust: a file of them is to be named";
-        return Err(StoreError::new("the store", Kind::Address, detail));
+        return Err(refused(
+            "the system has no certificates of authorities to trust: a file of them is to be named",
+        ));
     }
     Ok(roots)
 }

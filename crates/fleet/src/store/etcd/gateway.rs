@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::lock;
 use crate::store::error::disagrees;
 use crate::store::tls::Secured;
 use crate::store::{Kind, StoreError};
@@ -70,11 +71,8 @@ impl Member {
         let posted = timeout(self.timeout, async {
             let (response, connection) = self.send(path, body, token).await?;
             let status = response.status();
-            let date = response
-                .headers()
-                .get(DATE)
-                .and_then(|date| date.to_str().ok())
-                .and_then(read_date);
+            let date = response.headers().get(DATE);
+            let date = date.and_then(|date| read_date(date.to_str().ok()?));
             let bytes = self.whole(response).await?;
             self.keep(connection);
             self.read(status, date, &bytes)
@@ -174,13 +172,13 @@ impl Member {
     }
 
     fn kept(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         std::iter::from_fn(|| idle.pop()).find(|kept| !kept.sender.is_closed())
     }
 
     /// Keeps a connection of which the reply was read.
     fn keep(&self, connection: Connection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         if idle.len() < IDLE {
             idle.push(connection);
         }

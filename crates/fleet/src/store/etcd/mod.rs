@@ -226,11 +226,8 @@ impl Etcd {
             row["value"].as_str().and_then(decode).ok_or_else(|| nonsense("a book is text"))?;
         let format =
             serde_json::from_str::<Value>(&text).ok().and_then(|kept| kept["format"].as_u64());
-        if format.is_some_and(|format| format != u64::from(FORMAT)) {
-            return Err(member.error(
-                Kind::OtherVersion,
-                format!("a book of format {}", format.unwrap_or_default()),
-            ));
+        if let Some(format) = format.filter(|format| *format != u64::from(FORMAT)) {
+            return Err(member.error(Kind::OtherVersion, format!("a book of format {format}")));
         }
         let kept: Kept = serde_json::from_str(&text)
             .map_err(|error| nonsense(&format!("what lies there is no book: {error}")))?;

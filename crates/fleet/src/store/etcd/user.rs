@@ -1,9 +1,10 @@
 //! A user of etcd, and the token that stands for its password until etcd forgets it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde_json::json;
 
+use crate::lock;
 use crate::store::{Answer, Kind, StoreError};
 
 use super::gateway::Member;
@@ -26,7 +27,8 @@ impl User {
         member: &Member,
         send: impl for<'a> Fn(&'a Member, Option<String>) -> Answer<'a, T>,
     ) -> Result<T, StoreError> {
-        if let Some(token) = self.kept() {
+        let kept = lock(&self.token).clone();
+        if let Some(token) = kept {
             match send(member, Some(token)).await {
                 Err(error) if is_old(&error) => {}
                 answered => return answered,
@@ -35,10 +37,6 @@ impl User {
         // A password costs etcd a tenth of a second, by intent: so it is shown as seldom as can be.
         let token = self.authenticate(member).await?;
         send(member, Some(token)).await
-    }
-
-    fn kept(&self) -> Option<String> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn authenticate(&self, member: &Member) -> Result<String, StoreError> {
@@ -53,7 +51,7 @@ impl User {
         })?;
         let token = answered.body["token"].as_str().map(str::to_owned);
         let token = token.ok_or_else(|| member.error(Kind::Nonsense, "no token"))?;
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        *lock(&self.token) = Some(token.clone());
         Ok(token)
     }
 }

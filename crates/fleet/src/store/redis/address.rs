@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis::{IntoConnectionInfo, RedisError, RedisResult};
+use redis::{IntoConnectionInfo, RedisResult};
 
 /// Where the servers are. Each is `redis://user:password@host:port`, `rediss://` for TLS,
 /// or `redis+unix:///path`. Where one asks for TLS, all are spoken to by TLS.
@@ -33,29 +33,25 @@ impl fmt::Debug for Address {
 impl Address {
     /// The kind and the places, without passwords.
     pub(super) fn shown(&self) -> RedisResult<String> {
-        let places = |urls: &[String]| {
-            let infos = urls
-                .iter()
-                .map(|url| url.as_str().into_connection_info())
-                .collect::<RedisResult<Vec<_>>>()?;
-            Ok::<_, RedisError>(
-                infos.iter().map(|info| info.addr.to_string()).collect::<Vec<_>>().join(", "),
-            )
-        };
+        let place = |url: &String| Ok(url.as_str().into_connection_info()?.addr.to_string());
+        let places = self.urls().iter().map(place).collect::<RedisResult<Vec<_>>>()?.join(", ");
         Ok(match self {
-            Self::Server(url) => format!("redis at {}", places(std::slice::from_ref(url))?),
-            Self::Sentinel { sentinels, primary, .. } => {
-                format!("redis primary {primary} of the sentinels at {}", places(sentinels)?)
+            Self::Server(_) => format!("redis at {places}"),
+            Self::Sentinel { primary, .. } => {
+                format!("redis primary {primary} of the sentinels at {places}")
             }
-            Self::Cluster(nodes) => format!("redis cluster at {}", places(nodes)?),
+            Self::Cluster(_) => format!("redis cluster at {places}"),
         })
     }
 
     pub(super) fn wants_tls(&self) -> bool {
-        let urls = match self {
+        self.urls().iter().any(|url| url.starts_with("rediss:") || url.starts_with("valkeys:"))
+    }
+
+    fn urls(&self) -> &[String] {
+        match self {
             Self::Server(url) => std::slice::from_ref(url),
             Self::Sentinel { sentinels: urls, .. } | Self::Cluster(urls) => urls,
-        };
-        urls.iter().any(|url| url.starts_with("rediss:") || url.starts_with("valkeys:"))
+        }
     }
 }

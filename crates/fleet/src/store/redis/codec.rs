@@ -34,19 +34,12 @@ pub(super) const KEYS: [&str; 10] = [
     CHANNEL,
 ];
 
-/// A reply makes no sense.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Nonsense(String);
+/// What was read; or in what words a reply makes no sense.
+pub(super) type Read<T> = Result<T, String>;
 
-impl fmt::Display for Nonsense {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-fn nonsense<T>(what: &str, value: &impl fmt::Debug) -> Result<T, Nonsense> {
+pub(super) fn nonsense<T>(what: &str, value: &impl fmt::Debug) -> Read<T> {
     let shown: String = format!("{value:?}").chars().take(200).collect();
-    Err(Nonsense(format!("{what} expected, and got {shown}")))
+    Err(format!("{what} expected, and got {shown}"))
 }
 
 pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
@@ -83,7 +76,7 @@ pub(super) fn write_change(command: &mut Cmd, change: &Change) {
     };
 }
 
-pub(super) fn read_reply(reply: &Value, message: &Sync) -> Result<Reply, Nonsense> {
+pub(super) fn read_reply(reply: &Value, message: &Sync) -> Read<Reply> {
     let numbers = array(reply)?.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
     match numbers.as_slice() {
         [0, sequence, at, ttl, lines @ ..]
@@ -98,7 +91,7 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Result<Reply, Nonsens
     }
 }
 
-fn read_granted(numbers: &[u64]) -> Result<Granted, Nonsense> {
+fn read_granted(numbers: &[u64]) -> Read<Granted> {
     let [lease, asked, wanted, state, by] = *numbers else { return nonsense("a lease", &numbers) };
     let state = match (state, by) {
         (0, 0) => State::Open,
@@ -115,20 +108,20 @@ fn read_granted(numbers: &[u64]) -> Result<Granted, Nonsense> {
     }
 }
 
-pub(super) fn read_done(reply: &Value) -> Result<Result<(), Rejected>, Nonsense> {
+pub(super) fn read_done(reply: &Value) -> Read<Result<(), Rejected>> {
     let words = array(reply)?.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    let path = || words.get(1).cloned().unwrap_or_default();
-    match (words.first().map(String::as_str), words.len()) {
-        (Some("done"), 1) => Ok(Ok(())),
-        (Some("no-budget"), 2) => Ok(Err(Rejected::NoBudget(path()))),
-        (Some("no-limit"), 2) => Ok(Err(Rejected::NoLimit(path()))),
-        (Some("below"), 2) => Ok(Err(Rejected::HasBudgetsBelow(path()))),
-        (Some("closing"), 2) => Ok(Err(Rejected::Closing(path()))),
-        _ => nonsense("the outcome of a change", reply),
-    }
+    let rejected = match words.as_slice() {
+        [word] if word == "done" => return Ok(Ok(())),
+        [word, path] if word == "no-budget" => Rejected::NoBudget(path.clone()),
+        [word, path] if word == "no-limit" => Rejected::NoLimit(path.clone()),
+        [word, path] if word == "below" => Rejected::HasBudgetsBelow(path.clone()),
+        [word, path] if word == "closing" => Rejected::Closing(path.clone()),
+        _ => return nonsense("the outcome of a change", reply),
+    };
+    Ok(Err(rejected))
 }
 
-pub(super) fn read_view(reply: &Value) -> Result<View, Nonsense> {
+pub(super) fn read_view(reply: &Value) -> Read<View> {
     let [at, ttl, grace, budgets, nodes, incarnations, holds, events, refusals] = array(reply)?
     else {
         return nonsense("a book of nine parts", reply);
@@ -152,7 +145,7 @@ pub(super) fn read_view(reply: &Value) -> Result<View, Nonsense> {
     })
 }
 
-fn read_budgets(rows: &Value) -> Result<BTreeMap<String, BudgetView>, Nonsense> {
+fn read_budgets(rows: &Value) -> Read<BTreeMap<String, BudgetView>> {
     let read = |row: &[Value]| {
         let path = text(&row[0])?;
         Ok((path.clone(), budget(path, numbers(&row[1..])?)))
@@ -181,10 +174,7 @@ fn budget(path: String, row: [u64; 11]) -> BudgetView {
 }
 
 /// Rows as they are stored: eleven doubles, the lowest byte first.
-pub(super) fn read_totals(
-    reply: &Value,
-    paths: &[String],
-) -> Result<Vec<Option<BudgetView>>, Nonsense> {
+pub(super) fn read_totals(reply: &Value, paths: &[String]) -> Read<Vec<Option<BudgetView>>> {
     let rows = array(reply)?;
     if rows.len() != paths.len() {
         return nonsense("a row for each path", &rows.len());
@@ -200,7 +190,7 @@ pub(super) fn read_totals(
     rows.iter().zip(paths).map(read).collect()
 }
 
-fn doubles(bytes: &[u8; 88]) -> Result<[u64; 11], Nonsense> {
+fn doubles(bytes: &[u8; 88]) -> Read<[u64; 11]> {
     let mut numbers = [0; 11];
     for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
         let double = f64::from_le_bytes(*bytes);
@@ -213,42 +203,32 @@ fn doubles(bytes: &[u8; 88]) -> Result<[u64; 11], Nonsense> {
     Ok(numbers)
 }
 
-fn read_holds(rows: &Value) -> Result<Vec<(String, HoldView)>, Nonsense> {
+fn read_holds(rows: &Value) -> Read<Vec<(String, HoldView)>> {
     let read = |row: &[Value]| {
         let field = text(&row[0])?;
         let [node, incarnation, path] = field.split('\0').collect::<Vec<_>>()[..] else {
             return nonsense("node, incarnation and path", &field);
         };
-        let (node, incarnation) = (node.to_owned(), digits(incarnation)?);
-        let [lease, used, want, refused, _, excess, unmet, lacking, waiting] = numbers(&row[1..])?;
-        Ok((
-            path.to_owned(),
-            HoldView {
-                node,
-                incarnation,
-                lease,
-                used,
-                want,
-                excess,
-                unmet,
-                waiting,
-                lacking,
-                refused,
-            },
-        ))
+        Ok((path.to_owned(), hold(node.to_owned(), digits(incarnation)?, numbers(&row[1..])?)))
     };
     chunks(rows, 10)?.map(read).collect()
 }
 
-fn read_nodes(nodes: &Value, incarnations: &Value) -> Result<Vec<NodeView>, Nonsense> {
+/// A lease's row, of which the fifth number is that of the last message.
+fn hold(node: String, incarnation: u64, row: [u64; 9]) -> HoldView {
+    let [lease, used, want, refused, _, excess, unmet, lacking, waiting] = row;
+    HoldView { node, incarnation, lease, used, want, excess, unmet, waiting, lacking, refused }
+}
+
+fn read_nodes(nodes: &Value, incarnations: &Value) -> Read<Vec<NodeView>> {
     let mut read: BTreeMap<String, (u64, NodeView)> = BTreeMap::new();
     for row in chunks(nodes, 2)? {
         let (name, words) = (text(&row[0])?, text(&row[1])?);
-        let (current, draining) = match words.split(' ').collect::<Vec<_>>()[..] {
-            [current, draining @ ("0" | "1"), ..] => (digits(current)?, draining == "1"),
-            _ => return nonsense("a node", &words),
+        let [current, draining @ ("0" | "1"), ..] = words.split(' ').collect::<Vec<_>>()[..] else {
+            return nonsense("a node", &words);
         };
-        read.insert(name.clone(), (current, NodeView { name, draining, incarnations: Vec::new() }));
+        let node = NodeView { name, draining: draining == "1", incarnations: Vec::new() };
+        read.insert(node.name.clone(), (digits(current)?, node));
     }
     for row in chunks(incarnations, 8)? {
         let who = text(&row[0])?;
@@ -265,32 +245,26 @@ fn read_nodes(nodes: &Value, incarnations: &Value) -> Result<Vec<NodeView>, Nons
             node.incarnations.push(IncarnationView { incarnation, fenced, sequence, ends, freed });
         }
     }
-    let mut nodes: Vec<NodeView> =
-        read.into_values().map(|(_, node)| node).filter(NodeView::is_here).collect();
-    nodes.iter_mut().for_each(|node| node.incarnations.sort());
-    Ok(nodes)
+    read.values_mut().for_each(|(_, node)| node.incarnations.sort());
+    Ok(read.into_values().map(|(_, node)| node).filter(NodeView::is_here).collect())
 }
 
-fn read_event(value: &Value) -> Result<Event, Nonsense> {
+fn read_event(value: &Value) -> Read<Event> {
     let words = text(value)?;
     let (at, node, what) = match words.split('\0').collect::<Vec<_>>()[..] {
         [at, node, "adopted", path, adopted, over] => {
             let (path, adopted) = (path.to_owned(), units(adopted)?);
             (at, node, What::Adopted { path, units: adopted, over: units(over)? })
         }
-        [at, node, "fenced", incarnation] => {
-            (at, node, What::Fenced { incarnation: digits(incarnation)? })
-        }
-        [at, node, "ended", incarnation] => {
-            (at, node, What::Ended { incarnation: digits(incarnation)? })
-        }
+        [at, node, "fenced", start] => (at, node, What::Fenced { incarnation: digits(start)? }),
+        [at, node, "ended", start] => (at, node, What::Ended { incarnation: digits(start)? }),
         _ => return nonsense("an event", &words),
     };
     Ok(Event { at: units(at)?, node: node.to_owned(), what })
 }
 
 /// By the places that are their fields: the order in which they were noted.
-fn read_refusals(rows: &Value) -> Result<Vec<Refused>, Nonsense> {
+fn read_refusals(rows: &Value) -> Read<Vec<Refused>> {
     let read = |row: &[Value]| {
         let (place, words) = (units(&text(&row[0])?)?, text(&row[1])?);
         let [_, since, at, full, largest, count, node, incarnation, budget, group] =
@@ -307,8 +281,7 @@ fn read_refusals(rows: &Value) -> Result<Vec<Refused>, Nonsense> {
         };
         let (since, at) = (units(since)?, units(at)?);
         let [node, budget, group] = [node, budget, group].map(str::to_owned);
-        let (units, count) = (units(largest)?, units(count)?);
-        let incarnation = digits(incarnation)?;
+        let (units, count, incarnation) = (units(largest)?, units(count)?, digits(incarnation)?);
         let refused = Refused { since, at, node, incarnation, budget, group, full, units, count };
         Ok((place, refused))
     };
@@ -316,53 +289,49 @@ fn read_refusals(rows: &Value) -> Result<Vec<Refused>, Nonsense> {
     Ok(read.into_values().collect())
 }
 
-fn units(word: &str) -> Result<u64, Nonsense> {
+fn units(word: &str) -> Read<u64> {
     match word.parse::<u64>() {
         Ok(units) if units <= MAX_UNITS => Ok(units),
         _ => nonsense("a number of units", &word),
     }
 }
 
-fn array(value: &Value) -> Result<&[Value], Nonsense> {
+fn array(value: &Value) -> Read<&[Value]> {
     match value {
         Value::Array(values) => Ok(values),
         _ => nonsense("an array", value),
     }
 }
 
-fn chunks(value: &Value, size: usize) -> Result<std::slice::ChunksExact<'_, Value>, Nonsense> {
-    let values = array(value)?;
-    if values.len() % size == 0 {
-        Ok(values.chunks_exact(size))
-    } else {
-        nonsense("whole rows", &values.len())
+fn chunks(value: &Value, size: usize) -> Read<std::slice::ChunksExact<'_, Value>> {
+    match array(value)? {
+        values if values.len() % size == 0 => Ok(values.chunks_exact(size)),
+        values => nonsense("whole rows", &values.len()),
     }
 }
 
-fn number(value: &Value) -> Result<u64, Nonsense> {
+fn number(value: &Value) -> Read<u64> {
     match value {
         Value::Int(number) if (0..=MAX_UNITS as i64).contains(number) => Ok(*number as u64),
         _ => nonsense("a number of units", value),
     }
 }
 
-fn numbers<const N: usize>(values: &[Value]) -> Result<[u64; N], Nonsense> {
+fn numbers<const N: usize>(values: &[Value]) -> Read<[u64; N]> {
     let numbers = values.iter().map(number).collect::<Result<Vec<_>, _>>()?;
     numbers.try_into().or_else(|numbers| nonsense("a row", &numbers))
 }
 
-fn text(value: &Value) -> Result<String, Nonsense> {
-    match value {
-        Value::BulkString(bytes) => match String::from_utf8(bytes.clone()) {
-            Ok(text) => Ok(text),
-            Err(_) => nonsense("text", value),
-        },
-        Value::SimpleString(text) => Ok(text.clone()),
-        _ => nonsense("text", value),
-    }
+fn text(value: &Value) -> Read<String> {
+    let text = match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    };
+    text.map_or_else(|| nonsense("text", value), Ok)
 }
 
-fn digits(text: &str) -> Result<u64, Nonsense> {
+fn digits(text: &str) -> Read<u64> {
     match u64::from_str_radix(text, 16) {
         Ok(incarnation) if text.len() == 16 => Ok(incarnation),
         _ => nonsense("an incarnation", &text),

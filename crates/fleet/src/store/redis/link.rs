@@ -24,7 +24,7 @@ use super::wrong;
 /// A way to the server that holds a book.
 pub(super) struct Link {
     /// The address without passwords.
-    name: String,
+    pub(super) name: String,
     way: Way,
     timeout: Duration,
     connection: Mutex<Option<Connection>>,
@@ -74,10 +74,6 @@ impl Link {
         let (name, way) = made.map_err(|error| StoreError::new("redis", Kind::Address, error))?;
         let connection = Mutex::new(None);
         Ok(Self { name, way, timeout, connection, tls: wants_tls, heard: AtomicBool::new(false) })
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Sends a command and waits for its reply, for at most the time of one call.

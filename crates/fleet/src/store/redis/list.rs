@@ -8,6 +8,7 @@ use redis::{Cmd, Value};
 use crate::message::check_name;
 use crate::store::{Kind, StoreError};
 
+use super::codec::nonsense;
 use super::link::Link;
 
 /// How many keys one command looks at: some hundred microseconds of the server's time.
@@ -28,11 +29,9 @@ pub(super) async fn organisations(link: &Link, prefix: &str) -> Result<Vec<Strin
         let mut calls = 0;
         loop {
             let reply = link.call_at(primary.as_ref(), &scan(&cursor, &opening)).await?;
-            let Some((next, keys)) = page(&reply) else {
-                let shown: String = format!("{reply:?}").chars().take(200).collect();
-                let detail = format!("a page of keys expected, and got {shown}");
-                return Err(StoreError::new(link.name(), Kind::Nonsense, detail));
-            };
+            let page = page(&reply).map_or_else(|| nonsense("a page of keys", &reply), Ok);
+            let (next, keys) =
+                page.map_err(|words| StoreError::new(&link.name, Kind::Nonsense, words))?;
             found.extend(keys.iter().filter_map(|key| organisation(key, &opening)));
             calls += 1;
             if next == "0" {
@@ -40,7 +39,7 @@ pub(super) async fn organisations(link: &Link, prefix: &str) -> Result<Vec<Strin
             }
             if calls == CALLS {
                 let detail = format!("no end of its keys after {CALLS} times {KEYS_A_CALL}");
-                return Err(StoreError::new(link.name(), Kind::Slow, detail));
+                return Err(StoreError::new(&link.name, Kind::Slow, detail));
             }
             cursor = next;
         }

@@ -12,7 +12,7 @@ mod wrong;
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Cmd;
 
 use crate::book::{BudgetView, Change, View};
 use crate::message::{Reply, Sync, check_name};
@@ -89,7 +89,7 @@ impl Redis {
                 "{:?} is no prefix of keys: no slash, no brace, no control character",
                 options.prefix
             );
-            return Err(StoreError::new(link.name(), Kind::Address, detail));
+            return Err(StoreError::new(&link.name, Kind::Address, detail));
         }
         Ok(Self { link, options })
     }
@@ -120,15 +120,11 @@ impl Redis {
     }
 
     fn error(&self, kind: Kind, detail: impl std::fmt::Display) -> StoreError {
-        StoreError::new(self.link.name(), kind, detail)
+        StoreError::new(&self.link.name, kind, detail)
     }
 
-    fn parsed<T>(&self, reply: Result<T, codec::Nonsense>) -> Result<T, StoreError> {
+    fn parsed<T>(&self, reply: codec::Read<T>) -> Result<T, StoreError> {
         reply.map_err(|nonsense| self.error(Kind::Nonsense, nonsense))
-    }
-
-    async fn call(&self, command: &Cmd) -> Result<Value, StoreError> {
-        self.link.call(command).await
     }
 }
 
@@ -140,7 +136,7 @@ impl Store for Redis {
                 .map_err(|malformed| self.error(Kind::Malformed, malformed))?;
             let mut command = self.command("sync", organisation);
             codec::write_sync(&mut command, message);
-            let reply = self.call(&command).await?;
+            let reply = self.link.call(&command).await?;
             self.parsed(codec::read_reply(&reply, message))
         })
     }
@@ -151,7 +147,7 @@ impl Store for Redis {
             checked.map_err(|malformed| self.error(Kind::Malformed, malformed))?;
             let mut command = self.command("administer", organisation);
             codec::write_change(&mut command, change);
-            let reply = self.call(&command).await?;
+            let reply = self.link.call(&command).await?;
             let done = self.parsed(codec::read_done(&reply))?;
             done.map_err(|rejected| self.error(Kind::Rejected, rejected))
         })
@@ -160,7 +156,7 @@ impl Store for Redis {
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
         Box::pin(async move {
             check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
-            let reply = self.call(&self.command("view", organisation)).await?;
+            let reply = self.link.call(&self.command("view", organisation)).await?;
             self.parsed(codec::read_view(&reply))
         })
     }
@@ -181,7 +177,7 @@ impl Store for Redis {
             }
             let mut command = redis::cmd("HMGET");
             command.arg(self.key(organisation, codec::BUDGETS)).arg(paths);
-            let reply = self.call(&command).await?;
+            let reply = self.link.call(&command).await?;
             self.parsed(codec::read_totals(&reply, paths))
         })
     }

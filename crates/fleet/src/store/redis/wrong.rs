@@ -7,16 +7,11 @@ use crate::store::error::disagrees;
 
 /// What is the matter, by the error's code and words.
 pub(super) fn kind(error: &RedisError) -> Kind {
-    if error.is_timeout() {
-        return Kind::Slow;
-    }
     let words = error.to_string();
     let has = |part: &str| words.contains(part);
-    if disagrees(&words) {
-        return Kind::Tls;
-    }
-    let code = error.code().unwrap_or_default();
-    match (error.kind(), code) {
+    match (error.kind(), error.code().unwrap_or_default()) {
+        _ if error.is_timeout() => Kind::Slow,
+        _ if disagrees(&words) => Kind::Tls,
         (ErrorKind::ReadOnly, _) | (_, "READONLY" | "NOREPLICAS" | "MISCONF") => Kind::ReadOnly,
         (ErrorKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS" | "NOPERM") => {
             Kind::Denied
@@ -25,12 +20,11 @@ pub(super) fn kind(error: &RedisError) -> Kind {
             ErrorKind::BusyLoadingError
             | ErrorKind::MasterDown
             | ErrorKind::ClusterDown
-            | ErrorKind::TryAgain,
+            | ErrorKind::TryAgain
+            | ErrorKind::MasterNameNotFoundBySentinel
+            | ErrorKind::ClusterConnectionNotFound,
             _,
         ) => Kind::NotReady,
-        (ErrorKind::MasterNameNotFoundBySentinel | ErrorKind::ClusterConnectionNotFound, _) => {
-            Kind::NotReady
-        }
         (_, "OOM") => Kind::Full,
         (_, "BUSY") => Kind::Slow,
         _ if has("OOM command not allowed") => Kind::Full,
