@@ -20,22 +20,20 @@ pub fn size_of(text: &str) -> Result<Size, String> {
     let written = "a size is written like max=200G: max or min, with its new value";
     let (name, value) = text.split_once('=').ok_or(written)?;
     let units = match size::parse(value) {
+        Ok(Some(units)) if units <= MAX_UNITS => units,
+        Ok(Some(_)) | Err(size::SizeError::TooLarge(_)) => {
+            return Err(format!("{value} is more than a store counts (2^53, 8P)"));
+        }
         Ok(None) => {
-            let told =
-                "a budget has a limit: there is none without (`delete` takes the budget away)";
-            return Err(told.to_owned());
-        }
-        Ok(Some(units)) if units > MAX_UNITS => {
-            return Err(format!("{value} is more than a store counts (2^53, 8P)"));
-        }
-        Ok(Some(units)) => units,
-        Err(size::SizeError::TooLarge(_)) => {
-            return Err(format!("{value} is more than a store counts (2^53, 8P)"));
+            return Err(
+                "a budget has a limit: there is none without (`delete` takes the budget away)"
+                    .into(),
+            );
         }
         Err(_) => {
-            let told =
-                format!("{value:?} is no size: a whole number, and K, M, G, T or P, as in 1536M");
-            return Err(told);
+            return Err(format!(
+                "{value:?} is no size: a whole number, and K, M, G, T or P, as in 1536M"
+            ));
         }
     };
     match name {

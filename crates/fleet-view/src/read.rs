@@ -65,11 +65,10 @@ impl Reader {
     /// # Errors
     /// The first error of the store.
     pub async fn read(&mut self) -> Result<Books, StoreError> {
-        let all = match self.named.is_empty() {
-            true => self.list().await?,
-            false => self.named.clone(),
+        let (all, most) = match self.named.is_empty() {
+            true => (self.list().await?, self.most),
+            false => (self.named.clone(), usize::MAX),
         };
-        let most = if self.named.is_empty() { self.most } else { all.len() };
         let mut books = Books { books: Vec::new(), more: all.len().saturating_sub(most) };
         for organisation in all.into_iter().take(most) {
             let view = self.store.view(&organisation).await?;

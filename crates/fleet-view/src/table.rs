@@ -8,7 +8,9 @@ use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
 
 use crate::read::{Book, Books};
-use crate::words::{age, count, ends, happened, holder, refused, seconds, some};
+use crate::words::{
+    age, count, counted, ends, happened, holder, refused, some, terms, title, used,
+};
 
 /// What is said of a budget, or of what a node has of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
@@ -28,22 +30,15 @@ pub fn text(books: &Books, style: &Style) -> String {
     let told = |Book { organisation, view }: &Book| book(organisation, view, style);
     let mut text = books.books.iter().map(told).collect::<Vec<_>>().join("\n");
     if books.more > 0 {
-        let plural = if books.more == 1 { "" } else { "s" };
-        let _ = write!(text, "\n{} organisation{plural} more: name those to see\n", books.more);
+        let more = counted(books.more, "organisation");
+        let _ = write!(text, "\n{more} more: name those to see\n");
     }
     text
 }
 
 fn book(organisation: &str, view: &View, style: &Style) -> String {
     let mut text = String::new();
-    let nodes = view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count();
-    let heading = format!(
-        "{}: {nodes} node{}; leases hold {}, then {} of grace\n",
-        printable(organisation),
-        if nodes == 1 { "" } else { "s" },
-        seconds(view.ttl),
-        seconds(view.grace)
-    );
+    let heading = format!("{}: {}\n", printable(organisation), terms(view));
     text += &style.paint(Paint::Strong, &heading);
     let mut rows = vec![Row { cells: COLUMNS.map(str::to_owned), paint: Some(Paint::Faint) }];
     for budget in &view.budgets {
@@ -73,38 +68,29 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
         }
         let _ = writeln!(text, "{}: {}", printable(&node.name), said.join("; "));
     }
+    let mut faint = |line: &str| text += &style.paint(Paint::Faint, line);
+    let ago = |at: u64| age(view.at.saturating_sub(at));
     for event in &view.events {
-        let line = format!("{} ago: {}\n", age(view.at.saturating_sub(event.at)), happened(event));
-        text += &style.paint(Paint::Faint, &line);
+        faint(&format!("{} ago: {}\n", ago(event.at), happened(event)));
     }
     let before = view.refusals.len().saturating_sub(REFUSALS);
     if before > 0 {
-        let line = format!("{before} refusals before these: --json has them\n");
-        text += &style.paint(Paint::Faint, &line);
+        faint(&format!("{before} refusals before these: --json has them\n"));
     }
     for one in &view.refusals[before..] {
-        let line = format!("{} ago: {}\n", age(view.at.saturating_sub(one.at)), refused(one));
-        text += &style.paint(Paint::Faint, &line);
+        faint(&format!("{} ago: {}\n", ago(one.at), refused(one)));
     }
     text
 }
 
 /// A budget's row, and one for each node that has some.
 fn of_budget(budget: &BudgetView, nodes: &[NodeView]) -> impl Iterator<Item = Row> {
-    let used: u64 = budget.holds.iter().map(|hold| hold.used).sum();
-    let path = printable(&budget.path);
-    let minimum = if budget.minimum > 0 {
-        format!(" (min {})", size::format(budget.minimum))
-    } else {
-        String::new()
-    };
-    let closing = if budget.closing { " (deleted)" } else { "" };
     let first = Row {
         cells: [
-            format!("{path}{minimum}{closing}"),
+            printable(&title(budget)),
             size::format(budget.limit),
             some(budget.leased),
-            some(used),
+            some(used(budget)),
             some(budget.idle),
             some(budget.unmet),
             some(budget.over),

@@ -28,7 +28,7 @@ pub struct Watch {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     seen: Mutex<Seen>,
     changed: Condvar,
@@ -43,13 +43,7 @@ impl Watch {
     /// # Errors
     /// The system gives no thread.
     pub fn start(mut reader: Reader, interval: Duration) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            seen: Mutex::default(),
-            changed: Condvar::new(),
-            interval: AtomicU64::new(0),
-            paused: AtomicBool::new(false),
-        });
-        let watch = Self { shared };
+        let watch = Self { shared: Arc::default() };
         watch.set_interval(interval);
         let weak = Arc::downgrade(&watch.shared);
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -142,12 +136,6 @@ impl Watch {
     /// Reads no more, or goes on.
     pub fn pause(&self, paused: bool) {
         self.shared.paused.store(paused, Ordering::Relaxed);
-    }
-
-    /// Whether it reads no more.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.shared.paused.load(Ordering::Relaxed)
     }
 }
 

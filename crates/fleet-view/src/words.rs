@@ -1,7 +1,9 @@
 //! Times, events, refusals and errors in words.
 
 use ledgerline::size;
-use ledgerline_fleet::book::{Event, Full, HoldView, IncarnationView, NodeView, Refused, What};
+use ledgerline_fleet::book::{
+    BudgetView, Event, Full, HoldView, IncarnationView, NodeView, Refused, View, What,
+};
 use ledgerline_fleet::store::{Kind, StoreError};
 use ledgerline_terminal::output::printable;
 
@@ -37,6 +39,37 @@ pub(crate) fn some(units: u64) -> String {
 /// A number, or a dash instead of 0.
 pub(crate) fn count(number: u64) -> String {
     if number == 0 { "-".to_owned() } else { number.to_string() }
+}
+
+/// How many there are of something.
+pub(crate) fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// How many nodes are here.
+pub(crate) fn here(view: &View) -> usize {
+    view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count()
+}
+
+/// How many nodes are here, and how long leases hold.
+pub(crate) fn terms(view: &View) -> String {
+    let nodes = counted(here(view), "node");
+    let (ttl, grace) = (seconds(view.ttl), seconds(view.grace));
+    format!("{nodes}; leases hold {ttl}, then {grace} of grace")
+}
+
+/// What nodes used of a budget when they last spoke.
+pub(crate) fn used(budget: &BudgetView) -> u64 {
+    budget.holds.iter().map(|hold| hold.used).sum()
+}
+
+/// A budget's path, with its minimum and whether it is deleted.
+pub(crate) fn title(budget: &BudgetView) -> String {
+    let minimum = match budget.minimum {
+        0 => String::new(),
+        units => format!(" (min {})", size::format(units)),
+    };
+    format!("{}{minimum}{}", budget.path, if budget.closing { " (deleted)" } else { "" })
 }
 
 pub(crate) fn seconds(milliseconds: u64) -> String {

@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::words::{age, count, holder, some};
+use crate::words::{age, count, counted, here, holder, some, used};
 
 use super::keys::{HELP, LINE};
 use super::{Place, State, is_amiss};
@@ -93,7 +93,7 @@ fn whole(time: Duration) -> String {
 fn summary(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     let books = &state.books.books;
     let budgets: usize = books.iter().map(|book| book.view.budgets.len()).sum();
-    let nodes: usize = books.iter().map(|book| nodes(&book.view)).sum();
+    let nodes: usize = books.iter().map(|book| here(&book.view)).sum();
     let shown = if state.rows.len() == budgets {
         budgets.to_string()
     } else {
@@ -111,14 +111,6 @@ fn summary(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
         state.interval.as_secs_f64()
     );
     Pen::new(buffer, area.y, theme.unicode).left(area.x, area.width, &text, Style::new());
-}
-
-fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-fn nodes(view: &View) -> usize {
-    view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count()
 }
 
 /// How many columns there is room for, and where the first begins.
@@ -182,12 +174,11 @@ fn row(area: Rect, buffer: &mut Buffer, budget: &BudgetView, is_tree: bool, them
         _ => (&*budget.path, 0),
     };
     pen.left(area.x + 2 + indent, x.saturating_sub(2 + indent), name, style);
-    let used: u64 = budget.holds.iter().map(|hold| hold.used).sum();
     let waits = budget.holds.iter().filter(|hold| hold.unmet > 0).count();
     let cells = [
         size::format(budget.limit),
         some(budget.leased),
-        some(used),
+        some(used(budget)),
         some(budget.idle),
         some(budget.unmet),
         some(budget.over),

@@ -1,6 +1,6 @@
 //! What keys do.
 
-use ledgerline_top::other::Help;
+use ledgerline_top::other::{Answer, Help};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// What a key asks for.
@@ -23,9 +23,8 @@ pub(super) enum Command {
     Help,
     /// Close the help, else show all budgets, else close the pane.
     Close,
-    Redraw,
-    Suspend,
-    Quit,
+    /// What the terminal does, and not the screen.
+    Terminal(Answer),
 }
 
 /// All keys, as the help and `--help` show them.
@@ -56,9 +55,9 @@ pub(super) fn command(key: KeyEvent) -> Option<Command> {
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Some(Command::Quit),
-            KeyCode::Char('z') => Some(Command::Suspend),
-            KeyCode::Char('l') => Some(Command::Redraw),
+            KeyCode::Char('c') => Some(Command::Terminal(Answer::Quit)),
+            KeyCode::Char('z') => Some(Command::Terminal(Answer::Suspend)),
+            KeyCode::Char('l') => Some(Command::Terminal(Answer::Redraw)),
             KeyCode::Char('f') => Some(Command::Page(1)),
             KeyCode::Char('b') => Some(Command::Page(-1)),
             _ => None,
@@ -78,7 +77,7 @@ pub(super) fn command(key: KeyEvent) -> Option<Command> {
         KeyCode::Char(']') => Command::Interval(1),
         KeyCode::Char('?') => Command::Help,
         KeyCode::Esc => Command::Close,
-        KeyCode::Char('q') => Command::Quit,
+        KeyCode::Char('q') => Command::Terminal(Answer::Quit),
         _ => return None,
     })
 }

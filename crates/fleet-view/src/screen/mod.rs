@@ -74,9 +74,7 @@ impl Shown for Screen {
 
     fn key(&mut self, key: KeyEvent) -> Answer {
         match keys::command(key) {
-            Some(Command::Quit) => return Answer::Quit,
-            Some(Command::Redraw) => return Answer::Redraw,
-            Some(Command::Suspend) => return Answer::Suspend,
+            Some(Command::Terminal(answer)) => return answer,
             Some(command) => self.state.obey(command),
             None => {}
         }
@@ -181,7 +179,7 @@ impl State {
                 self.arrange(place);
             }
             Command::Close => self.pane_hidden = true,
-            Command::Redraw | Command::Suspend | Command::Quit => {}
+            Command::Terminal(_) => {}
         }
     }
 }

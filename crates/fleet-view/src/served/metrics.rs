@@ -4,13 +4,15 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::time::Instant;
 
-use ledgerline_fleet::book::{BudgetView, View};
+use ledgerline_fleet::book::BudgetView;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::read::Book;
 use crate::watch::Seen;
+use crate::words::used;
 
 /// How many budgets have series.
 const BUDGETS: usize = 500;
@@ -33,18 +35,21 @@ struct Scrape {
 }
 
 /// One figure of a budget.
-type Figure = (&'static str, &'static str, fn(&BudgetView) -> u64);
+type Figure = (&'static str, &'static str, Option<Unit>, fn(&BudgetView) -> u64);
 
-const GAUGES: [Figure; 7] = [
-    ("ledgerline_fleet_max", "How much may be leased.", |budget| budget.limit),
-    ("ledgerline_fleet_leased", "The sum of all leases.", |budget| budget.leased),
-    ("ledgerline_fleet_used", "What nodes used when they last spoke.", |budget| {
-        budget.holds.iter().map(|hold| hold.used).sum()
+const BYTES: Option<Unit> = Some(Unit::Bytes);
+
+const GAUGES: [Figure; 8] = [
+    ("ledgerline_fleet_max", "How much may be leased.", BYTES, |budget| budget.limit),
+    ("ledgerline_fleet_leased", "The sum of all leases.", BYTES, |budget| budget.leased),
+    ("ledgerline_fleet_used", "What nodes used when they last spoke.", BYTES, used),
+    ("ledgerline_fleet_idle", "Leased, and used by nobody.", BYTES, |budget| budget.idle),
+    ("ledgerline_fleet_unmet", "What nodes want and lack.", BYTES, |budget| budget.unmet),
+    ("ledgerline_fleet_excess", "What nodes use beyond their leases.", BYTES, |budget| {
+        budget.excess
     }),
-    ("ledgerline_fleet_idle", "Leased, and used by nobody.", |budget| budget.idle),
-    ("ledgerline_fleet_unmet", "What nodes want and lack.", |budget| budget.unmet),
-    ("ledgerline_fleet_excess", "What nodes use beyond their leases.", |budget| budget.excess),
-    ("ledgerline_fleet_over", "Leased or in excess above max.", |budget| budget.over),
+    ("ledgerline_fleet_over", "Leased or in excess above max.", BYTES, |budget| budget.over),
+    ("ledgerline_fleet_nodes", "Nodes that use it.", None, |budget| budget.holds.len() as u64),
 ];
 
 /// One figure of a node.
@@ -74,87 +79,56 @@ impl Collector for Scrape {
         let Some((books, _)) = &self.seen.books else { return Ok(()) };
         let age = super::age(&self.seen, self.now).unwrap_or(0.0);
         one("ledgerline_fleet_age", "How old the other figures are.", Some(Unit::Seconds), age)?;
-        let all = || {
-            books.books.iter().flat_map(|book| {
-                book.view.budgets.iter().map(move |budget| (label(&book.organisation), budget))
-            })
-        };
-        let mut budgets: Vec<(String, &BudgetView)> = all().collect();
-        budgets.sort_by_key(|(_, budget)| Reverse(budget.leased.max(budget.limit)));
-        let nodes = nodes(books.books.iter().map(|book| (&*book.organisation, &book.view)));
-        let unlisted = [
-            (
-                "ledgerline_fleet_unlisted_organisations",
-                "Organisations that are not read.",
-                books.more,
-            ),
-            (
-                "ledgerline_fleet_unlisted_budgets",
-                "Budgets without series.",
-                budgets.len().saturating_sub(BUDGETS),
-            ),
-            (
-                "ledgerline_fleet_unlisted_nodes",
-                "Nodes without series.",
-                nodes.len().saturating_sub(NODES),
-            ),
-        ];
-        for (name, help, number) in unlisted {
-            one(name, help, None, number as f64)?;
+        let mut budgets: Vec<(String, &BudgetView)> = Vec::new();
+        for Book { organisation, view } in &books.books {
+            budgets.extend(view.budgets.iter().map(|budget| (label(organisation), budget)));
         }
+        budgets.sort_by_key(|(_, budget)| Reverse(budget.leased.max(budget.limit)));
+        let nodes = nodes(&books.books);
+        let unlisted = |all: usize, most: usize| all.saturating_sub(most) as f64;
+        let help = "Organisations that are not read.";
+        one("ledgerline_fleet_unlisted_organisations", help, None, books.more as f64)?;
+        let (name, more) = ("ledgerline_fleet_unlisted_budgets", unlisted(budgets.len(), BUDGETS));
+        one(name, "Budgets without series.", None, more)?;
+        let (name, more) = ("ledgerline_fleet_unlisted_nodes", unlisted(nodes.len(), NODES));
+        one(name, "Nodes without series.", None, more)?;
         budgets.truncate(BUDGETS);
-        self.of_budgets(&mut encoder, &budgets)?;
+        of_budgets(&mut encoder, &budgets)?;
         of_nodes(&mut encoder, &nodes[..nodes.len().min(NODES)])
     }
 }
 
-impl Scrape {
-    fn of_budgets(
-        &self,
-        encoder: &mut DescriptorEncoder,
-        budgets: &[(String, &BudgetView)],
-    ) -> fmt::Result {
-        // (A family without a sample is not allowed.)
-        if budgets.is_empty() {
-            return Ok(());
-        }
-        let paths: Vec<String> = budgets.iter().map(|(_, budget)| label(&budget.path)).collect();
-        let named = || budgets.iter().zip(&paths);
-        for (name, help, of) in GAUGES {
-            let bytes = Some(&Unit::Bytes);
-            let mut family = encoder.encode_descriptor(name, help, bytes, MetricType::Gauge)?;
-            for ((organisation, budget), path) in named() {
-                let labels = [("organisation", &**organisation), ("budget", &**path)];
-                family.encode_family(&labels)?.encode_gauge(&whole(of(budget)))?;
-            }
-        }
-        let help = "Nodes that use it.";
-        let mut family =
-            encoder.encode_descriptor("ledgerline_fleet_nodes", help, None, MetricType::Gauge)?;
-        for ((organisation, budget), path) in named() {
-            let labels = [("organisation", &**organisation), ("budget", &**path)];
-            family.encode_family(&labels)?.encode_gauge(&whole(budget.holds.len() as u64))?;
-        }
-        let help = "Charges that were refused, on all nodes that ever were.";
-        let mut family = encoder.encode_descriptor(
-            "ledgerline_fleet_refused",
-            help,
-            None,
-            MetricType::Counter,
-        )?;
-        for ((organisation, budget), path) in named() {
-            let labels = [("organisation", &**organisation), ("budget", &**path)];
-            let mut family = family.encode_family(&labels)?;
-            family.encode_counter::<[(&str, &str); 0], _, f64>(&budget.refused, None)?;
-        }
-        Ok(())
+fn of_budgets(encoder: &mut DescriptorEncoder, budgets: &[(String, &BudgetView)]) -> fmt::Result {
+    // (A family without a sample is not allowed.)
+    if budgets.is_empty() {
+        return Ok(());
     }
+    let paths: Vec<String> = budgets.iter().map(|(_, budget)| label(&budget.path)).collect();
+    let labelled = || {
+        budgets.iter().zip(&paths).map(|((organisation, budget), path)| {
+            ([("organisation", &**organisation), ("budget", &**path)], budget)
+        })
+    };
+    for (name, help, unit, of) in GAUGES {
+        let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        for (labels, budget) in labelled() {
+            family.encode_family(&labels)?.encode_gauge(&whole(of(budget)))?;
+        }
+    }
+    let help = "Charges that were refused, on all nodes that ever were.";
+    let kind = MetricType::Counter;
+    let mut family = encoder.encode_descriptor("ledgerline_fleet_refused", help, None, kind)?;
+    for (labels, budget) in labelled() {
+        let mut family = family.encode_family(&labels)?;
+        family.encode_counter::<[(&str, &str); 0], _, f64>(&budget.refused, None)?;
+    }
+    Ok(())
 }
 
 /// The nodes that are here, those that leased most first.
-fn nodes<'v>(books: impl Iterator<Item = (&'v str, &'v View)>) -> Vec<Node> {
+fn nodes(books: &[Book]) -> Vec<Node> {
     let mut nodes = Vec::new();
-    for (organisation, view) in books {
+    for Book { organisation, view } in books {
         for node in view.nodes.iter().filter(|node| !node.incarnations.is_empty()) {
             // What is leased of the organisation itself: leases below it are parts of that.
             let top = view.budgets.iter().filter(|budget| budget.path.matches('/').count() == 1);
@@ -185,10 +159,8 @@ fn of_nodes(encoder: &mut DescriptorEncoder, nodes: &[Node]) -> fmt::Result {
         }
         Ok(())
     };
-    let bytes = || Some(Unit::Bytes);
-    each("ledgerline_fleet_node_leased", "What the node has leased.", bytes(), &|node| {
-        node.leased as f64
-    })?;
+    let help = "What the node has leased.";
+    each("ledgerline_fleet_node_leased", help, BYTES, &|node| node.leased as f64)?;
     let help = "For how long its leases hold unless it speaks.";
     each("ledgerline_fleet_node_lease_left", help, Some(Unit::Seconds), &|node| node.left)?;
     let help = "1 if its leases are asked back, and it gets no more.";

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use ledgerline::size;
-use ledgerline_fleet::book::{BudgetView, HoldView, NodeView, View};
+use ledgerline_fleet::book::{HoldView, NodeView, View};
 
 use crate::read::Book;
 use crate::watch::Seen;
-use crate::words::{age, count, ends, happened, holder, refused, seconds, some};
+use crate::words::{age, count, ends, happened, holder, refused, some, terms, title, used};
 
 /// The style, of which the page has the name alone: nothing inline is allowed on it.
 pub(super) const STYLE: &str = include_str!("page.css");
@@ -64,14 +64,8 @@ pub(super) fn of(seen: &Seen, now: Instant, interval: Duration) -> String {
 }
 
 fn of_book(page: &mut String, Book { organisation, view }: &Book) {
-    let here = view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count();
-    let plural = if here == 1 { "" } else { "s" };
-    let (ttl, grace) = (seconds(view.ttl), seconds(view.grace));
-    let _ = writeln!(
-        page,
-        "<section><h2>{}</h2>\n<p class=\"quiet\">{here} node{plural}; leases hold {ttl}, then {grace} of grace</p>",
-        escaped(organisation)
-    );
+    let (name, terms) = (escaped(organisation), terms(view));
+    let _ = writeln!(page, "<section><h2>{name}</h2>\n<p class=\"quiet\">{terms}</p>");
     if view.budgets.is_empty() {
         page.push_str("<p class=\"quiet\">It has no budgets.</p>\n");
     } else {
@@ -96,7 +90,7 @@ fn budgets(page: &mut String, view: &View) {
     }
     page.push_str("</tr></thead><tbody>\n");
     for budget in view.budgets.iter().take(BUDGETS) {
-        let used = budget.holds.iter().map(|hold| hold.used).sum();
+        let used = used(budget);
         row(
             page,
             "",
@@ -150,14 +144,6 @@ fn budgets(page: &mut String, view: &View) {
             "<p class=\"quiet\">{more} budgets more: `ledgerline fleet show` has all.</p>"
         );
     }
-}
-
-fn title(budget: &BudgetView) -> String {
-    let minimum = match budget.minimum {
-        0 => String::new(),
-        units => format!(" (min {})", size::format(units)),
-    };
-    format!("{}{minimum}{}", budget.path, if budget.closing { " (deleted)" } else { "" })
 }
 
 /// A row: its name, a bar, and figures, of which some are amiss.
