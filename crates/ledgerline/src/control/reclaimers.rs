@@ -21,7 +21,7 @@ use crate::table::sums::{self, Sum};
 use crate::whose;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A ledger's reclaimers in this process.
@@ -62,11 +62,7 @@ pub(crate) struct Entry {
     tired: AtomicU64,
     /// How many runs in a row are believed that give what nobody sees. Whoever runs it changes that.
     credit: AtomicU32,
-    runs: AtomicU64,
-    claimed: AtomicU64,
-    freed: AtomicU64,
-    short: AtomicU64,
-    panics: AtomicU64,
+    report: Mutex<ReclaimReport>,
 }
 
 /// What a reclaimer's runs achieved.
@@ -186,11 +182,7 @@ impl<'l> Group<'l> {
                 registered: Instant::now(),
                 tired: AtomicU64::new(0),
                 credit: AtomicU32::new(0),
-                runs: AtomicU64::new(0),
-                claimed: AtomicU64::new(0),
-                freed: AtomicU64::new(0),
-                short: AtomicU64::new(0),
-                panics: AtomicU64::new(0),
+                report: Mutex::default(),
             });
             for above in &entry.path {
                 entries.below.insert((above.raw(), entry.number), entry.clone());
@@ -207,14 +199,7 @@ impl<'l> Group<'l> {
 impl Reclaimer<'_> {
     /// What its runs achieved so far.
     pub fn report(&self) -> ReclaimReport {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ReclaimReport {
-            runs: load(&self.entry.runs),
-            claimed: load(&self.entry.claimed),
-            freed: load(&self.entry.freed),
-            short: load(&self.entry.short),
-            panics: load(&self.entry.panics),
-        }
+        *lock::gated(&self.entry.report)
     }
 }
 
@@ -263,21 +248,20 @@ impl Entry {
             return None;
         }
         let before = precise::charged(ledger.table(), self.group);
-        self.runs.fetch_add(1, Ordering::Relaxed);
+        lock::gated(&self.report).runs += 1;
         let claimed = catch_unwind(AssertUnwindSafe(|| (self.run)(units)));
         let freed = before.saturating_sub(precise::charged(ledger.table(), self.group));
-        self.freed.fetch_add(freed, Ordering::Relaxed);
+        let mut report = lock::gated(&self.report);
+        report.freed = report.freed.saturating_add(freed);
         match claimed {
             Ok(claimed) => {
                 // (It may say anything, and a sum that wraps says less than nothing.)
-                let sum = |sum: u64| Some(sum.saturating_add(claimed));
-                let _ = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
-                self.short.fetch_add(u64::from(claimed > freed), Ordering::Relaxed);
+                report.claimed = report.claimed.saturating_add(claimed);
+                report.short += u64::from(claimed > freed);
             }
-            Err(_) => {
-                self.panics.fetch_add(1, Ordering::Relaxed);
-            }
+            Err(_) => report.panics += 1,
         }
+        drop(report);
         if freed > 0 {
             // If it destroyed its group, the nearest ancestor that exists gets the count.
             let there = self.path.iter().find(|&&id| ledger.group(id).exists());
@@ -317,7 +301,7 @@ impl Entry {
     }
 
     pub(crate) fn has_panicked(&self) -> bool {
-        self.panics.load(Ordering::Relaxed) > 0
+        lock::gated(&self.report).panics > 0
     }
 
     /// Exempts it for a while from requests for what is above a high: it gave nothing just now.
