@@ -56,9 +56,7 @@ pub struct Announced {
 /// ```
 pub fn announced() -> Vec<Announced> {
     let mut found: Vec<Announced> = folder::existing().iter().flat_map(listed).collect();
-    found.sort_by(|a, b| {
-        (!a.running, &a.name, a.since, a.pid).cmp(&(!b.running, &b.name, b.since, b.pid))
-    });
+    found.sort_by_cached_key(|it| (!it.running, it.name.clone(), it.since, it.pid));
     found
 }
 

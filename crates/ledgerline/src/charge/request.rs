@@ -172,7 +172,7 @@ impl<'l> Request<'l> {
         let granted = loop {
             match whose::nobody(|| wait.step()) {
                 Step::Done(result) => break result,
-                Step::Asleep { key, until } => wait.sleep(key, until),
+                Step::Asleep(sleep) => wait.sleep(sleep),
             }
         };
         let grant = granted.map_err(|refusal| self.explain(&refusal))?;
@@ -241,11 +241,11 @@ impl<'l> Requested<'l> {
         context: &Context<'_>,
     ) -> Poll<Result<Grant, Refusal>> {
         loop {
-            let (key, until) = match whose::nobody(|| wait.step()) {
+            let sleep = match whose::nobody(|| wait.step()) {
                 Step::Done(result) => return Poll::Ready(result),
-                Step::Asleep { key, until } => (key, until),
+                Step::Asleep(sleep) => sleep,
             };
-            let leave = || wait.leave_waker(&mut self.alarm, context.waker(), key, until);
+            let leave = || wait.leave_waker(&mut self.alarm, context.waker(), sleep);
             if whose::nobody(leave) {
                 return Poll::Pending;
             }

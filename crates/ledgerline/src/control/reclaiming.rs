@@ -7,6 +7,7 @@
 use crate::ledger::Ledger;
 use crate::table::Table;
 use std::cell::Cell;
+use std::iter::successors;
 use std::ptr;
 
 thread_local! {
@@ -38,16 +39,10 @@ pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> T {
 
 /// Whether this thread reclaims in a ledger.
 pub(crate) fn is_inside(ledger: &Ledger) -> bool {
-    let mut next = INNERMOST.get();
-    while !next.is_null() {
-        // SAFETY: R4; guarded by the test below.
-        let frame = unsafe { &*next };
-        if ptr::eq(frame.table, ledger.table()) {
-            return true;
-        }
-        next = frame.outer;
-    }
-    false
+    // SAFETY: R4; guarded by the test below.
+    let frame = |frame: *const Frame| unsafe { frame.as_ref() };
+    let mut frames = successors(frame(INNERMOST.get()), |inner| frame(inner.outer));
+    frames.any(|frame| ptr::eq(frame.table, ledger.table()))
 }
 
 /// Whether this thread reclaims in any ledger.

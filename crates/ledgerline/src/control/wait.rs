@@ -59,11 +59,14 @@ pub(crate) struct Wait<'l> {
 /// The result of a step.
 pub(crate) enum Step {
     Done(Result<Grant, Refusal>),
-    /// It goes on when there is a notice after the key was read, or at `until`.
-    Asleep {
-        key: u32,
-        until: Instant,
-    },
+    Asleep(Sleep),
+}
+
+/// It goes on when there is a notice after the key was read, or at `until`.
+#[derive(Clone, Copy)]
+pub(crate) struct Sleep {
+    key: u32,
+    until: Instant,
 }
 
 impl<'l> Wait<'l> {
@@ -101,7 +104,7 @@ impl<'l> Wait<'l> {
     }
 
     /// Sleeps until there is a notice after the key was read.
-    pub(crate) fn sleep(&self, key: u32, until: Instant) {
+    pub(crate) fn sleep(&self, Sleep { key, until }: Sleep) {
         if let Some(place) = &self.place {
             place.eventcount().wait(key, until);
         }
@@ -109,13 +112,8 @@ impl<'l> Wait<'l> {
 
     /// Leaves a future's waker, so that it is woken when it can go on. Says `false` if it can go on
     /// already.
-    pub(crate) fn leave_waker(
-        &self,
-        alarm: &mut Alarm,
-        waker: &Waker,
-        key: u32,
-        until: Instant,
-    ) -> bool {
+    pub(crate) fn leave_waker(&self, alarm: &mut Alarm, waker: &Waker, sleep: Sleep) -> bool {
+        let Sleep { key, until } = sleep;
         let Some(place) = &self.place else { return false };
         alarm.set(waker, Some(until));
         place.leave_waker(waker, alarm.number());
@@ -273,7 +271,7 @@ impl<'l> Wait<'l> {
             }
         }
         let mut step = self.sleep_or_cancel(key, full);
-        if let Step::Asleep { until, .. } = &mut step
+        if let Step::Asleep(Sleep { until, .. }) = &mut step
             && ledger.is_shared()
         {
             *until = (*until).min(Instant::now() + ACROSS_PROCESSES);
@@ -311,6 +309,6 @@ impl<'l> Wait<'l> {
                 Choice::Nobody => {}
             }
         }
-        Step::Asleep { key, until }
+        Step::Asleep(Sleep { key, until })
     }
 }

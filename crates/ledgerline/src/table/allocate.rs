@@ -73,20 +73,17 @@ fn take_next(word: &AtomicU32, capacity: u32, used: impl Fn(u32) -> u32) -> Opti
     let mut told = word.load(Ordering::Acquire);
     loop {
         let next = used(told);
-        let now = if next < capacity {
-            match word.compare_exchange_weak(told, next + 1, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(next),
-                Err(now) => now,
-            }
-        } else {
-            // What was told says nothing if it grew meanwhile: the row behind it is in use by now, as if somebody had
-            // written over the number.
-            let now = word.load(Ordering::Acquire);
-            if now == told {
-                return None;
-            }
-            now
-        };
+        let exchange =
+            || word.compare_exchange_weak(told, next + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if next < capacity && exchange().is_ok() {
+            return Some(next);
+        }
+        // What was told says nothing if it grew meanwhile: the row behind it is in use by now, as if somebody had
+        // written over the number.
+        let now = word.load(Ordering::Acquire);
+        if next >= capacity && now == told {
+            return None;
+        }
         told = now;
     }
 }
