@@ -33,7 +33,10 @@ mod threshold;
 mod trace;
 mod variants;
 
-pub(super) use self::row::{Measured, Note, Request};
+use ledgerline_measure::machine::allowed_cpus;
+
+pub(super) use self::row::{Measured, Note};
+use self::variants::Session;
 
 /// Measures an experiment, and tells `progress` where it stands.
 ///
@@ -41,17 +44,21 @@ pub(super) use self::row::{Measured, Note, Request};
 /// A line for the user: no such experiment, or it cannot be measured here at all.
 pub(super) fn measure(
     experiment: &str,
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
+    quick: bool,
+    progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<Measured>, String> {
-    match experiment {
-        "page-counter-lockless" => lockless::measure(request, progress),
-        "page-counter-layout" => layout::measure(request, progress),
-        "memcg-layout" => memcg::measure(request, progress),
-        "numa-threshold" => threshold::measure(request, progress),
-        "rss-cache" => rss::measure(request, progress),
-        _ => Err(format!("nothing is measured for {experiment:?}")),
-    }
+    let cpus =
+        allowed_cpus().map_err(|error| format!("cannot tell which CPUs may be used: {error}"))?;
+    let session = &Session { cpus: &cpus, quick, progress };
+    let measured = match experiment {
+        "page-counter-lockless" => lockless::measure(session),
+        "page-counter-layout" => layout::measure(session),
+        "memcg-layout" => memcg::measure(session),
+        "numa-threshold" => threshold::measure(session),
+        "rss-cache" => return rss::measure(session),
+        _ => return Err(format!("nothing is measured for {experiment:?}")),
+    };
+    measured.map_err(|error| format!("cannot make what is to be measured: {error}"))
 }
 
 #[cfg(test)]
@@ -60,12 +67,13 @@ mod tests {
     use ledgerline_coherence::experiments::{
         Interval, memcg_layout, numa_threshold, page_counter_layout,
     };
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Measures in short rounds, and checks that figures are figures.
     fn rows(experiment: &str) -> Vec<Measured> {
-        let mut steps = 0;
-        let rows = measure(experiment, &Request { quick: true }, &mut |_| steps += 1).unwrap();
-        assert!(steps > 0, "whoever waits is told nothing");
+        let told = AtomicBool::new(false);
+        let rows = measure(experiment, true, &|_| told.store(true, Ordering::Relaxed)).unwrap();
+        assert!(told.into_inner(), "whoever waits is told nothing");
         for row in &rows {
             for figure in [row.before, row.after, row.ours].into_iter().flatten() {
                 let Interval { median, low, high } = figure;
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn real_programs_are_followed_or_it_is_said_why_not() {
-        let rows = measure("rss-cache", &Request { quick: true }, &mut |_| ()).unwrap();
+        let rows = measure("rss-cache", true, &|_| ()).unwrap();
         for name in ["make -j", "pgbench", "messages"] {
             let mine: Vec<_> = rows.iter().filter(|row| row.row.starts_with(name)).collect();
             if let [only] = mine[..] {
@@ -136,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused_in_one_line() {
-        let error = measure("bogus", &Request { quick: true }, &mut |_| ()).unwrap_err();
+        let error = measure("bogus", true, &|_| ()).unwrap_err();
         assert!(error.contains("\"bogus\"") && !error.contains('\n'));
     }
 }

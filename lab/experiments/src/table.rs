@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::mark::Mark;
-use super::measured::{Measured, Request, measure};
+use super::measured::{Measured, measure};
 use super::options::ReproduceArgs;
 use super::reported::{self, Here};
 use super::words::{figure, range};
@@ -170,8 +170,7 @@ pub(super) fn table(
         }
     }
     if args.measures() {
-        let request = Request { quick: args.quick };
-        match measure(name, &request, &mut |step| tell(step)) {
+        match measure(name, args.quick, &tell) {
             Ok(rows) => {
                 join(&mut table.lines, rows);
                 for one in document.reported.iter().filter(|one| one.hits.is_some()) {

@@ -2,9 +2,8 @@
 //! thread repeats what one CPU did in the last pass.
 
 use super::replay::{ByBatch, Ours, follow_by_cpu, follow_by_task};
-use super::row::Request;
 use super::script::{Script, Step};
-use super::variants::{self, Timed};
+use super::variants::{Session, Timed};
 use crate::history::{PerCpuCache, PerTask, Task};
 use ledgerline_measure::harness::{Body, Case};
 use ledgerline_measure::padded::Padded;
@@ -25,18 +24,13 @@ pub(super) struct Costs {
 
 /// # Errors
 /// A line for the user: there is not enough memory for all address spaces.
-pub(super) fn measure(
-    script: &Script,
-    cpus: &[usize],
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Option<Costs>, String> {
+pub(super) fn measure(script: &Script, session: &Session<'_>) -> Result<Option<Costs>, String> {
     let lists = lists(script);
     if !lists.iter().flatten().any(|step| matches!(step, Step::Update { .. })) {
         return Ok(None);
     }
     let spaces: Vec<PerTask> = (0..script.spaces).map(|_| PerTask::default()).collect();
-    let cache = PerCpuCache::new(cpus.len(), script.spaces as usize);
+    let cache = PerCpuCache::new(session.cpus.len(), script.spaces as usize);
     let batch = ByBatch::new(script);
     let table = Ours::table(script)?;
     let ours = Ours::new(&table, script)?;
@@ -62,8 +56,8 @@ pub(super) fn measure(
         ),
         case("ours", round(&lists, |_, _, step| ours.count(step))),
     ];
-    let timed: Vec<Timed> = variants::time(&cases, cpus, request, progress);
-    let [by_task, by_cpu, by_batch, ours] = timed.try_into().expect("a figure a case");
+    let [by_task, by_cpu, by_batch, ours] =
+        session.time(&cases).try_into().expect("a figure a case");
     Ok(Some(Costs { by_task, by_cpu, by_batch, ours }))
 }
 
@@ -190,8 +184,8 @@ mod tests {
 
     #[test]
     fn a_trace_without_updates_has_no_cost() {
-        let request = Request { quick: true };
+        let session = Session { cpus: &[0], quick: true, progress: &|_| () };
         let empty = Script { cpus: 1, passes: 1, ..Script::default() };
-        assert!(measure(&empty, &[0], &request, &mut |_| ()).unwrap().is_none());
+        assert!(measure(&empty, &session).unwrap().is_none());
     }
 }

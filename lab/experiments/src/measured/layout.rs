@@ -6,8 +6,8 @@
 //! both ends in turns: it sends many messages, then receives as many. So the stock empties and fills as it does where
 //! sender and receiver run on different CPUs.
 
-use super::row::{Measured, Note, Request};
-use super::variants::{self, cannot, row};
+use super::row::{Measured, Note};
+use super::variants::{Session, row};
 use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
 use ledgerline::{Ledger, Limit};
 use ledgerline_measure::harness::{Body, Case};
@@ -26,12 +26,8 @@ const PAGE: u64 = 4096;
 /// The rows of the series, and ours. In the root nothing is charged; the others are compared with the second.
 const NAMES: [&str; 7] = ["all in root", "three levels", "A", "B", "C", "A+B+C", "ours"];
 
-pub(super) fn measure(
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Measured>, String> {
-    let cpus = variants::cpus()?;
-    let ledger = Ledger::new().map_err(|error| cannot(error.into()))?;
+pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let ledger = Ledger::new()?;
     let bodies: [Body<'_>; 7] = [
         Box::new(|_, n| messages(n, |_| (), |_| ())),
         theirs::<Packed>(Propagate::Always, 32),
@@ -39,18 +35,18 @@ pub(super) fn measure(
         theirs::<Split>(Propagate::Always, 32),
         theirs::<Packed>(Propagate::Always, 64),
         theirs::<Split>(Propagate::Changed, 64),
-        ours(&ledger).map_err(cannot)?,
+        ours(&ledger)?,
     ];
     let cases: Vec<Case<'_>> = NAMES
         .into_iter()
         .zip(bodies)
         .map(|(name, body)| Case { name, granule: BURST, body })
         .collect();
-    let timed = variants::time(&cases, &cpus, request, progress);
+    let timed = session.time(&cases);
     let about = format!(
         "ns of accounting a message of 10 KiB on each CPU, sent and received (at the rate of the \
          document's root row a message takes 3 776 ns); {}",
-        variants::few(cpus.len())
+        session.few()
     );
     let rows = NAMES[..6].iter().enumerate().map(|(at, name)| match at {
         0 => row(

@@ -6,8 +6,8 @@
 //! Ours charges every page to its group and returns 32 at a time. Its groups hold a process's worth of pages
 //! beside those, since an idle stock of ours is at most a sixteenth of what its group holds.
 
-use super::row::{Measured, Note, Request};
-use super::variants::{self, Timed, cannot, row};
+use super::row::{Measured, Note};
+use super::variants::{Session, Timed, row};
 use crate::history::{PageCounters, ResCounters};
 use ledgerline::{Group, Ledger, Limit};
 use ledgerline_coherence::experiments::page_counter_lockless::{VISITS, locked as name};
@@ -25,28 +25,20 @@ const MAX: u64 = 1 << 28;
 /// Faults after which all that was charged is returned, for every number of visits.
 const GRANULE: u64 = 2 * BATCH as u64;
 
-pub(super) fn measure(
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Measured>, String> {
-    let cpus = variants::cpus()?;
-    let ledger = Ledger::new().map_err(|error| cannot(error.into()))?;
+pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let threads = session.cpus.len();
+    let ledger = Ledger::new()?;
     let mut cases = Vec::new();
     for visits in VISITS {
-        cases.push(Case { name: "locked", granule: GRANULE, body: locked(cpus.len(), visits) });
-        cases.push(Case { name: "lockless", granule: GRANULE, body: lockless(cpus.len(), visits) });
+        cases.push(Case { name: "locked", granule: GRANULE, body: locked(threads, visits) });
+        cases.push(Case { name: "lockless", granule: GRANULE, body: lockless(threads, visits) });
     }
-    let body = ours(&ledger, cpus.len()).map_err(cannot)?;
-    cases.push(Case { name: "ours", granule: GRANULE, body });
-    let timed = variants::time(&cases, &cpus, request, progress);
+    cases.push(Case { name: "ours", granule: GRANULE, body: ours(&ledger, threads)? });
+    let timed = session.time(&cases);
     let (ours, pairs) = timed.split_last().expect("ours is the last");
-    Ok(rows(pairs, ours, cpus.len()))
-}
-
-fn rows(pairs: &[Timed], ours: &Timed, cpus: usize) -> Vec<Measured> {
     let about = format!(
         "ns of accounting a fault on each CPU; a fault itself takes some hundred times as long; {}",
-        variants::few(cpus)
+        session.few()
     );
     let of = |kind: usize| pairs.iter().skip(kind).step_by(2);
     let (locked, lockless) = (Timed::all(of(0)), Timed::all(of(1)));
@@ -64,7 +56,7 @@ fn rows(pairs: &[Timed], ours: &Timed, cpus: usize) -> Vec<Measured> {
     for (visits, (locked, lockless)) in VISITS.iter().zip(of(0).zip(of(1))) {
         rows.push(row(&name(*visits), Some(locked), Some(lockless), Some(ours), None));
     }
-    rows
+    Ok(rows)
 }
 
 /// Faults, of which so many in 32 visit the counters: `visit(true)` to charge, `visit(false)` to return.

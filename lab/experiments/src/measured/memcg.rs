@@ -1,8 +1,8 @@
 //! The report against Linux e27be240df53 (2018): how long it takes to account for a fault and for unmapping its
 //! page, with the group's fields in each of the mail's layouts, and on ours.
 
-use super::row::{Measured, Note, Request};
-use super::variants::{self, cannot, row};
+use super::row::{Measured, Note};
+use super::variants::{Session, row};
 use crate::history::MemCgroup;
 use ledgerline::stat::{Counters, Places};
 use ledgerline_coherence::experiments::memcg_layout::{Offsets, VARIANTS};
@@ -22,22 +22,22 @@ ledgerline::items! {
     }
 }
 
-pub(super) fn measure(
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Measured>, String> {
-    let cpus = variants::cpus()?;
+pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
     let mut cases: Vec<Case<'_>> = VARIANTS
         .into_iter()
-        .map(|(name, offsets, _)| Case { name, granule: BURST, body: theirs(cpus.len(), offsets) })
+        .map(|(name, offsets, _)| Case {
+            name,
+            granule: BURST,
+            body: theirs(session.cpus.len(), offsets),
+        })
         .collect();
-    cases.push(Case { name: "ours", granule: BURST, body: ours().map_err(cannot)? });
-    let timed = variants::time(&cases, &cpus, request, progress);
+    cases.push(Case { name: "ours", granule: BURST, body: ours()? });
+    let timed = session.time(&cases);
     let (ours, variants) = timed.split_last().expect("ours is the last");
     let about = format!(
         "ns of accounting a fault and the unmapping of its page on each CPU; {}; where the prefetcher \
          does not complete pairs of lines (AMD), the layouts should not differ",
-        variants::few(cpus.len())
+        session.few()
     );
     let rows =
         VARIANTS.iter().zip(variants).enumerate().map(|(at, ((name, ..), timed))| match at {

@@ -90,10 +90,3 @@ pub(super) fn quartiles(values: &[f64]) -> Interval {
     let [low, median, high] = [0.25, 0.5, 0.75].map(|share| quantile(values, share));
     Interval { median, low, high }
 }
-
-/// How to measure.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// Short rounds: whether it works, not how fast.
-    pub(crate) quick: bool,
-}

@@ -8,34 +8,31 @@ use super::asleep;
 use super::cost::{self, Costs};
 use super::programs::{PROGRAMS, Program, Size};
 use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
-use super::row::{Measured, Note, Request, quartiles};
+use super::row::{Measured, Note, quartiles};
 use super::script::Script;
 use super::trace::Trace;
-use super::variants::{self, Timed};
+use super::variants::{self, Session, Timed};
 use ledgerline_coherence::experiments::Interval;
 
 /// What the rows of the batches are called besides.
 const BATCHES: &str = "batches of 6.2";
 
-pub(super) fn measure(
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Measured>, String> {
-    let cpus = variants::cpus()?;
-    let size = Size { passes: if request.quick { 1 } else { 3 }, quick: request.quick };
+pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, String> {
+    let Session { cpus, quick, progress } = *session;
+    let size = Size { passes: if quick { 1 } else { 3 }, quick };
     let mut rows = Vec::new();
     for Program { name, record } in PROGRAMS {
         progress(&format!("{name}: running and recording it"));
-        let followed = record(&cpus, size).and_then(|trace| {
-            let step = &mut |step: &str| progress(&format!("{name}: {step}"));
-            follow(name, &trace, &cpus, request, step)
+        let followed = record(cpus, size).and_then(|trace| {
+            let told = |step: &str| progress(&format!("{name}: {step}"));
+            follow(name, &trace, &Session { progress: &told, ..*session })
         });
         match followed {
             Ok(followed) => rows.extend(followed),
             Err(why) => rows.push(empty(name, why)),
         }
     }
-    rows.push(asleep::shown(&cpus)?);
+    rows.push(asleep::shown(cpus)?);
     Ok(rows)
 }
 
@@ -44,24 +41,18 @@ fn empty(name: &str, why: String) -> Measured {
     Measured { row: name.to_owned(), notes: vec![Note::Row(why)], ..Measured::default() }
 }
 
-fn follow(
-    name: &str,
-    trace: &Trace,
-    cpus: &[usize],
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Measured>, String> {
-    let script = Script::of(trace, cpus);
+fn follow(name: &str, trace: &Trace, session: &Session<'_>) -> Result<Vec<Measured>, String> {
+    let script = Script::of(trace, session.cpus);
     if script.updates() == 0 {
         return Err("no change of resident pages was recorded".to_owned());
     }
-    progress("replaying it");
+    (session.progress)("replaying it");
     let by_task = replay(&script, ByTask::new(&script));
     let by_cpu = replay(&script, ByCpu::new(&script));
     let by_batch = replay(&script, ByBatch::new(&script));
     let table = Ours::table(&script)?;
     let ours = replay(&script, Ours::new(&table, &script)?);
-    let costs = cost::measure(&script, cpus, request, progress)?;
+    let costs = cost::measure(&script, session)?;
 
     let mut rows = Vec::new();
     for (kind, after) in [("", &by_cpu), (BATCHES, &by_batch)] {
@@ -201,14 +192,15 @@ mod tests {
     use super::*;
     use crate::reported::{Here, RSS_CACHE};
 
+    const TWO_CPUS: Session<'_> = Session { cpus: &[0, 1], quick: true, progress: &|_| () };
+
     #[test]
     fn a_hand_written_trace_has_its_known_rates() {
         // Two processes take turns on a CPU, ten faults each.
         let faults = (0..200).map(|time| event(time, 0, 7 + (time / 10 % 2) as u32, What::Fault));
         let passes = std::iter::once(0..200).collect();
         let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
-        let request = Request { quick: true };
-        let rows = follow("turns", &trace, &[0, 1], &request, &mut |_| ()).unwrap();
+        let rows = follow("turns", &trace, &TWO_CPUS).unwrap();
         let medians = |row: &str| {
             let row = rows.iter().find(|one| one.row == row).expect("the row is there");
             [row.before, row.after, row.ours].map(|figure| figure.map(|figure| figure.median))
@@ -239,7 +231,7 @@ mod tests {
         let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
         let mut rows = vec![asleep::shown(&[0, 1]).unwrap().row];
         for Program { name, .. } in PROGRAMS {
-            let followed = follow(name, &trace, &[0, 1], &Request { quick: true }, &mut |_| ());
+            let followed = follow(name, &trace, &TWO_CPUS);
             rows.extend(followed.unwrap().into_iter().map(|row| row.row));
         }
         for one in &RSS_CACHE {
@@ -250,8 +242,8 @@ mod tests {
 
     #[test]
     fn a_trace_of_nothing_says_so() {
-        let request = Request { quick: true };
-        let why = follow("nothing", &Trace::default(), &[0], &request, &mut |_| ()).unwrap_err();
+        let session = Session { cpus: &[0], ..TWO_CPUS };
+        let why = follow("nothing", &Trace::default(), &session).unwrap_err();
         assert_eq!(empty("nothing", why.clone()).note(), Some(why));
     }
 }

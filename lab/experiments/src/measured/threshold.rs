@@ -1,8 +1,8 @@
 //! "Separate NUMA statistics from zone statistics" (2017): how long it takes to count an allocation, by the
 //! threshold of the per-CPU differences, and on ours.
 
-use super::row::{Measured, Note, Request};
-use super::variants::{self, Timed, cannot, row};
+use super::row::{Measured, Note};
+use super::variants::{Session, Timed, row};
 use crate::history::{BareZone, Difference, Zone};
 use ledgerline::stat::numa::{Numa, NumaItem};
 use ledgerline::stat::{Counters, Places};
@@ -16,25 +16,22 @@ const GRANULE: u64 = 64;
 /// The row that systems had.
 const DEFAULT: u32 = 125;
 
-pub(super) fn measure(
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Measured>, String> {
-    let cpus = variants::cpus()?;
+pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let threads = session.cpus.len();
     let mut cases = Vec::new();
     for (threshold, ..) in ROWS {
-        let body = theirs(cpus.len(), threshold);
+        let body = theirs(threads, threshold);
         cases.push(Case { name: "as in the document", granule: GRANULE, body });
-        let body = ours(cpus.len(), threshold).map_err(cannot)?;
+        let body = ours(threads, threshold)?;
         cases.push(Case { name: "ours", granule: GRANULE, body });
     }
-    let timed = variants::time(&cases, &cpus, request, progress);
+    let timed = session.time(&cases);
     let pairs: Vec<(&Timed, &Timed)> = timed.chunks(2).map(|pair| (&pair[0], &pair[1])).collect();
     let default = ROWS.iter().position(|row| row.0 == Some(DEFAULT)).expect("the mail has it");
     let about = format!(
         "ns of counting an allocation on each CPU, with reading the zone's free pages (a clock of the \
          document's machine makes 2.19 cycles a ns); {}",
-        variants::few(cpus.len())
+        session.few()
     );
     let rows =
         ROWS.iter().zip(&pairs).enumerate().map(|(at, ((threshold, ..), &(theirs, ours)))| {

@@ -1,11 +1,8 @@
 //! An experiment's variants, timed side by side in the same rounds on all CPUs.
 
-use super::row::{Measured, Note, Request, quartiles};
+use super::row::{Measured, Note, quartiles};
 use ledgerline_coherence::experiments::Interval;
-use ledgerline_measure::harness::{self, Case, Plan, Rounds, Step, Transfer};
-use ledgerline_measure::machine;
-use std::error::Error;
-use std::sync::mpsc;
+use ledgerline_measure::harness::{self, Case, Plan, Rounds, Transfer};
 use std::time::Duration;
 
 /// Transfers that differ by more than this within a row mean that the machine changed meanwhile.
@@ -15,9 +12,15 @@ const WAITED: f64 = 0.1;
 /// Rounds from which on a difference is believed.
 const ROUNDS_LEAST: usize = 10;
 
-/// The CPUs to measure on, one thread each.
-pub(super) fn cpus() -> Result<Vec<usize>, String> {
-    machine::allowed_cpus().map_err(|error| format!("cannot tell which CPUs may be used: {error}"))
+/// How an experiment is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Session<'a> {
+    /// The CPUs to measure on, one thread each.
+    pub(super) cpus: &'a [usize],
+    /// Short rounds: whether it works, not how fast.
+    pub(super) quick: bool,
+    /// It is told where the measurement stands.
+    pub(super) progress: &'a (dyn Fn(&str) + Sync),
 }
 
 /// A variant's rounds: round `i` of one came right before or after round `i` of the others.
@@ -55,42 +58,37 @@ impl Timed {
     }
 }
 
-/// Times the cases on all CPUs, round by round in turns; one for each, in their order.
-pub(super) fn time(
-    cases: &[Case<'_>],
-    cpus: &[usize],
-    request: &Request,
-    progress: &mut dyn FnMut(&str),
-) -> Vec<Timed> {
-    let (runs, round) = if request.quick { (3, 1) } else { (15, 10) };
-    let plan = Plan {
-        threads: cpus.len(),
-        runs,
-        round: Duration::from_millis(round),
-        cpus: cpus.to_vec(),
-    };
-    let (steps, told) = mpsc::channel::<Step>();
-    let measured = std::thread::scope(|scope| {
-        let plan = &plan;
-        let timing = scope.spawn(move || {
-            // Whoever no longer listens misses nothing else.
-            harness::rounds(cases, plan, &|step| {
-                let _ = steps.send(step);
-            })
-        });
-        for step in told {
-            progress(&step.to_string());
-        }
-        timing.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
-    });
-    let timed = |case: Rounds| {
-        let rounds = 0..case.threads.first().map_or(0, Vec::len);
-        let mean = |round: usize| {
-            case.threads.iter().map(|thread| thread[round]).sum::<f64>() / case.threads.len() as f64
+impl Session<'_> {
+    /// Times the cases on all CPUs, round by round in turns; one for each, in their order.
+    pub(super) fn time(&self, cases: &[Case<'_>]) -> Vec<Timed> {
+        let (runs, round) = if self.quick { (3, 1) } else { (15, 10) };
+        let plan = Plan {
+            threads: self.cpus.len(),
+            runs,
+            round: Duration::from_millis(round),
+            cpus: self.cpus.to_vec(),
         };
-        Timed { rounds: rounds.map(mean).collect(), transfer: case.transfer, waited: case.waited }
-    };
-    measured.into_iter().map(timed).collect()
+        let measured = harness::rounds(cases, &plan, &|step| (self.progress)(&step.to_string()));
+        let timed = |Rounds { threads, transfer, waited, .. }| {
+            let rounds = 0..threads.first().map_or(0, Vec::len);
+            let mean = |round: usize| {
+                threads.iter().map(|thread| thread[round]).sum::<f64>() / threads.len() as f64
+            };
+            Timed { rounds: rounds.map(mean).collect(), transfer, waited }
+        };
+        measured.into_iter().map(timed).collect()
+    }
+
+    /// What few CPUs cannot show.
+    pub(super) fn few(&self) -> String {
+        match self.cpus.len() {
+            1 => "measured on one CPU, where nothing is shared".to_owned(),
+            cpus @ 2..=7 => {
+                format!("measured on {cpus} CPUs: the document's effects need many more")
+            }
+            cpus => format!("measured on {cpus} CPUs"),
+        }
+    }
 }
 
 /// A row of timed variants, with the notes that follow from the figures themselves.
@@ -129,20 +127,6 @@ pub(super) fn row(
         transfer_ns: (!medians.is_empty()).then(|| mean(&medians)),
         notes,
     }
-}
-
-/// What few CPUs cannot show.
-pub(super) fn few(cpus: usize) -> String {
-    match cpus {
-        1 => "measured on one CPU, where nothing is shared".to_owned(),
-        2..=7 => format!("measured on {cpus} CPUs: the document's effects need many more"),
-        _ => format!("measured on {cpus} CPUs"),
-    }
-}
-
-/// A line for the user from whatever went wrong while a variant was made.
-pub(super) fn cannot(error: Box<dyn Error>) -> String {
-    format!("cannot make what is to be measured: {error}")
 }
 
 #[cfg(test)]
@@ -207,7 +191,8 @@ mod tests {
 
     #[test]
     fn one_cpu_shares_nothing() {
-        assert!(few(1).contains("nothing is shared"));
-        assert!(few(2).contains("need many more"));
+        let few = |cpus: &[usize]| Session { cpus, quick: true, progress: &|_| () }.few();
+        assert!(few(&[0]).contains("nothing is shared"));
+        assert!(few(&[0, 1]).contains("need many more"));
     }
 }
