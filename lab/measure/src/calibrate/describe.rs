@@ -6,9 +6,9 @@ use super::modes::Mode;
 use super::probe::Found;
 use super::rounds::Pair;
 use super::spread::Spread;
-use super::topology::Places;
+use super::topology::{Places, flat};
 use ledgerline_coherence::machine::{
-    Distance, Figure, Latencies, Machine, Nuisance, Range, Settings, Topology,
+    Distance, Figure, Latencies, Machine, Nuisance, Range, Settings,
 };
 
 /// A load from the second cache and from memory.
@@ -107,7 +107,8 @@ impl Subject<'_> {
 
         // What cannot be seen by itself follows from what fights for a line took.
         let settings = Settings {
-            topology: TWO_CORES,
+            // Two CPUs that fight.
+            topology: flat(2),
             cycle: (cycle.value * 1000.0).round() as u64,
             clock_ghz: clock.value,
             first_cache: ps(load.value),
@@ -306,15 +307,6 @@ impl Subject<'_> {
         Ok(Described { machine, mode: *mode, fitted, refusals })
     }
 }
-
-/// Two CPUs that fight.
-const TWO_CORES: Topology = Topology {
-    sockets: 1,
-    complexes_per_socket: 1,
-    cores_per_complex: 2,
-    threads_per_core: 1,
-    hops: 1,
-};
 
 /// Entries of store buffers, fewest, in between and most.
 const STORE_BUFFER: [f64; 3] = [42.0, 64.0, 72.0];

@@ -6,9 +6,8 @@
 //! settings with which the model takes the same times.
 
 use super::team::{Block, Seat};
-use super::world::{Field, Memory, Real, Told, World};
+use super::world::{Field, Memory, Real, World};
 use crate::stats::median;
-use ledgerline_coherence::program::Program;
 
 /// What a CPU does to the line in an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +53,7 @@ impl Fight {
 
     /// An operation, on a pair of lines.
     #[inline(always)]
-    fn operation<W: World>(self, world: &mut W, pair: usize) {
+    pub(super) fn operation<W: World>(self, world: &mut W, pair: usize) {
         let word = |index: usize| Field { pair, offset: 8 * index };
         match self.how {
             How::Atomics => {
@@ -74,12 +73,6 @@ impl Fight {
                 world.work_for(self.work - between);
             }
         }
-    }
-
-    /// What a CPU repeats, as the model sees it; a multiplication takes so many cycles.
-    pub(super) fn program(self, told: &mut Told<'_>) -> Program {
-        self.operation(told, 0);
-        Program::new("fight", std::mem::take(&mut told.steps))
     }
 }
 
@@ -122,19 +115,19 @@ mod tests {
 
     #[test]
     fn loads_lie_where_the_way_says() {
-        use super::super::world::Data;
+        use super::super::world::{Data, Told};
         use ledgerline_coherence::program::Step;
         let steps = |halves| {
             let mut data = Data::new(1);
-            let mut told = Told::new(0, 0.0, &mut data);
+            let mut told = Told::new(0, &mut data);
             told.multiplication = 3.0;
-            let program = Fight { how: How::Beside { halves }, work: 10 }.program(&mut told);
+            Fight { how: How::Beside { halves }, work: 10 }.operation(&mut told, 0);
             let work = |step: &Step| match step {
                 Step::Compute { cycles, .. } if *cycles > 1.0 => Some(*cycles),
                 Step::Load { .. } => Some(0.0),
                 _ => None,
             };
-            program.steps.iter().filter_map(work).collect::<Vec<f64>>()
+            told.steps.iter().filter_map(work).collect::<Vec<f64>>()
         };
         assert_eq!(
             [steps(0), steps(1), steps(2)],

@@ -14,13 +14,11 @@
 //! The same machine and times give the same settings. Validation compares other programs.
 
 use super::fights::{self, Fight, How};
+use super::predict::simulate;
 use super::spread::Spread;
-use super::world::{Data, Told};
 use crate::stats::median;
 use ledgerline_coherence::experiments::{each, evenly};
 use ledgerline_coherence::machine::Settings;
-use ledgerline_coherence::program::Program;
-use ledgerline_coherence::simulate::{Setup, Window};
 
 /// Simulated operations of a CPU in a fight, or about.
 const OPERATIONS: f64 = 300.0;
@@ -185,26 +183,14 @@ impl Known<'_> {
 
     /// What an operation of a fight takes in the simulation, in nanoseconds.
     pub(super) fn simulated(&self, fight: Fight, settings: &Settings) -> f64 {
-        let mut data = Data::new(1);
-        let programs: Vec<Program> = (0..2)
-            .map(|cpu| {
-                let mut told = Told::new(cpu, 0.0, &mut data);
-                told.multiplication = self.multiplication;
-                fight.program(&mut told)
-            })
-            .collect();
         let work = self.multiplication * fight.work as f64 / settings.clock_ghz;
         let length = OPERATIONS * (work + 2e-3 * self.modified);
-        let setup = Setup {
-            settings: settings.clone(),
-            layout: data.layout,
-            programs,
-            cpus: vec![0, 1],
-            window: Window { from_ns: 0.1 * length, to_ns: 1.1 * length },
-            seed: 1,
-        };
+        let outcome = simulate("fight", 2, 1, settings, length, |told| {
+            told.multiplication = self.multiplication;
+            fight.operation(told, 0);
+        });
         // Programs of plain accesses on CPUs that are there.
-        setup.run().map_or(f64::NAN, |outcome| outcome.nanoseconds())
+        outcome.map_or(f64::NAN, |outcome| outcome.nanoseconds())
     }
 }
 

@@ -86,14 +86,14 @@ fn calibrate(args: &CalibrateArgs, cpus: &[usize]) -> Result<String, String> {
     progress.show("settings with which the model takes what fights for a line took");
     let (described, left_out) = describe_modes(&subject)?;
     drop(progress);
-    let mut validated = None;
-    if let Some(cases) = &cases {
+    let validated = cases.map(|cases| {
         let rows = described.iter().map(|described| {
             let cycles = multiplication_cycles(&pairs[0], described);
-            validate::rows(cases, described, cycles)
+            validate::rows(&cases, described, cycles)
         });
-        validated = Some(rows.collect::<Result<Vec<_>, String>>()?);
-    }
+        rows.collect::<Result<Vec<_>, String>>()
+    });
+    let validated = validated.transpose()?;
     if let Some(path) = &args.out {
         for (index, described) in described.iter().enumerate() {
             write(&path_of(path, index, described), &described.machine.to_toml())?;

@@ -59,28 +59,20 @@ impl Part {
 }
 
 impl Pattern {
-    pub(super) const ALL: [Pattern; 8] = [
-        Pattern::Shared,
-        Pattern::Padded,
-        Pattern::FalseShared,
-        Pattern::StoredBeside,
-        Pattern::AddedBeside,
-        Pattern::SequenceLock,
-        Pattern::TicketLock,
-        Pattern::OverlappedTicketLock,
+    /// All, with their names, in the order of the variants.
+    pub(super) const ALL: [(Pattern, &'static str); 8] = [
+        (Pattern::Shared, "shared"),
+        (Pattern::Padded, "padded"),
+        (Pattern::FalseShared, "false-shared"),
+        (Pattern::StoredBeside, "stored-beside"),
+        (Pattern::AddedBeside, "added-beside"),
+        (Pattern::SequenceLock, "seqlock"),
+        (Pattern::TicketLock, "ticket-lock"),
+        (Pattern::OverlappedTicketLock, "ticket-lock-overlapped"),
     ];
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Pattern::Shared => "shared",
-            Pattern::Padded => "padded",
-            Pattern::FalseShared => "false-shared",
-            Pattern::StoredBeside => "stored-beside",
-            Pattern::AddedBeside => "added-beside",
-            Pattern::SequenceLock => "seqlock",
-            Pattern::TicketLock => "ticket-lock",
-            Pattern::OverlappedTicketLock => "ticket-lock-overlapped",
-        }
+        Pattern::ALL[self as usize].1
     }
 
     /// Whether the model claims to know the pattern. It does not know that a processor waits for several lines at
@@ -148,5 +140,17 @@ impl Pattern {
             }
         }
         world.work();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_has_the_name_that_stands_beside_it() {
+        for (pattern, name) in Pattern::ALL {
+            assert_eq!(pattern.name(), name);
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! A pattern as the simulation sees it.
+//! What CPUs do, as the simulation sees it.
 
 use super::patterns::Pattern;
 use super::world::{Data, Told};
 use ledgerline_coherence::machine::Settings;
 use ledgerline_coherence::program::Program;
-use ledgerline_coherence::simulate::{Outcome, Setup, Window};
+use ledgerline_coherence::simulate::{Error, Outcome, Setup, Window};
 use std::ops::Range;
 
 /// Simulated operations of a CPU, or about: enough for steady averages.
@@ -24,11 +24,42 @@ pub(super) fn predict(
     let transfer = settings.transfer.iter().flatten().max().map_or(0.0, |&ps| ps as f64);
     let operation = settings.cycles(cycles) as f64 + 2.0 * transfer * cpus as f64;
     let length = OPERATIONS * operation / 1000.0;
-    let setup = Setup {
-        window: Window { from_ns: 0.1 * length, to_ns: 1.1 * length },
-        ..setup(pattern, cycles, cpus, settings)
+    let outcome = simulate(pattern.name(), cpus, pattern.pairs(cpus), settings, length, |told| {
+        told.cycles = cycles;
+        pattern.operation(told);
+    });
+    outcome.map_err(|error| error.to_string())
+}
+
+/// Simulates `cpus` CPUs that share `pairs` pairs of lines, each of which repeats what `tell` tells it. For so many
+/// nanoseconds it is looked at, from a tenth of that on.
+///
+/// # Errors
+/// More CPUs than the machine has.
+pub(super) fn simulate(
+    name: &str,
+    cpus: usize,
+    pairs: usize,
+    settings: &Settings,
+    nanoseconds: f64,
+    tell: impl Fn(&mut Told<'_>),
+) -> Result<Outcome, Error> {
+    let mut data = Data::new(pairs);
+    let told = |cpu| {
+        let mut told = Told::new(cpu, &mut data);
+        tell(&mut told);
+        Program::new(&format!("{name}, CPU {cpu}"), told.steps)
     };
-    setup.run().map_err(|error| error.to_string())
+    let programs = (0..cpus).map(told).collect();
+    let setup = Setup {
+        settings: settings.clone(),
+        layout: data.layout,
+        programs,
+        cpus: (0..cpus).collect(),
+        window: Window { from_ns: 0.1 * nanoseconds, to_ns: 1.1 * nanoseconds },
+        seed: 1,
+    };
+    setup.run()
 }
 
 /// What an operation of some of the CPUs took, in nanoseconds.
@@ -37,21 +68,6 @@ pub(super) fn nanoseconds(outcome: &Outcome, cpus: Range<usize>) -> f64 {
     count * outcome.picoseconds as f64
         / 1000.0
         / outcome.operations[cpus].iter().sum::<u64>() as f64
-}
-
-/// The pattern, written down.
-fn setup(pattern: Pattern, cycles: f64, cpus: usize, settings: &Settings) -> Setup {
-    let mut data = Data::new(pattern.pairs(cpus));
-    let programs: Vec<Program> = (0..cpus)
-        .map(|cpu| {
-            let mut told = Told::new(cpu, cycles, &mut data);
-            pattern.operation(&mut told);
-            Program::new(&format!("{}, CPU {cpu}", pattern.name()), told.steps)
-        })
-        .collect();
-    let window = Window { from_ns: 0.0, to_ns: 1.0 };
-    let cpus = (0..cpus).collect();
-    Setup { settings: settings.clone(), layout: data.layout, programs, cpus, window, seed: 1 }
 }
 
 #[cfg(test)]
@@ -83,7 +99,7 @@ mod tests {
             // (Where one only writes, the average is less than of atomics apart.)
             let shares =
                 |&pattern: &Pattern| ![Pattern::Padded, Pattern::StoredBeside].contains(&pattern);
-            for pattern in Pattern::ALL.into_iter().filter(shares) {
+            for pattern in Pattern::ALL.map(|(pattern, _)| pattern).into_iter().filter(shares) {
                 assert!(cost(pattern) > padded, "{} at {cycles}", pattern.name());
             }
         }

@@ -129,6 +129,11 @@ pub(super) fn table(report: &Report<'_>) -> String {
     out
 }
 
+fn range(out: &mut String, name: &str, range: &Range, unit: &str) {
+    let Range { low, best, high, .. } = range;
+    let _ = writeln!(out, "  {name:<42} {best:>8.2} {unit:<4}({low:.2} .. {high:.2})");
+}
+
 fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     let (machine, mode) = (&described.machine, &described.mode);
     let pair = &report.pairs[0];
@@ -156,29 +161,21 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     figure("atomic on a moved line, beyond the load", &latency.atomic_moved, "ns");
     figure("load of a line that the other has changed", &latency.near_modified, "ns");
     figure("load of a line that nobody has changed", &latency.near_clean, "ns");
-    let mut range = |name: &str, range: &Range, unit: &str| {
-        let Range { low, best, high, .. } = range;
-        let _ = writeln!(out, "  {name:<42} {best:>8.2} {unit:<4}({low:.2} .. {high:.2})");
-    };
-    range("stay of a contended line", &nuisance.keep_ns, "ns");
-    range("share by which stays differ", &nuisance.keep_spread, "");
-    range("too late for an atomic on a contended line", &nuisance.closing_ns, "ns");
-    range("share of an atomic beside what follows", &nuisance.atomic_ahead, "");
-    range("loads behind an atomic may be lost until", &nuisance.behind_ns, "ns");
-    range("share of a transfer: request", &nuisance.request, "");
-    range("share of a transfer: line on its way", &nuisance.handover, "");
+    range(out, "stay of a contended line", &nuisance.keep_ns, "ns");
+    range(out, "share by which stays differ", &nuisance.keep_spread, "");
+    range(out, "too late for an atomic on a contended line", &nuisance.closing_ns, "ns");
+    range(out, "share of an atomic beside what follows", &nuisance.atomic_ahead, "");
+    range(out, "loads behind an atomic may be lost until", &nuisance.behind_ns, "ns");
+    range(out, "share of a transfer: request", &nuisance.request, "");
+    range(out, "share of a transfer: line on its way", &nuisance.handover, "");
     let Fit { median_error_percent: median, worst_error_percent: worst } = Fit::of(described);
     let _ = writeln!(
         out,
         "  (with these the model takes what fights took: median error {median:.1} %, worst {worst:.1} %)"
     );
-    let mut range = |name: &str, range: &Range, unit: &str| {
-        let Range { low, best, high, .. } = range;
-        let _ = writeln!(out, "  {name:<42} {best:>8.2} {unit:<4}({low:.2} .. {high:.2})");
-    };
-    range("reading takes a changed line away", &nuisance.migratory, "");
-    range("atomics ask while stores are on their way", &nuisance.early_request, "");
-    range("neighbouring line costs like the same", &nuisance.pair, "");
+    range(out, "reading takes a changed line away", &nuisance.migratory, "");
+    range(out, "atomics ask while stores are on their way", &nuisance.early_request, "");
+    range(out, "neighbouring line costs like the same", &nuisance.pair, "");
     let beside = Beside::of(pair, mode);
     let mut plain = |name: &str, value: Option<f64>, unit: &str| {
         let value = value.map_or_else(|| "disturbed".to_owned(), |value| format!("{value:.2}"));

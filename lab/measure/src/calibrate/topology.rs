@@ -13,6 +13,17 @@ pub(super) struct Place {
     pub(super) core: String,
 }
 
+/// So many cores side by side.
+pub(super) const fn flat(cores_per_complex: usize) -> Topology {
+    Topology {
+        sockets: 1,
+        complexes_per_socket: 1,
+        cores_per_complex,
+        threads_per_core: 1,
+        hops: 1,
+    }
+}
+
 /// Where the CPUs of a list sit, and what is known of it.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
@@ -64,19 +75,8 @@ impl Places {
         let (topology, mut source) = if even.cpus() == places.len() {
             (even, "/sys/devices/system/cpu".to_owned())
         } else {
-            let cores_per_complex = places.len();
-            let flat = Topology {
-                sockets: 1,
-                complexes_per_socket: 1,
-                cores_per_complex,
-                threads_per_core: 1,
-                hops: 1,
-            };
-            (
-                flat,
-                "inferred: the measured CPUs are no even set of sockets, complexes and cores"
-                    .to_owned(),
-            )
+            let why = "inferred: the measured CPUs are no even set of sockets, complexes and cores";
+            (flat(places.len()), why.to_owned())
         };
         if virtual_machine {
             source.push_str(

@@ -80,7 +80,7 @@ pub(super) fn collect(
     let start = Instant::now();
     let mut cases: Vec<Case> = Vec::new();
     for count in counts(cpus.len()) {
-        for pattern in Pattern::ALL {
+        for (pattern, _) in Pattern::ALL {
             let case = |work| Case { pattern, work, cpus: count, runs: Vec::new() };
             cases.extend(WORK.map(case));
         }
@@ -173,10 +173,8 @@ pub(super) fn score(rows: &[Row]) -> Option<[f64; 2]> {
     let scored = rows.iter().filter(|row| row.scored).map(|row| row.error_percent.abs());
     let mut errors: Vec<f64> = scored.collect();
     errors.sort_unstable_by(f64::total_cmp);
-    Some([
-        crate::stats::median(errors.get(..).filter(|errors| !errors.is_empty())?),
-        *errors.last()?,
-    ])
+    let worst = *errors.last()?;
+    Some([crate::stats::median(&errors), worst])
 }
 
 /// Rows as comma-separated values, under a line of names.

@@ -237,8 +237,8 @@ pub(super) struct Told<'a> {
 const LINK: f64 = 1.0;
 
 impl<'a> Told<'a> {
-    pub(super) fn new(cpu: usize, cycles: f64, data: &'a mut Data) -> Told<'a> {
-        Told { cpu, cycles, multiplication: MULTIPLICATION as f64, data, steps: Vec::new() }
+    pub(super) fn new(cpu: usize, data: &'a mut Data) -> Told<'a> {
+        Told { cpu, cycles: 0.0, multiplication: MULTIPLICATION as f64, data, steps: Vec::new() }
     }
 
     /// A link of a chain always takes the same time.
