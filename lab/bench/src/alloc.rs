@@ -7,7 +7,7 @@ use super::allocators::{Header, Tracking};
 use super::loops::{UNROLLED, four_times};
 use super::rounds::{Made, Run, Work};
 use super::row::{Row, Rows, thousandths};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use cap::Cap;
 use ledgerline::{Alloc, Group, Ledger};
 use peak_alloc::PeakAlloc;
@@ -84,12 +84,8 @@ const CASES: [(&str, (Make, Sizes)); 17] = [
 ];
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
-    let cases = &run.options.cases;
-    let mut rows = run.in_rounds(&run.options.threads, cases, |turn| {
-        turn.time(|_, name| {
-            let (make, sizes) = of(&CASES, name).expect("options name cases of the table");
-            make(sizes)
-        })
+    let mut rows = run.in_rounds(&run.options.threads, &run.options.cases, |turn| {
+        turn.time(&CASES, |_, (make, sizes)| make(sizes))
     })?;
     let adds: Vec<Option<f64>> = rows.iter().map(|row| adds(row, Rows(&rows))).collect();
     rows.iter_mut().zip(adds).for_each(|(row, adds)| row.added_ns = adds.map(thousandths));
@@ -272,8 +268,7 @@ fn adds(row: &Row, rows: Rows<'_>) -> Option<f64> {
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
     remarks.extend(adds(row, rows).map(|ns| format!("{ns:+.2} ns on {}", beneath(&row.case))));
-    remarks
-        .extend(rows.alone(row).map(|alone| format!("{:.2}x one thread", row.ns_per_op / alone)));
+    remarks.extend(rows.times_one_thread(row));
     remarks.join(", ")
 }
 

@@ -26,51 +26,42 @@ const MAX: u64 = 1 << 40;
 /// Makes a case for so many threads, which share its groups; they live in the ledger, which is new.
 pub(super) type Make = for<'l> fn(&'l Ledger, usize) -> Made<Work<'l>>;
 
-/// All cases, in the order of the report; nothing makes what is measured apart from the rounds.
-pub(super) const CASES: [(&str, Option<Make>); 21] = [
-    (
-        "bare_add",
-        Some(|_, _| {
-            let array = Array::new(1)?;
-            Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(UNITS) as i64, n))))
-        }),
-    ),
-    ("pair_depth1", Some(|ledger, _| chain(ledger, 1, pair))),
-    ("pair_depth3", Some(|ledger, _| chain(ledger, 3, pair))),
-    ("pair_depth8", Some(|ledger, _| chain(ledger, 8, pair))),
-    ("pair_groups1", Some(|ledger, _| wide(ledger, 1))),
-    ("pair_groups8", Some(|ledger, _| wide(ledger, 8))),
-    ("pair_groups1000", Some(|ledger, _| wide(ledger, 1_000))),
-    ("pair_groups10000", Some(|ledger, _| wide(ledger, 10_000))),
-    ("guard_depth1", Some(|ledger, _| chain(ledger, 1, guards::guard))),
-    ("guard_depth3", Some(|ledger, _| chain(ledger, 3, guards::guard))),
-    ("guard_depth8", Some(|ledger, _| chain(ledger, 8, guards::guard))),
-    ("guard_question", Some(|ledger, _| chain(ledger, 3, guards::question))),
-    ("guard_vec", Some(|ledger, _| chain(ledger, 3, guards::vec))),
-    ("guard_split", Some(|ledger, _| chain(ledger, 3, guards::split))),
-    (
-        "guard_transfer",
-        Some(|ledger, _| {
-            let tenant = level(ledger.root())?;
-            let (from, to) = (level(tenant)?, level(tenant)?);
-            let body = move |_, n| guards::transfer(from, to, black_box(UNITS), n);
-            Ok((UNROLLED, Box::new(body)))
-        }),
-    ),
-    ("atomics_depth3", Some(|_, _| shared(Atomics::new(MAX)))),
-    ("mutex_depth3", Some(|_, _| shared(Locked::new(MAX)))),
-    (
-        "create_destroy",
-        Some(|ledger, threads| {
-            let root = ledger.root();
-            let names: Vec<String> = (0..threads).map(|thread| format!("q{thread}")).collect();
-            Ok((1, Box::new(move |thread, n| create_destroy(root, &names[thread], n))))
-        }),
-    ),
+/// All cases, in the order of the report.
+pub(super) const CASES: [(&str, Make); 21] = [
+    ("bare_add", |_, _| {
+        let array = Array::new(1)?;
+        Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(UNITS) as i64, n))))
+    }),
+    ("pair_depth1", |ledger, _| chain(ledger, 1, pair)),
+    ("pair_depth3", |ledger, _| chain(ledger, 3, pair)),
+    ("pair_depth8", |ledger, _| chain(ledger, 8, pair)),
+    ("pair_groups1", |ledger, _| wide(ledger, 1)),
+    ("pair_groups8", |ledger, _| wide(ledger, 8)),
+    ("pair_groups1000", |ledger, _| wide(ledger, 1_000)),
+    ("pair_groups10000", |ledger, _| wide(ledger, 10_000)),
+    ("guard_depth1", |ledger, _| chain(ledger, 1, guards::guard)),
+    ("guard_depth3", |ledger, _| chain(ledger, 3, guards::guard)),
+    ("guard_depth8", |ledger, _| chain(ledger, 8, guards::guard)),
+    ("guard_question", |ledger, _| chain(ledger, 3, guards::question)),
+    ("guard_vec", |ledger, _| chain(ledger, 3, guards::vec)),
+    ("guard_split", |ledger, _| chain(ledger, 3, guards::split)),
+    ("guard_transfer", |ledger, _| {
+        let tenant = level(ledger.root())?;
+        let (from, to) = (level(tenant)?, level(tenant)?);
+        let body = move |_, n| guards::transfer(from, to, black_box(UNITS), n);
+        Ok((UNROLLED, Box::new(body)))
+    }),
+    ("atomics_depth3", |_, _| shared(Atomics::new(MAX))),
+    ("mutex_depth3", |_, _| shared(Locked::new(MAX))),
+    ("create_destroy", |ledger, threads| {
+        let root = ledger.root();
+        let names: Vec<String> = (0..threads).map(|thread| format!("q{thread}")).collect();
+        Ok((1, Box::new(move |thread, n| create_destroy(root, &names[thread], n))))
+    }),
     // (Their ledgers lie in files.)
-    (UNWATCHED, Some(|ledger, _| chain(ledger, 3, pair))),
-    (WATCHED, None),
-    (MILLION, None),
+    (UNWATCHED, |ledger, _| chain(ledger, 3, pair)),
+    (WATCHED, |_, _| Err("a ledger in no file cannot be watched".into())),
+    (MILLION, |_, _| Err("it is measured as a whole, not in rounds".into())),
 ];
 
 /// One group with so many levels, the root included: a charge of `/a/b` passes three.
@@ -165,9 +156,13 @@ mod tests {
     #[test]
     fn every_case_leaves_nothing_charged() {
         for (name, make) in CASES {
-            let Some(make) = make else { continue };
             let ledger = Ledger::new().unwrap();
-            let (granule, body) = make(&ledger, 2).unwrap();
+            let made = make(&ledger, 2);
+            if [WATCHED, MILLION].contains(&name) {
+                assert!(made.is_err(), "{name} is not made of a ledger alone");
+                continue;
+            }
+            let (granule, body) = made.unwrap();
             std::thread::scope(|scope| {
                 for thread in 0..2 {
                     let body = &body;

@@ -1,16 +1,16 @@
 //! The suite `charge` measures what an update costs on trees of several depths and widths, and what its alternatives
 //! cost.
 
-use super::cases::{CASES, MILLION, Make, UNWATCHED, WATCHED};
+use super::cases::{CASES, MILLION, UNWATCHED, WATCHED};
 use super::guards;
 use super::rounds::{Made, Run, insert};
 use super::row::{Pass, Row, Rows, thousandths};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use super::watched;
 use ledgerline::Ledger;
 use ledgerline_measure::harness::Measured;
 use ledgerline_measure::machine;
-use ledgerline_measure::stats::{Summary, median};
+use ledgerline_measure::stats::median;
 use std::fs::File;
 use std::io::Write;
 use std::time::Instant;
@@ -65,9 +65,9 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         // Each case has a ledger of its own.
         let quick = run.options.quick;
         let ledgers = in_rounds.iter().map(|case| ledger(case, quick)).collect::<Made<Vec<_>>>()?;
-        turn.time(|at, name| match &ledgers[at] {
-            (ledger, Some(file)) if name == WATCHED => watched::watched(ledger, file),
-            (ledger, _) => made(name)(ledger, turn.plan.threads),
+        turn.time(&CASES, |at, make| match &ledgers[at] {
+            (ledger, Some(file)) if in_rounds[at] == WATCHED => watched::watched(ledger, file),
+            (ledger, _) => make(ledger, turn.plan.threads),
         })
     })?;
     let ratios: Vec<Option<f64>> = rows.iter().map(|row| times_units(row, Rows(&rows))).collect();
@@ -96,11 +96,6 @@ fn ledger(case: &str, quick: bool) -> Made<(Ledger, Option<File>)> {
     Ok((Ledger::new()?, None))
 }
 
-/// What makes a case that is timed in rounds.
-fn made(case: &str) -> Make {
-    of(&CASES, case).flatten().expect("options name cases of the table")
-}
-
 /// Fills a ledger until it has so many groups, the root included.
 fn create_many(groups: u64, pass: Pass<'_>) -> Made<Row> {
     let mut seconds = Vec::new();
@@ -118,12 +113,7 @@ fn create_many(groups: u64, pass: Pass<'_>) -> Made<Row> {
         resident.push(machine::resident_bytes().unwrap_or(0).saturating_sub(before) as f64);
     }
     let ns: Vec<f64> = seconds.iter().map(|s| s * 1e9 / groups as f64).collect();
-    let measured = Measured {
-        name: MILLION,
-        ns_per_op: Summary::of_threads(&[ns]),
-        transfer: None,
-        waited: 0.0,
-    };
+    let measured = Measured::of_rounds(MILLION, ns);
     Ok(Row {
         groups: Some(groups),
         seconds: Some(thousandths(median(&seconds))),
@@ -142,18 +132,17 @@ fn decimal(number: u64, into: &mut [u8; 20]) -> &str {
 
 /// What a guard costs beside the units alone.
 fn times_units(row: &Row, rows: Rows<'_>) -> Option<f64> {
-    Some(row.ns_per_op / rows.beside(row, guards::beside(&row.case)?)?)
+    rows.times(row, guards::beside(&row.case)?)
 }
 
 /// What a watcher costs.
 fn times_unwatched(row: &Row, rows: Rows<'_>) -> Option<f64> {
-    let is = row.case == WATCHED;
-    is.then(|| Some(row.ns_per_op / rows.beside(row, UNWATCHED)?)).flatten()
+    rows.times(row, UNWATCHED).filter(|_| row.case == WATCHED)
 }
 
 /// Compares a figure with those that it should be judged by.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
-    let of = |case: &str| rows.beside(row, case).map(|other| row.ns_per_op / other);
+    let of = |case: &str| rows.times(row, case);
     let mut remarks = Vec::new();
     match row.case.as_str() {
         "pair_depth1" => {
@@ -180,8 +169,7 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
                 .map(|(ratio, units)| format!("{ratio:.2}x {units}")),
         ),
     }
-    remarks
-        .extend(rows.alone(row).map(|alone| format!("{:.2}x one thread", row.ns_per_op / alone)));
+    remarks.extend(rows.times_one_thread(row));
     if let (Some(groups), Some(seconds), Some(bytes)) =
         (row.groups, row.seconds, row.resident_bytes)
     {
@@ -202,6 +190,7 @@ fn against(ratio: f64, peer: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledgerline_measure::stats::Summary;
 
     fn pass(threads: usize) -> Pass<'static> {
         Pass { suite: "charge", mode: "rseq", threads, runs: 3, oversubscribed: false }

@@ -14,16 +14,14 @@ const NOT_HERE: u8 = 3;
 
 /// Measures in a process of its own for each mode.
 pub(super) fn measure(suite: &Suite, modes: Modes, options: &Options) -> Result<Vec<Row>, String> {
-    let wanted: &[Mode] = match modes {
-        Modes::Rseq => &[Mode::Rseq],
-        Modes::Owned => &[Mode::Owned],
-        Modes::Fallback => &[Mode::Fallback],
+    let wanted = match modes.one() {
+        Some(mode) => vec![mode],
         // Columns that threads own serve charges alone; everything else is as in the fallback.
-        Modes::All if suite.name == "charge" => &[Mode::Rseq, Mode::Owned, Mode::Fallback],
-        Modes::All => &[Mode::Rseq, Mode::Fallback],
+        None if suite.name == "charge" => vec![Mode::Rseq, Mode::Owned, Mode::Fallback],
+        None => vec![Mode::Rseq, Mode::Fallback],
     };
     let mut rows = Vec::new();
-    for &mode in wanted {
+    for mode in wanted {
         match in_mode(suite, options, mode)? {
             Some(more) => rows.extend(more),
             None if modes == Modes::All => {
@@ -73,10 +71,6 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
 
 /// Checks, in a process that was started for one mode, whether it has that mode.
 pub(super) fn check_own(wanted: Modes) -> Result<(), ExitCode> {
-    let own = match ledgerline::percpu::detect() {
-        Mode::Rseq => Modes::Rseq,
-        Mode::Owned => Modes::Owned,
-        Mode::Fallback => Modes::Fallback,
-    };
-    if own == wanted { Ok(()) } else { Err(ExitCode::from(NOT_HERE)) }
+    let own = Some(ledgerline::percpu::detect());
+    if own == wanted.one() { Ok(()) } else { Err(ExitCode::from(NOT_HERE)) }
 }

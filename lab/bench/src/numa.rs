@@ -2,9 +2,9 @@
 //! beside what it reported.
 
 use super::loops::UNROLLED;
-use super::rounds::{Made, Run, Work};
+use super::rounds::{Made, Run, Work, of};
 use super::row::{Row, Rows};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use ledgerline::stat::numa::{Numa, NumaItem, Zone};
 use ledgerline::stat::{Counters, Places};
 use ledgerline_measure::harness::Body;
@@ -50,7 +50,7 @@ Examples:
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     let mut rows = run.in_rounds(&run.options.threads, &run.options.cases, |turn| {
-        turn.time(|_, name| work(name))
+        turn.time(&SWEEP, |_, (threshold, ..)| work(threshold))
     })?;
     for row in &mut rows {
         if let Some((threshold, cycles, allocations)) = of(&SWEEP, &row.case) {
@@ -62,8 +62,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn work(case: &str) -> Made<Work<'static>> {
-    let (threshold, ..) = of(&SWEEP, case).expect("a case of the sweep");
+fn work(threshold: Option<u32>) -> Made<Work<'static>> {
     let body: Body<'static> = match threshold {
         Some(threshold) => {
             let mut tree = Places::builder("machine");
@@ -103,7 +102,7 @@ fn nothing(n: u64) {
 /// Says how much longer a count takes than at threshold 125, and what the commit reported.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
-    let ratio = rows.beside(row, "threshold_125").map(|other| row.ns_per_op / other);
+    let ratio = rows.times(row, "threshold_125");
     if let Some(ratio) = ratio.filter(|_| row.threshold.is_some_and(|threshold| threshold != 125)) {
         remarks.push(format!("{ratio:.2}x threshold 125"));
     }

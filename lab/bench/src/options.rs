@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
+use ledgerline::percpu::Mode;
 use ledgerline_measure::machine;
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -20,6 +21,18 @@ pub(super) enum Modes {
     // (The alias is from when there were two.)
     #[value(alias = "both")]
     All,
+}
+
+impl Modes {
+    /// The one mode that is wanted, unless all are.
+    pub(super) fn one(self) -> Option<Mode> {
+        match self {
+            Modes::Rseq => Some(Mode::Rseq),
+            Modes::Owned => Some(Mode::Owned),
+            Modes::Fallback => Some(Mode::Fallback),
+            Modes::All => None,
+        }
+    }
 }
 
 /// The options of every suite.

@@ -6,7 +6,7 @@ use super::loops::{UNROLLED, four_times, refused};
 use super::peers::Peer;
 use super::rounds::{Made, Run, Work};
 use super::row::{Row, Rows};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use ledgerline::Ledger;
 use ledgerline_measure::padded::Padded;
 use std::hint::black_box;
@@ -57,10 +57,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     run.in_rounds(&run.options.threads, cases, |turn| {
         // Each case has a ledger of its own.
         let ledgers = cases.iter().map(|_| Ledger::new()).collect::<Result<Vec<_>, _>>()?;
-        turn.time(|at, name| {
-            let make = of(&CASES, name).expect("options name cases of the table");
-            make(&ledgers[at])
-        })
+        turn.time(&CASES, |at, make| make(&ledgers[at]))
     })
 }
 
@@ -75,13 +72,10 @@ fn beside(case: &str) -> Option<&'static str> {
 
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
-    if let Some(quota) = beside(&row.case)
-        && let Some(other) = rows.beside(row, quota)
-    {
-        remarks.push(format!("{:.2}x {quota}", row.ns_per_op / other));
+    if let Some(quota) = beside(&row.case) {
+        remarks.extend(rows.times(row, quota).map(|ratio| format!("{ratio:.2}x {quota}")));
     }
-    remarks
-        .extend(rows.alone(row).map(|alone| format!("{:.2}x one thread", row.ns_per_op / alone)));
+    remarks.extend(rows.times_one_thread(row));
     remarks.join(", ")
 }
 

@@ -1,8 +1,8 @@
 //! The suite `read` measures what readers pay, by the number of CPUs and by how much has changed.
 
-use super::rounds::{Made, Run, Work};
+use super::rounds::{Made, Run, Work, of};
 use super::row::{Row, Rows, thousandths};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use ledgerline::stat::tree::{Shape, Sum};
 use ledgerline::stat::{Counters, PlaceId, Places};
 use ledgerline::{Group, Ledger};
@@ -40,20 +40,8 @@ const CASES: [(&str, Make); 9] = [
             Ok(reading(move || counters.approximate(root, Item::Read)))
         }),
     ),
-    (
-        "tree_approximate",
-        Make::Once(|| {
-            let sum = sum()?;
-            Ok(reading(move || sum.approximate()))
-        }),
-    ),
-    (
-        "tree_precise",
-        Make::Once(|| {
-            let sum = sum()?;
-            Ok(reading(move || sum.precise()))
-        }),
-    ),
+    ("tree_approximate", Make::Once(|| tree(Sum::approximate))),
+    ("tree_precise", Make::Once(|| tree(Sum::precise))),
     ("group_stat_unchanged", Make::Once(|| groups(0, 1))),
     ("group_stat_changed1", Make::Once(|| groups(1, 1))),
     ("group_stat_changed_all", Make::Once(|| groups(GROUPS, GROUPS as u64))),
@@ -104,7 +92,8 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         }
     }
     let names: Vec<&'static str> = each.iter().map(|&(case, _)| case).collect();
-    let mut rows = run.in_rounds(&[1], &names, |turn| turn.time(|at, _| work(each[at])))?;
+    let mut rows =
+        run.in_rounds(&[1], &names, |turn| turn.time(&CASES, |at, make| work(make, each[at].1)))?;
     for (row, (case, simulated)) in rows.iter_mut().zip(each) {
         row.cpus = match of(&CASES, case) {
             Some(Make::Here) => Some(here().map_err(|error| error.to_string())?.cpus()),
@@ -115,8 +104,8 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn work((case, cpus): (&str, Option<u32>)) -> Made<Work<'static>> {
-    match of(&CASES, case).expect("a case of the table") {
+fn work(make: Make, cpus: Option<u32>) -> Made<Work<'static>> {
+    match make {
         Make::Once(make) => make(),
         Make::Here => {
             let counters = here()?;
@@ -136,13 +125,13 @@ fn precise(counters: Counters<Item, i64>, root: PlaceId) -> Work<'static> {
     reading(move || counters.precise(root, Item::Read))
 }
 
-/// A sum over 256 CPUs.
-fn sum() -> Made<Sum> {
+/// Reads a sum over 256 CPUs.
+fn tree<T>(read: impl Fn(&Sum) -> T + Sync + 'static) -> Made<Work<'static>> {
     let sum = Sum::with_shape(Shape::new(256, 32)?);
     for cpu in 0..256 {
         sum.add_on(cpu, 17 + i64::from(cpu));
     }
-    Ok(sum)
+    Ok(reading(move || read(&sum)))
 }
 
 /// A table for the CPUs of this machine.

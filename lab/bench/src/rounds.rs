@@ -85,18 +85,25 @@ impl<'a> Run<'a> {
 }
 
 impl Turn<'_> {
-    /// Times all cases, each of which is made by its place among them and its name.
-    pub(super) fn time<'c>(
+    /// Times all cases, each of which is made by its place among them and what the suite's table has for it.
+    pub(super) fn time<'c, T: Copy>(
         &self,
-        mut make: impl FnMut(usize, &'static str) -> Made<Work<'c>>,
+        table: &[(&'static str, T)],
+        mut make: impl FnMut(usize, T) -> Made<Work<'c>>,
     ) -> Made<Vec<Measured>> {
         let case = |(at, &name): (usize, &&'static str)| -> Made<Case<'c>> {
-            let (granule, body) = make(at, name)?;
+            let of_case = of(table, name).expect("options name cases of the table");
+            let (granule, body) = make(at, of_case)?;
             Ok(Case { name, granule, body })
         };
         let cases = self.cases.iter().enumerate().map(case).collect::<Made<Vec<_>>>()?;
         Ok(harness::measure(&cases, self.plan, self.progress))
     }
+}
+
+/// What a table has for a case.
+pub(super) fn of<T: Copy>(table: &[(&'static str, T)], case: &str) -> Option<T> {
+    table.iter().find(|(name, _)| *name == case).map(|&(_, of)| of)
 }
 
 /// Puts a row behind the other rows of as many threads, if there are any.

@@ -140,9 +140,15 @@ impl Rows<'_> {
         self.find(case, &row.mode, row.threads)
     }
 
-    /// The figure of the same case in the same mode on one thread.
-    pub(super) fn alone(self, row: &Row) -> Option<f64> {
-        if row.threads == 1 { None } else { self.find(&row.case, &row.mode, 1) }
+    /// How many times as long a row takes as another case beside it.
+    pub(super) fn times(self, row: &Row, case: &str) -> Option<f64> {
+        Some(row.ns_per_op / self.beside(row, case)?)
+    }
+
+    /// How many times as long a row of several threads takes as the same case on one thread, in words.
+    pub(super) fn times_one_thread(self, row: &Row) -> Option<String> {
+        let alone = self.find(&row.case, &row.mode, 1).filter(|_| row.threads != 1)?;
+        Some(format!("{:.2}x one thread", row.ns_per_op / alone))
     }
 
     fn find(self, case: &str, mode: &str, threads: usize) -> Option<f64> {

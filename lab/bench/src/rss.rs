@@ -70,7 +70,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     let mut rows = run.in_rounds(&options.threads, &options.cases, |turn| {
         let table = Table::new(2)?;
         let four = Four::new(&table, possible_cpus())?;
-        turn.time(|_, name| Ok((1, body(name, &four))))
+        turn.time(&ALL.map(|name| (name, name)), |_, name| Ok((1, body(name, &four))))
     })?;
     run.tell(format_args!("{} threads that touch 128 KiB and sleep", options.sleepers));
     let figures = sleep(options).map_err(|error| error.to_string())?;

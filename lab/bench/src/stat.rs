@@ -4,7 +4,7 @@ use super::jvm;
 use super::loops::{UNROLLED, bare_add, four_times};
 use super::rounds::{Made, Run, Work, insert};
 use super::row::{Row, Rows};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use ledgerline::percpu::Array;
 use ledgerline::stat::{Counters, PlaceId, Places, Width};
 use ledgerline_measure::padded::Padded;
@@ -20,38 +20,25 @@ const LONG_ADDER: &str = "long_adder";
 /// Makes a case for so many threads, which count in a zone.
 type Make = fn(&Places, PlaceId, usize) -> Made<Work<'static>>;
 
-/// Nothing makes what is measured apart from the rounds.
-const CASES: [(&str, Option<Make>); 9] = [
-    (
-        "bare_add",
-        Some(|_, _, _| {
-            let array = Array::new(1)?;
-            Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(1), n))))
-        }),
-    ),
-    ("add_i64", Some(|places, zone, _| counting(places, zone, add::<i64>))),
-    ("add_u16", Some(|places, zone, _| counting(places, zone, add::<u16>))),
-    ("add_i8", Some(|places, zone, _| counting(places, zone, add::<i8>))),
-    ("inc_dec_i8", Some(|places, zone, _| counting(places, zone, inc_dec_i8))),
-    (
-        "fetch_add_private",
-        Some(|_, _, threads| {
-            let words: Vec<Padded<AtomicI64>> = (0..threads).map(|_| Padded::default()).collect();
-            Ok((UNROLLED, Box::new(move |thread, n| fetch_add(&words[thread], black_box(1), n))))
-        }),
-    ),
-    (
-        "fetch_add_shared",
-        Some(|_, _, _| {
-            let word = Padded::<AtomicI64>::default();
-            Ok((UNROLLED, Box::new(move |_, n| fetch_add(&word, black_box(1), n))))
-        }),
-    ),
-    (
-        "thread_local",
-        Some(|_, _, _| Ok((UNROLLED, Box::new(move |_, n| thread_local(black_box(1), n))))),
-    ),
-    (LONG_ADDER, None),
+const CASES: [(&str, Make); 9] = [
+    ("bare_add", |_, _, _| {
+        let array = Array::new(1)?;
+        Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(1), n))))
+    }),
+    ("add_i64", |places, zone, _| counting(places, zone, add::<i64>)),
+    ("add_u16", |places, zone, _| counting(places, zone, add::<u16>)),
+    ("add_i8", |places, zone, _| counting(places, zone, add::<i8>)),
+    ("inc_dec_i8", |places, zone, _| counting(places, zone, inc_dec_i8)),
+    ("fetch_add_private", |_, _, threads| {
+        let words: Vec<Padded<AtomicI64>> = (0..threads).map(|_| Padded::default()).collect();
+        Ok((UNROLLED, Box::new(move |thread, n| fetch_add(&words[thread], black_box(1), n))))
+    }),
+    ("fetch_add_shared", |_, _, _| {
+        let word = Padded::<AtomicI64>::default();
+        Ok((UNROLLED, Box::new(move |_, n| fetch_add(&word, black_box(1), n))))
+    }),
+    ("thread_local", |_, _, _| Ok((UNROLLED, Box::new(move |_, n| thread_local(black_box(1), n))))),
+    (LONG_ADDER, |_, _, _| Err("it is timed in a Java virtual machine, not in rounds".into())),
 ];
 
 const HELP: &str = "\
@@ -92,7 +79,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         let node = tree.node("0")?;
         let zone = tree.zone(node, "Normal")?;
         let places = tree.build()?;
-        turn.time(|_, name| made(name)(&places, zone, turn.plan.threads))
+        turn.time(&CASES, |_, make| make(&places, zone, turn.plan.threads))
     })?;
     if long_adder {
         for &threads in &run.options.threads {
@@ -102,11 +89,6 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         }
     }
     Ok(rows)
-}
-
-/// What makes a case that is timed in rounds.
-fn made(case: &str) -> Make {
-    of(&CASES, case).flatten().expect("options name cases of the table")
 }
 
 /// Counts in a table of the loop's width.
@@ -163,12 +145,10 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
     for other in ["bare_add", "fetch_add_private"] {
         if row.case != other && row.case != "bare_add" {
-            let ratio = rows.beside(row, other).map(|figure| row.ns_per_op / figure);
-            remarks.extend(ratio.map(|ratio| format!("{ratio:.2}x {other}")));
+            remarks.extend(rows.times(row, other).map(|ratio| format!("{ratio:.2}x {other}")));
         }
     }
-    remarks
-        .extend(rows.alone(row).map(|alone| format!("{:.2}x one thread", row.ns_per_op / alone)));
+    remarks.extend(rows.times_one_thread(row));
     remarks.join(", ")
 }
 

@@ -24,8 +24,3 @@ pub(super) const fn names<T, const N: usize>(table: &[(&'static str, T); N]) -> 
     }
     names
 }
-
-/// What a table has for a case.
-pub(super) fn of<T: Copy>(table: &[(&'static str, T)], case: &str) -> Option<T> {
-    table.iter().find(|(name, _)| *name == case).map(|&(_, of)| of)
-}

@@ -3,7 +3,7 @@
 use super::loops::{UNROLLED, four_times};
 use super::rounds::{Made, Run, Work};
 use super::row::{Row, Rows, thousandths};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use ledgerline::current::future::ChargeTo;
 use ledgerline::current::tracing::GroupLayer;
 use ledgerline::{Group, Ledger};
@@ -93,10 +93,7 @@ fn without(case: &str) -> Option<&'static str> {
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     let mut rows = run.in_rounds(&run.options.threads, &run.options.cases, |turn| {
-        turn.time(|_, name| {
-            let make = of(&CASES, name).expect("options name cases of the table");
-            make(turn.plan.threads)
-        })
+        turn.time(&CASES, |_, make| make(turn.plan.threads))
     })?;
     let added: Vec<Option<f64>> = rows.iter().map(|row| added(row, Rows(&rows))).collect();
     rows.iter_mut().zip(added).for_each(|(row, added)| row.added_ns = added.map(thousandths));

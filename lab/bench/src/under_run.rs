@@ -4,12 +4,12 @@
 //! lays the program, its libraries and its stack, which is elsewhere each time. The program is in `program`.
 
 use super::program::Work;
-use super::rounds::Run;
+use super::rounds::{Run, of};
 use super::row::{Row, Rows, thousandths};
-use super::suite::{Suite, names, of};
+use super::suite::{Suite, names};
 use clap::ValueEnum;
 use ledgerline_measure::harness::Measured;
-use ledgerline_measure::stats::{Summary, median, quantile};
+use ledgerline_measure::stats::{median, quantile};
 use std::process::{Command, Stdio};
 
 pub(super) static RUN: Suite =
@@ -70,8 +70,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         for name in chosen {
             let (_, is_under) = of(&CASES, name).expect("options name cases of the table");
             let took = if is_under { &under } else { &plain };
-            let ns_per_op = Summary::of_threads(std::slice::from_ref(took));
-            let measured = Measured { name, ns_per_op, transfer: None, waited: 0.0 };
+            let measured = Measured::of_rounds(name, took.clone());
             let added = is_under.then(|| thousandths(median(&more)));
             let quartiles =
                 is_under.then(|| [0.25, 0.75].map(|at| thousandths(quantile(&more, at))));
@@ -125,7 +124,7 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     };
     let plain = row.case.trim_end_matches("_run");
     let decimals = if added.abs() < 100.0 { 2 } else { 0 };
-    let times = rows.beside(row, plain).map(|ns| format!(", {:.2}x {plain}", row.ns_per_op / ns));
+    let times = rows.times(row, plain).map(|ratio| format!(", {ratio:.2}x {plain}"));
     let times = times.unwrap_or_default();
     format!("{added:+.decimals$} ns ({low:+.decimals$} to {high:+.decimals$}) on {plain}{times}")
 }

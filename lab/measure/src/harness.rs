@@ -82,6 +82,14 @@ pub struct Measured {
     pub waited: f64,
 }
 
+impl Measured {
+    /// A case that one thread was timed at outside of this harness, by the nanoseconds an operation of each round.
+    pub fn of_rounds(name: &'static str, rounds: Vec<f64>) -> Measured {
+        let ns_per_op = Summary::of_threads(&[rounds]);
+        Measured { name, ns_per_op, transfer: None, waited: 0.0 }
+    }
+}
+
 /// Says where a measurement stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
