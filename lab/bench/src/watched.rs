@@ -4,10 +4,10 @@
 use super::cases::{chain, pair};
 use super::rounds::{Made, Work};
 use ledgerline::{Ledger, View};
+use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,20 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Groups that the ledgers have besides.
 const GROUPS: usize = 10_000;
 
+/// A file in memory.
+fn file() -> io::Result<File> {
+    // SAFETY: makes a descriptor that is ours; the name ends in zero.
+    unsafe {
+        match libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            file => Ok(File::from_raw_fd(file)),
+        }
+    }
+}
+
 /// A ledger in a file in memory, as those have that are watched.
 pub(super) fn ledger(quick: bool) -> Made<(Ledger, File)> {
-    // SAFETY: makes a descriptor that is ours; the name ends in zero.
-    let file = unsafe {
-        match libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) {
-            -1 => return Err(io::Error::last_os_error().into()),
-            file => File::from_raw_fd(file),
-        }
-    };
+    let file = file()?;
     let ledger = Ledger::builder().create_in(&file)?;
     for n in 0..if quick { 100 } else { GROUPS } {
         let charged = ledger.root().create(&format!("g{n}"))?.charge_units(1000);
@@ -55,33 +60,22 @@ pub(super) fn watched<'l>(ledger: &'l Ledger, file: &File) -> Made<Work<'l>> {
 struct Watcher {
     /// How many rounds began and ended, in memory that both processes have: odd during one. (A message would wait for a
     /// watcher that looks.)
-    rounds: NonNull<AtomicU64>,
+    rounds: MmapRaw,
     process: libc::pid_t,
 }
 
-// SAFETY: the number is an atomic, mapped until the watcher is dropped.
-unsafe impl Send for Watcher {}
-// SAFETY: as above.
-unsafe impl Sync for Watcher {}
-
 impl Watcher {
-    fn start(file: &File) -> io::Result<Watcher> {
-        let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        // SAFETY: maps a page of zeros of our own, which a forked child shares.
-        let page = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-            libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0)
-        };
-        let rounds = NonNull::new(page.cast()).filter(|_| page != libc::MAP_FAILED);
-        let mut watcher =
-            Watcher { rounds: rounds.ok_or_else(io::Error::last_os_error)?, process: 0 };
+    fn start(watched: &File) -> io::Result<Watcher> {
+        let watched = File::open(format!("/proc/self/fd/{}", watched.as_raw_fd()))?;
+        let shared = file()?;
+        shared.set_len(size_of::<AtomicU64>() as u64)?;
+        let mut watcher = Watcher { rounds: MmapOptions::new().map_raw(&shared)?, process: 0 };
         // SAFETY: the child reads the file and the number, and ends. What it allocates it may: the C library makes its
         // malloc ready for that in a forked child.
         watcher.process = match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
-                let status = i32::from(watch(file, watcher.rounds()).is_err());
+                let status = i32::from(watch(watched, watcher.rounds()).is_err());
                 // SAFETY: ends the child without what the parent had registered for its end.
                 unsafe { libc::_exit(status) }
             }
@@ -91,20 +85,20 @@ impl Watcher {
     }
 
     fn rounds(&self) -> &AtomicU64 {
-        // SAFETY: mapped until this is dropped, and zeros are an atomic.
-        unsafe { self.rounds.as_ref() }
+        // SAFETY: mapped for reading and writing until this is dropped, at the beginning of a page; both processes use
+        // it as an atomic alone.
+        unsafe { AtomicU64::from_ptr(self.rounds.as_mut_ptr().cast()) }
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // SAFETY: ends and collects our own child, if there is one; unmaps our own page.
-        unsafe {
-            if self.process > 0 {
+        if self.process > 0 {
+            // SAFETY: ends and collects our own child.
+            unsafe {
                 libc::kill(self.process, libc::SIGKILL);
                 libc::waitpid(self.process, std::ptr::null_mut(), 0);
             }
-            libc::munmap(self.rounds.as_ptr().cast(), 4096);
         }
     }
 }
