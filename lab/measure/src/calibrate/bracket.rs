@@ -2,7 +2,7 @@
 
 use super::patterns::{Part, Pattern};
 use super::probe::game;
-use super::team::{Block, Team, timed};
+use super::team::{Block, play, timed};
 use super::work::{add_chain, multiplications};
 use super::world::{Memory, Real};
 use crate::transfer::Line;
@@ -48,7 +48,7 @@ impl Run {
 /// # Errors
 /// A CPU that cannot be used.
 pub(super) fn runs(
-    team: &Team,
+    cpus: &[usize],
     pattern: Pattern,
     work: usize,
     blocks: usize,
@@ -57,7 +57,7 @@ pub(super) fn runs(
     macro_rules! among {
         ($($cycles:literal)*) => {
             match work {
-                $($cycles => of_length::<{ multiplications($cycles) }>(team, pattern, blocks, pass),)*
+                $($cycles => of_length::<{ multiplications($cycles) }>(cpus, pattern, blocks, pass),)*
                 _ => Err(format!("{work} cycles of work are not among {WORK:?}")),
             }
         };
@@ -66,36 +66,36 @@ pub(super) fn runs(
 }
 
 fn of_length<const N: usize>(
-    team: &Team,
+    cpus: &[usize],
     pattern: Pattern,
     blocks: usize,
     pass: usize,
 ) -> Result<Vec<Run>, String> {
     // A loop of its own for each pattern, so that nothing is decided in it.
     match pattern {
-        Pattern::Shared => measured::<N, true>(team, blocks, pass, Pattern::Shared),
-        Pattern::Padded => measured::<N, true>(team, blocks, pass, Pattern::Padded),
-        Pattern::FalseShared => measured::<N, true>(team, blocks, pass, Pattern::FalseShared),
-        Pattern::StoredBeside => measured::<N, true>(team, blocks, pass, Pattern::StoredBeside),
-        Pattern::AddedBeside => measured::<N, true>(team, blocks, pass, Pattern::AddedBeside),
-        Pattern::SequenceLock => measured::<N, true>(team, blocks, pass, Pattern::SequenceLock),
-        Pattern::TicketLock => measured::<N, true>(team, blocks, pass, Pattern::TicketLock),
+        Pattern::Shared => measured::<N, true>(cpus, blocks, pass, Pattern::Shared),
+        Pattern::Padded => measured::<N, true>(cpus, blocks, pass, Pattern::Padded),
+        Pattern::FalseShared => measured::<N, true>(cpus, blocks, pass, Pattern::FalseShared),
+        Pattern::StoredBeside => measured::<N, true>(cpus, blocks, pass, Pattern::StoredBeside),
+        Pattern::AddedBeside => measured::<N, true>(cpus, blocks, pass, Pattern::AddedBeside),
+        Pattern::SequenceLock => measured::<N, true>(cpus, blocks, pass, Pattern::SequenceLock),
+        Pattern::TicketLock => measured::<N, true>(cpus, blocks, pass, Pattern::TicketLock),
         Pattern::OverlappedTicketLock => {
-            measured::<N, false>(team, blocks, pass, Pattern::OverlappedTicketLock)
+            measured::<N, false>(cpus, blocks, pass, Pattern::OverlappedTicketLock)
         }
     }
 }
 
 #[inline(always)]
 fn measured<const N: usize, const CHAINED: bool>(
-    team: &Team,
+    cpus: &[usize],
     blocks: usize,
     pass: usize,
     pattern: Pattern,
 ) -> Result<Vec<Run>, String> {
-    let memory = Memory::beyond(PASS * pass, pattern.pairs(team.cpus.len()));
+    let memory = Memory::beyond(PASS * pass, pattern.pairs(cpus.len()));
     let line = Line::default();
-    let seats = team.play(|seat| {
+    let seats = play(cpus, |seat| {
         let mut real = Real::<N, CHAINED>::new(&memory, seat.index);
         let mut quota = 200;
         let mut seen = Vec::with_capacity(blocks);

@@ -167,7 +167,7 @@ fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)
             for &other in &cpus[index + 1..] {
                 progress.show(format_args!("CPUs {one} and {other}"));
                 let line = crate::transfer::Line::default();
-                let games = team::Team::new(&[one, other]).play(|seat| probe::game(&line, seat))?;
+                let games = team::play(&[one, other], |seat| probe::game(&line, seat))?;
                 matrix.push((one, other, games[0]));
             }
         }

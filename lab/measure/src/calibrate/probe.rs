@@ -4,7 +4,7 @@
 use super::fights;
 use super::patterns::Pattern;
 use super::queue_lock::QueueLock;
-use super::team::{Block, Seat, Team};
+use super::team::{Block, Seat, play};
 use super::work::{add_chain, time_stamp, work};
 use super::world::{Field, Memory, Real, World};
 use crate::shuffle::shuffled;
@@ -83,12 +83,11 @@ struct Seen {
 /// # Errors
 /// A CPU that cannot be used.
 pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
-    let team = Team::new(&pair);
     let memory = Memory::new(LINES * APART);
     let tickets = Memory::new(Pattern::TicketLock.pairs(2));
     let queue = QueueLock::default();
     let line = Line::default();
-    let seen = team.play(|seat| {
+    let seen = play(&pair, |seat| {
         let before = game(&line, seat);
         let own = own(seat, &memory);
         let [modified, returned, upgrade] = walks(seat, &memory);

@@ -11,12 +11,6 @@ use std::time::{Duration, Instant};
 /// A block counts if its thread had its CPU for this share of it.
 const UNDISTURBED: f64 = 0.98;
 
-/// CPUs that work together.
-#[derive(Clone, Debug)]
-pub(super) struct Team {
-    pub(super) cpus: Vec<usize>,
-}
-
 /// Where a thread of a team sits.
 #[derive(Debug)]
 pub(super) struct Seat<'a> {
@@ -41,39 +35,33 @@ impl Block {
     }
 }
 
-impl Team {
-    pub(super) fn new(cpus: &[usize]) -> Team {
-        Team { cpus: cpus.to_vec() }
-    }
-
-    /// Does `play` on each CPU at the same time. Returns what it returned, in the order of the CPUs.
-    ///
-    /// # Errors
-    /// A CPU that this process may not use.
-    pub(super) fn play<R: Send>(
-        &self,
-        play: impl Fn(&Seat<'_>) -> R + Sync,
-    ) -> Result<Vec<R>, String> {
-        let barrier = Barrier::new(self.cpus.len());
-        let stop = Padded::default();
-        thread::scope(|scope| {
-            let (barrier, stop, play) = (&barrier, &stop, &play);
-            let threads: Vec<_> = (self.cpus.iter().enumerate())
-                .map(|(index, &cpu)| {
-                    scope.spawn(move || {
-                        let _guard = barrier.break_on_panic();
-                        let pinned = pin(cpu);
-                        barrier.wait();
-                        pinned.map_err(|error| format!("CPU {cpu} cannot be used: {error}"))?;
-                        Ok(play(&Seat { index, barrier, stop }))
-                    })
+/// Does `play` on each CPU at the same time. Returns what it returned, in the order of the CPUs.
+///
+/// # Errors
+/// A CPU that this process may not use.
+pub(super) fn play<R: Send>(
+    cpus: &[usize],
+    play: impl Fn(&Seat<'_>) -> R + Sync,
+) -> Result<Vec<R>, String> {
+    let barrier = Barrier::new(cpus.len());
+    let stop = Padded::default();
+    thread::scope(|scope| {
+        let (barrier, stop, play) = (&barrier, &stop, &play);
+        let threads: Vec<_> = (cpus.iter().enumerate())
+            .map(|(index, &cpu)| {
+                scope.spawn(move || {
+                    let _guard = barrier.break_on_panic();
+                    let pinned = pin(cpu);
+                    barrier.wait();
+                    pinned.map_err(|error| format!("CPU {cpu} cannot be used: {error}"))?;
+                    Ok(play(&Seat { index, barrier, stop }))
                 })
-                .collect();
-            let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            // A thread that panicked has said so already; those that waited for it only followed.
-            results.into_iter().map(|result| result.map_err(|_| "a thread panicked")?).collect()
-        })
-    }
+            })
+            .collect();
+        let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        // A thread that panicked has said so already; those that waited for it only followed.
+        results.into_iter().map(|result| result.map_err(|_| "a thread panicked")?).collect()
+    })
 }
 
 impl Seat<'_> {
@@ -154,16 +142,15 @@ mod tests {
     #[test]
     fn a_team_stops_when_its_first_is_done_and_every_operation_is_counted() {
         let sum = AtomicU64::new(0);
-        let team = Team::new(&some_cpus());
+        let cpus = some_cpus();
         for _ in 0..3 {
             sum.store(0, Ordering::Relaxed);
-            let blocks = team
-                .play(|seat| {
-                    seat.together(1000, || {
-                        let _ = sum.fetch_add(1, Ordering::Relaxed);
-                    })
+            let blocks = play(&cpus, |seat| {
+                seat.together(1000, || {
+                    let _ = sum.fetch_add(1, Ordering::Relaxed);
                 })
-                .unwrap();
+            });
+            let blocks = blocks.unwrap();
             let operations: Vec<u64> = blocks.iter().map(|block| block.operations).collect();
             assert_eq!(operations.iter().max(), Some(&1000), "{operations:?}");
             assert_eq!(operations.iter().sum::<u64>(), sum.load(Ordering::Relaxed));
@@ -172,8 +159,8 @@ mod tests {
 
     #[test]
     fn one_works_alone_while_the_others_wait() {
-        let team = Team::new(&some_cpus());
-        let blocks = team.play(|seat| [seat.alone(0, || 7), seat.alone(1, || 8)]).unwrap();
+        let both = |seat: &Seat<'_>| [seat.alone(0, || 7), seat.alone(1, || 8)];
+        let blocks = play(&some_cpus(), both).unwrap();
         for (index, [first, second]) in blocks.iter().enumerate() {
             assert_eq!(first.map(|block| block.operations), (index == 0).then_some(7));
             assert_eq!(second.map(|block| block.operations), (index == 1).then_some(8));
@@ -192,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_not_there_is_named() {
-        let error = Team::new(&[8191]).play(|_| ()).unwrap_err();
+        let error = play(&[8191], |_| ()).unwrap_err();
         assert!(error.starts_with("CPU 8191 cannot be used: "), "{error}");
     }
 }

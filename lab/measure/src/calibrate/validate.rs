@@ -7,7 +7,6 @@ use super::patterns::{Part, Pattern};
 use super::predict::{self, predict};
 use super::rounds::{Pair, measure};
 use super::spread::Spread;
-use super::team::Team;
 use super::work::multiplications;
 use ledgerline_terminal::progress::Progress;
 use serde::Serialize;
@@ -95,8 +94,7 @@ pub(super) fn collect(
                 "pass {pass} of {passes}: {}, {count} CPUs, {work} cycles of work",
                 pattern.name()
             ));
-            let team = Team::new(&cpus[..count]);
-            case.runs.extend(runs(&team, pattern, work, BLOCKS, pass)?);
+            case.runs.extend(runs(&cpus[..count], pattern, work, BLOCKS, pass)?);
         }
         measure(pairs, 1, patience, progress)?;
     }
