@@ -75,7 +75,7 @@ fn row(table: &Table, line: &Line) -> Object {
     object.put("published", line.published.map(rounded));
     object.put("published_words", line.words);
     object.interval("predicted", ["low", "high"], line.predicted);
-    let resolves = table.predicted.as_ref().and_then(|predicted| predicted.resolves);
+    let resolves = table.predicted.as_ref().and_then(|predicted| predicted.experiment.resolves);
     object.put("resolves", line.words.and(resolves).map(rounded));
     // Whether what is published decided the figure; the base of others is neither fitted nor predicted.
     object.put("calibration", matches!(line.basis, Some(Basis::Calibrated | Basis::Floor)));

@@ -2,6 +2,7 @@
 
 use super::measured::{Measured, Note};
 use super::table::{Line, group};
+use super::words::each_once;
 
 /// Each note once, with the rows that it is about unless that is all of them.
 pub(super) fn notes(lines: &[Line]) -> Vec<String> {
@@ -40,12 +41,7 @@ fn with_rows(note: &Note, about: &[&str], rows: &[(&str, &Measured)]) -> String 
         return says;
     }
     // Of a group of rows, its name says enough.
-    let mut names: Vec<&str> = Vec::new();
-    for name in about.iter().map(|name| group(name).0.unwrap_or(name)) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = each_once(about.iter().map(|name| group(name).0.unwrap_or(name)));
     // Names that have commas themselves are kept apart by more than that.
     let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
     format!("{}: {says}", names.join(between))

@@ -7,7 +7,7 @@ use super::options::ReproduceArgs;
 use super::reported::{self, Here};
 use super::words::{figure, range};
 use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
-use ledgerline_coherence::experiments::{Basis, Interval, Throughput, ours};
+use ledgerline_coherence::experiments::{Basis, Experiment, Interval, Throughput, ours};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::simulate::Error;
 use ledgerline_terminal::progress::Progress;
@@ -29,20 +29,18 @@ pub(super) struct Table {
 /// What a prediction rests on.
 #[derive(Debug)]
 pub(super) struct Predicted {
-    pub(super) machine: &'static str,
+    /// The simulation's; its rows are the table's lines.
+    pub(super) experiment: Experiment,
     pub(super) cpus: usize,
     pub(super) points: usize,
-    pub(super) calibrated_on: String,
-    /// See [`ledgerline_coherence::experiments::Experiment::resolves`].
-    pub(super) resolves: Option<f64>,
-    pub(super) under_determined: &'static [&'static str],
     pub(super) ours_assumes: &'static [&'static str],
 }
 
 impl Predicted {
     /// What the column of throughputs is, in `unit`.
     pub(super) fn throughput(&self, unit: &str) -> String {
-        let clock = Machine::built_in(self.machine).map_or(f64::NAN, |at| at.clock_ghz.value);
+        let clock =
+            Machine::built_in(self.experiment.machine).map_or(f64::NAN, |at| at.clock_ghz.value);
         format!(
             "throughput of {} threads in {unit}, as published and as the predicted cycles make it at {clock} GHz; \
              the document does not give the clock, which was taken from this column: it predicts nothing \
@@ -116,7 +114,7 @@ impl Line {
 impl Table {
     /// What the document says in words, each beside what the model can resolve of it.
     pub(super) fn in_words(&self) -> Vec<String> {
-        let resolves = self.predicted.as_ref().and_then(|predicted| predicted.resolves);
+        let resolves = self.predicted.as_ref().and_then(|predicted| predicted.experiment.resolves);
         let said = self.lines.iter().filter_map(|line| {
             let (words, Interval { median, low, high }) = (line.words?, line.predicted?);
             let resolved = resolves.map_or(String::new(), |least| {
@@ -131,6 +129,11 @@ impl Table {
             Some(format!("{}: \"{words}\"; predicted {predicted}{resolved}", line.name))
         });
         said.collect()
+    }
+
+    /// The lines that were measured here, with what came of it.
+    pub(super) fn measured_lines(&self) -> Vec<(&Line, &Measured)> {
+        self.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect()
     }
 
     /// What a reader must know of what the document reports of whole programs.
@@ -196,20 +199,17 @@ fn predict(table: &mut Table, args: &ReproduceArgs) -> Result<(), String> {
     let name = table.document.name;
     let told = told(name);
     let study = Study::fit(name, args.points(), args.row()).map_err(told)?;
-    let experiment = study.table().map_err(told)?;
+    let mut experiment = study.table().map_err(told)?;
+    let rows = std::mem::take(&mut experiment.rows);
     let ours = study.ours().map_err(told)?;
     table.unit = experiment.unit;
     table.predicted = Some(Predicted {
-        machine: experiment.machine,
+        experiment,
         cpus: study.curve().document_cpus,
         points: args.points(),
-        calibrated_on: experiment.calibrated_on,
-        resolves: experiment.resolves,
-        under_determined: experiment.under_determined,
         ours_assumes: ours::assumptions(name),
     });
-    let rows = experiment.rows.into_iter().zip(ours);
-    table.lines.extend(rows.map(|(row, ours)| Line {
+    table.lines.extend(rows.into_iter().zip(ours).map(|(row, ours)| Line {
         name: row.name,
         published: row.published,
         words: row.words,

@@ -17,6 +17,11 @@ fn width(style: Style) -> usize {
     style.width.unwrap_or(WIDTH).clamp(40, WIDTH)
 }
 
+/// Lines of what is said after `begin`, below which it stays.
+fn paragraph(begin: &str, says: &str, style: Style) -> String {
+    wrapped(begin, says, begin.chars().count(), width(style))
+}
+
 /// The whole text of an experiment, with a newline at its end.
 pub(super) fn table(table: &Table, style: Style) -> String {
     let document = table.document;
@@ -26,7 +31,7 @@ pub(super) fn table(table: &Table, style: Style) -> String {
         2,
         width(style),
     );
-    text += &style.paint(Paint::Faint, &wrapped("  ", document.source, 2, width(style)));
+    text += &style.paint(Paint::Faint, &paragraph("  ", document.source, style));
     if let Some(predicted) = &table.predicted {
         text.push('\n');
         text += &there(table, predicted, style);
@@ -97,15 +102,12 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
             row
         })
         .collect();
-    let mut text = wrapped(
-        "  ",
-        &format!(
-            "{}, in {}; {} CPUs, {}, {} design points",
-            table.document.rows, table.unit, predicted.cpus, predicted.machine, predicted.points
-        ),
-        2,
-        width(style),
+    let Predicted { experiment, cpus, points, ours_assumes } = predicted;
+    let rests_on = format!(
+        "{}, in {}; {cpus} CPUs, {}, {points} design points",
+        table.document.rows, table.unit, experiment.machine
     );
+    let mut text = paragraph("  ", &rests_on, style);
     text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
         (0, _) => style.paint(Paint::Strong, cell),
         (row, 2) if lines[row - 1].predicts_nothing() => style.paint(Paint::Faint, cell),
@@ -120,20 +122,20 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     let legend: Vec<String> =
         shown.map(|mark| format!("{} {}", mark.sign(), mark.long())).collect();
     if !legend.is_empty() {
-        text += &style.paint(Paint::Faint, &wrapped("  ", &legend.join("; "), 2, width(style)));
+        text += &style.paint(Paint::Faint, &paragraph("  ", &legend.join("; "), style));
     }
     if throughputs {
-        text += &wrapped("  M/s: ", &predicted.throughput("millions a second"), 7, width(style));
+        text += &paragraph("  M/s: ", &predicted.throughput("millions a second"), style);
     }
     for said in table.in_words() {
-        text += &wrapped("  in words: ", &said, 12, width(style));
+        text += &paragraph("  in words: ", &said, style);
     }
-    text += &wrapped("  calibrated on: ", &predicted.calibrated_on, 17, width(style));
-    for gap in predicted.under_determined {
-        text += &wrapped("  not given: ", gap, 13, width(style));
+    text += &paragraph("  calibrated on: ", &experiment.calibrated_on, style);
+    for gap in experiment.under_determined {
+        text += &paragraph("  not given: ", gap, style);
     }
-    for assumption in predicted.ours_assumes {
-        text += &wrapped("  ours: ", assumption, 8, width(style));
+    for assumption in *ours_assumes {
+        text += &paragraph("  ours: ", assumption, style);
     }
     text
 }
@@ -147,12 +149,11 @@ fn reported(table: &Table, style: Style) -> String {
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|one| {
-            let cell = |value: Option<f64>| value.map_or(String::new(), exact);
             let change = one.change().map_or(String::new(), |change| format!("{change:+.2}%"));
             let counts =
                 one.hits.map_or(String::new(), |(hits, misses)| format!("{hits}/{misses}"));
             let what = format!("{}, {}", one.what, one.unit);
-            vec![what, cell(one.before), cell(one.after), change, counts]
+            vec![what, exact(one.before), exact(one.after), change, counts]
         })
         .collect();
     let titles = ["published there", "before", "after", "change", "hits/misses"];
@@ -162,15 +163,14 @@ fn reported(table: &Table, style: Style) -> String {
         _ => cell.to_owned(),
     });
     for remark in table.remarks() {
-        text += &wrapped("  note: ", &remark, 8, width(style));
+        text += &paragraph("  note: ", &remark, style);
     }
     text
 }
 
 /// What was measured on this machine.
 fn here(table: &Table, style: Style) -> String {
-    let lines: Vec<(&Line, &Measured)> =
-        table.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect();
+    let lines = table.measured_lines();
     match &table.measured {
         Err(error) => return wrapped("\n  not measured here: ", error, 21, width(style)),
         Ok(_) if lines.is_empty() => return String::new(),
@@ -200,11 +200,8 @@ fn here(table: &Table, style: Style) -> String {
         cells.push(transfer_ns.map_or("-".to_owned(), |ns| format!("{} ns", figure(ns))));
         rows.push(cells);
     }
-    let title = format!(
-        "measured here{}",
-        if one_unit { format!(", {}", units[0]) } else { String::new() }
-    );
-    let titles = [&*title, "before", "after", "ours", "transfer"];
+    let title = if one_unit { &format!("measured here, {}", units[0]) } else { "measured here" };
+    let titles = [title, "before", "after", "ours", "transfer"];
     let mut text = "\n".to_owned();
     if rows.is_empty() {
         text += "  measured here: nothing\n";
@@ -218,16 +215,16 @@ fn here(table: &Table, style: Style) -> String {
     let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
     if transfers {
         let says = "transfer: what moving a line between two CPUs took meanwhile";
-        text += &style.paint(Paint::Faint, &wrapped("  ", says, 2, width(style)));
+        text += &style.paint(Paint::Faint, &paragraph("  ", says, style));
     }
     for (line, measured) in &lines {
         if let (Some(published), None) = (line.published, line.predicted) {
             let says = format!("{}: {} {}", line.name, figure(published), measured.unit);
-            text += &wrapped("  published: ", &says, 13, width(style));
+            text += &paragraph("  published: ", &says, style);
         }
     }
     for note in notes(&table.lines) {
-        text += &wrapped("  note: ", &note, 8, width(style));
+        text += &paragraph("  note: ", &note, style);
     }
     text
 }
@@ -245,16 +242,12 @@ fn spread(figures: Interval) -> String {
 /// The scaling curve: a plot and its figures.
 fn curve(scaling: &Scaling, style: Style) -> String {
     let Scaling { curve, machine, points, places } = scaling;
-    let mut text = wrapped(
-        "  ",
-        &format!(
-            "nanoseconds a CPU spends on {}, by the number of CPUs that do so; {machine}, {points} design \
-             points, fitted on {} CPUs",
-            curve.operation, curve.document_cpus
-        ),
-        2,
-        width(style),
+    let says = format!(
+        "nanoseconds a CPU spends on {}, by the number of CPUs that do so; {machine}, {points} design \
+         points, fitted on {} CPUs",
+        curve.operation, curve.document_cpus
     );
+    let mut text = paragraph("  ", &says, style);
     let designs = scaling.designs();
     let series = designs.map(|(name, _, cost)| plot::Series {
         mark: name.chars().next().expect("a name has letters"),
@@ -266,15 +259,11 @@ fn curve(scaling: &Scaling, style: Style) -> String {
             'o' => style.paint(Paint::Good, cell),
             _ => style.paint(Paint::Strong, cell),
         });
-        text += &wrapped(
-            "  ",
-            &format!(
-                "b before: {}; a after: {}; o {}; * several of them; both axes are logarithmic",
-                curve.before, curve.after, curve.ours
-            ),
-            2,
-            width(style),
+        let says = format!(
+            "b before: {}; a after: {}; o {}; * several of them; both axes are logarithmic",
+            curve.before, curve.after, curve.ours
         );
+        text += &paragraph("  ", &says, style);
         text.push('\n');
     }
     let titles =
@@ -298,7 +287,7 @@ fn curve(scaling: &Scaling, style: Style) -> String {
     if places.iter().any(|at| at.grown) {
         let grown =
             "+ grown by whole sockets, each one link from the others: no such machine exists";
-        text += &style.paint(Paint::Faint, &wrapped("  ", grown, 2, width(style)));
+        text += &style.paint(Paint::Faint, &paragraph("  ", grown, style));
     }
     text
 }

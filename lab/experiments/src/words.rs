@@ -1,4 +1,4 @@
-//! Numbers and sentences as they are printed.
+//! Numbers, sentences and lists as they are printed.
 
 /// A figure with as many digits as a median over some points means: three, or all before the point.
 pub(super) fn figure(value: f64) -> String {
@@ -17,9 +17,19 @@ pub(super) fn figure(value: f64) -> String {
     }
 }
 
-/// A figure that somebody else gave, with all digits but zeros at its end.
-pub(super) fn exact(value: f64) -> String {
-    value.to_string()
+/// A figure that somebody else gave, with all digits but zeros at its end; nothing where there is none.
+pub(super) fn exact(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+/// Each item once, in the order in which they first come.
+pub(super) fn each_once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    items.fold(Vec::new(), |mut seen, item| {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+        seen
+    })
 }
 
 /// From the least to the most.

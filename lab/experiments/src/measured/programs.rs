@@ -14,14 +14,9 @@ use super::trace::Trace;
 
 pub(super) use self::running::Size;
 
-/// A program: what it is called, and how it is run and recorded.
-pub(super) struct Program {
-    pub(super) name: &'static str,
-    pub(super) record: fn(&[usize], Size) -> Result<Trace, String>,
-}
+/// How a program is run and recorded.
+type Record = fn(&[usize], Size) -> Result<Trace, String>;
 
-pub(super) const PROGRAMS: [Program; 3] = [
-    Program { name: "make -j", record: compile::record },
-    Program { name: "pgbench", record: database::record },
-    Program { name: "messages", record: messages::record },
-];
+/// The programs, by what they are called.
+pub(super) const PROGRAMS: [(&str, Record); 3] =
+    [("make -j", compile::record), ("pgbench", database::record), ("messages", messages::record)];

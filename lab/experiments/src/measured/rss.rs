@@ -6,7 +6,7 @@
 
 use super::asleep;
 use super::cost::{self, Costs};
-use super::programs::{PROGRAMS, Program, Size};
+use super::programs::{PROGRAMS, Size};
 use super::replay::{ByBatch, ByCpu, ByTask, Ours, Outcome, replay};
 use super::row::{Measured, Note, quartiles};
 use super::script::Script;
@@ -21,7 +21,7 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, String> {
     let Session { cpus, quick, progress } = *session;
     let size = Size { passes: if quick { 1 } else { 3 }, quick };
     let mut rows = Vec::new();
-    for Program { name, record } in PROGRAMS {
+    for (name, record) in PROGRAMS {
         progress(&format!("{name}: running and recording it"));
         let followed = record(cpus, size).and_then(|trace| {
             let told = |step: &str| progress(&format!("{name}: {step}"));
@@ -230,7 +230,7 @@ mod tests {
         let passes = std::iter::once(0..200).collect();
         let trace = Trace { events: faults.collect(), passes, ..Trace::default() };
         let mut rows = vec![asleep::shown(&[0, 1]).unwrap().row];
-        for Program { name, .. } in PROGRAMS {
+        for (name, _) in PROGRAMS {
             let followed = follow(name, &trace, &TWO_CPUS);
             rows.extend(followed.unwrap().into_iter().map(|row| row.row));
         }

@@ -2,6 +2,7 @@
 
 use super::super::scale::Scale;
 use super::svg::{Shape, WIDTH, area, drawing, line, mark, round, text};
+use ledgerline_coherence::experiments::Interval;
 use std::fmt::Write as _;
 
 const LEFT: f64 = 66.0;
@@ -16,9 +17,7 @@ const APART: f64 = 6.0;
 /// A place on a line.
 pub(super) struct Place {
     pub(super) x: f64,
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+    pub(super) cost: Interval,
 }
 
 /// A line with its band.
@@ -32,12 +31,6 @@ pub(super) struct Series {
     pub(super) grey: Vec<bool>,
 }
 
-/// A stretch of the plot that means something else.
-pub(super) struct Ground {
-    pub(super) from: f64,
-    pub(super) says: String,
-}
-
 /// What stands around the lines.
 pub(super) struct Around<'a> {
     /// Below the lower axis.
@@ -47,8 +40,8 @@ pub(super) struct Around<'a> {
     pub(super) says: &'a str,
     /// A place with a name.
     pub(super) at: Option<(f64, String)>,
-    /// From somewhere on to the right.
-    pub(super) ground: Option<Ground>,
+    /// From where on to the right the plot means something else, and what.
+    pub(super) ground: Option<(f64, &'a str)>,
 }
 
 /// The plot.
@@ -61,13 +54,13 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
         return String::new();
     };
     let across = Scale::logarithmic(first, last, LEFT + 14.0, RIGHT - 14.0);
-    let up =
-        Scale::over(places().flat_map(|place| [place.value, place.low, place.high]), BOTTOM, TOP);
+    let values = places().flat_map(|&Place { cost, .. }| [cost.median, cost.low, cost.high]);
+    let up = Scale::over(values, BOTTOM, TOP);
     let mut out = String::new();
-    if let Some(ground) = around.ground.as_ref().filter(|ground| ground.from < last) {
-        let from = across.at(ground.from.max(first)).max(LEFT);
+    if let Some((from, says)) = around.ground.filter(|(from, _)| *from < last) {
+        let from = across.at(from.max(first)).max(LEFT);
         area(&mut out, from, TOP, (RIGHT - from, BOTTOM - TOP), "grown");
-        text(&mut out, from + 6.0, TOP + 14.0, "start", "tick", &ground.says);
+        text(&mut out, from + 6.0, TOP + 14.0, "start", "tick", says);
     }
     for tick in up.ticks() {
         let y = up.at(tick);
@@ -100,26 +93,21 @@ pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
     }
     for series in series {
         let x = |place: &Place| across.at(place.x);
-        let upper = series.places.iter().map(|place| (x(place), up.at(place.high)));
-        let lower = series.places.iter().rev().map(|place| (x(place), up.at(place.low)));
+        let upper = series.places.iter().map(|place| (x(place), up.at(place.cost.high)));
+        let lower = series.places.iter().rev().map(|place| (x(place), up.at(place.cost.low)));
         let _ = write!(out, "<polygon class=\"band {}\" points=\"", series.class);
         points(&mut out, upper.chain(lower));
         let _ = write!(out, "\"/><polyline class=\"curve {}\" points=\"", series.class);
-        points(&mut out, series.places.iter().map(|place| (x(place), up.at(place.value))));
+        points(&mut out, series.places.iter().map(|place| (x(place), up.at(place.cost.median))));
         out.push_str("\"/>");
         for (number, place) in series.places.iter().enumerate() {
             let grey = series.grey.get(number) == Some(&true);
             let class = if grey { "fitted" } else { series.class };
-            let says = format!(
-                "{}, {} at {}: {} ({} .. {})",
-                series.name,
-                around.up,
-                place.x,
-                round(place.value),
-                round(place.low),
-                round(place.high)
-            );
-            mark(&mut out, x(place), up.at(place.value), series.shape, class, &says);
+            let Interval { median, low, high } = place.cost;
+            let [value, low, high] = [median, low, high].map(round);
+            let says =
+                format!("{}, {} at {}: {value} ({low} .. {high})", series.name, around.up, place.x);
+            mark(&mut out, x(place), up.at(median), series.shape, class, &says);
         }
     }
     drawing(HEIGHT, around.says, &out)

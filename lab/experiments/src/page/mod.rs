@@ -15,12 +15,12 @@ mod svg;
 mod tables;
 
 use self::dots::{Dot, Row};
-use self::lines::{Around, Ground, Place, Series};
+use self::lines::{Around, Place, Series};
 use self::svg::{Shape, escaped, prose};
 use super::measured::Measured;
 use super::notes::notes;
 use super::table::{Line, Predicted, Scaling, Table};
-use super::words::{figure, range};
+use super::words::{each_once, figure, range};
 use ledgerline_coherence::experiments::{Basis, Interval};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_measure::machine;
@@ -45,12 +45,7 @@ pub(super) fn page(tables: &[Table]) -> String {
     }
     out += "</ul></nav>\n";
     tables.iter().for_each(|table| section(&mut out, table));
-    let mut used: Vec<&str> = Vec::new();
-    for name in tables.iter().filter_map(machine_of) {
-        if !used.contains(&name) {
-            used.push(name);
-        }
-    }
+    let used = each_once(tables.iter().filter_map(machine_of));
     if !used.is_empty() {
         out += "<h2 id=\"machines\">The machines</h2>\n<p>Latencies of idle machines, each with its source; and \
                 what decides contended costs and stands in no table, as ranges that predictions run over.</p>\n";
@@ -60,7 +55,7 @@ pub(super) fn page(tables: &[Table]) -> String {
 }
 
 fn machine_of(table: &Table) -> Option<&'static str> {
-    let predicted = table.predicted.as_ref().map(|predicted| predicted.machine);
+    let predicted = table.predicted.as_ref().map(|predicted| predicted.experiment.machine);
     predicted.or(table.scaling.as_ref().map(|scaling| scaling.machine))
 }
 
@@ -90,14 +85,13 @@ fn capital(text: &str) -> String {
 }
 
 fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
+    let Predicted { experiment, cpus, points, ours_assumes } = rests_on;
     let _ = writeln!(
         out,
-        "<h3>Published and predicted</h3>\n<p>{}, in {}. {} CPUs of <a href=\"#machines\">{}</a>, {} design points.</p>",
+        "<h3>Published and predicted</h3>\n<p>{}, in {}. {cpus} CPUs of <a href=\"#machines\">{}</a>, {points} design points.</p>",
         capital(table.document.rows),
         escaped(table.unit),
-        rests_on.cpus,
-        rests_on.machine,
-        rests_on.points
+        experiment.machine
     );
     *out += &legend(
         &[
@@ -123,9 +117,9 @@ fn predicted(out: &mut String, table: &Table, rests_on: &Predicted) {
     if !in_words.is_empty() {
         list(out, "The document says in words", &in_words);
     }
-    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&rests_on.calibrated_on));
-    list(out, "The document does not give", rests_on.under_determined);
-    list(out, "Assumed of ours", rests_on.ours_assumes);
+    let _ = writeln!(out, "<p><b>Calibrated on</b> {}.</p>", prose(&experiment.calibrated_on));
+    list(out, "The document does not give", experiment.under_determined);
+    list(out, "Assumed of ours", ours_assumes);
 }
 
 fn list(out: &mut String, title: &str, items: &[impl AsRef<str>]) {
@@ -190,10 +184,7 @@ fn thresholds(table: &Table) -> String {
     let at = |line: &Line| line.name.parse::<f64>().ok();
     let places = |of: &dyn Fn(&Line) -> Option<Interval>| -> Vec<Place> {
         let lines = table.lines.iter();
-        let found = lines.filter_map(|line| Some((at(line)?, of(line)?)));
-        found
-            .map(|(x, Interval { median, low, high })| Place { x, value: median, low, high })
-            .collect()
+        lines.filter_map(|line| Some(Place { x: at(line)?, cost: of(line)? })).collect()
     };
     let idle = |place: &Place| {
         table.lines.iter().any(|line| at(line) == Some(place.x) && line.predicts_nothing())
@@ -247,13 +238,7 @@ fn scaling(out: &mut String, scaling: &Scaling) {
         name: name.to_owned(),
         shape: Shape::Dot,
         grey: Vec::new(),
-        places: places
-            .iter()
-            .map(|at| {
-                let Interval { median, low, high } = cost(at);
-                Place { x: at.cpus as f64, value: median, low, high }
-            })
-            .collect(),
+        places: places.iter().map(|at| Place { x: at.cpus as f64, cost: cost(at) }).collect(),
     });
     *out += &lines::plot(
         &series,
@@ -265,7 +250,7 @@ fn scaling(out: &mut String, scaling: &Scaling) {
                 curve.document_cpus as f64,
                 format!("the document: {} CPUs", curve.document_cpus),
             )),
-            ground: Some(Ground { from: cpus as f64, says: "grown".to_owned() }),
+            ground: Some((cpus as f64, "grown")),
         },
     );
     *out += &tables::scaling(scaling);
@@ -288,21 +273,16 @@ fn measured(out: &mut String, table: &Table) {
         let _ = writeln!(out, "<h3>Measured here</h3>\n<p>Not measured: {}</p>", escaped(error));
         return;
     }
-    let lines: Vec<(&Line, &Measured)> =
-        table.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect();
+    let mut lines = table.measured_lines();
     if lines.is_empty() {
         return;
     }
     // Of the others the notes say why there is nothing to show.
-    let lines: Vec<(&Line, &Measured)> =
-        lines.into_iter().filter(|(_, measured)| measured.has_figures()).collect();
+    lines.retain(|(_, measured)| measured.has_figures());
     let here = machine::describe(machine::allowed_cpus().map_or(1, |cpus| cpus.len()));
     let _ = writeln!(out, "<h3>Measured here</h3>\n<p>{}.</p>", escaped(&here));
-    let mut marks = vec![
-        ("before", Shape::Dot, "before"),
-        ("after", Shape::Dot, "after"),
-        ("ours", Shape::Dot, "ours"),
-    ];
+    let mut marks =
+        Vec::from(["before", "after", "ours"].map(|design| (design, Shape::Dot, design)));
     if lines.iter().any(|(line, _)| line.published.is_some() && line.predicted.is_none()) {
         marks.push(("published", Shape::Diamond, "published"));
     }
@@ -310,13 +290,7 @@ fn measured(out: &mut String, table: &Table) {
         *out += &legend(&marks);
     }
     // One axis for one unit.
-    let mut units: Vec<&str> = Vec::new();
-    for (_, measured) in &lines {
-        if !units.contains(&measured.unit) {
-            units.push(measured.unit);
-        }
-    }
-    for unit in units {
+    for unit in each_once(lines.iter().map(|(_, measured)| measured.unit)) {
         let rows = lines.iter().filter(|(_, measured)| measured.unit == unit);
         let rows: Vec<Row> = rows.map(|(line, measured)| measured_row(line, measured)).collect();
         *out +=

@@ -58,19 +58,17 @@ pub(super) fn reported(all: &[Reported]) -> String {
                    <th>change</th><th>hits</th><th>misses</th></tr></thead><tbody>\n"
         .to_owned();
     for one in all {
-        let number = |value: Option<f64>| value.map_or(String::new(), exact);
-        let count = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
         let _ = writeln!(
             out,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td></tr>",
             escaped(one.what),
             escaped(one.unit),
-            number(one.before),
-            number(one.after),
+            exact(one.before),
+            exact(one.after),
             one.change().map_or(String::new(), |change| format!("{change:+.2} %")),
-            count(one.hits.map(|(hits, _)| hits)),
+            exact(one.hits.map(|(hits, _)| hits)),
             if printed_twice(all, one) { " (printed twice)" } else { "" },
-            count(one.hits.map(|(_, misses)| misses)),
+            exact(one.hits.map(|(_, misses)| misses)),
         );
     }
     out + "</tbody></table></div>\n"
