@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, ValueHint};
-use ledgerline_terminal::output::{fail, printable};
+use ledgerline_terminal::output::status;
 
 /// What stands at the foot of each page.
 const SOURCE: &str = concat!("ledgerline ", env!("CARGO_PKG_VERSION"));
@@ -35,10 +35,7 @@ pub struct ManArgs {
 pub fn main(args: &ManArgs, mut command: Command) -> ExitCode {
     command.build();
     let made = fs::create_dir_all(&args.folder).map_err(|error| told(&args.folder, &error));
-    match made.and_then(|()| write(&args.folder, &command, None)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("man", &error, 1),
-    }
+    status("man", made.and_then(|()| write(&args.folder, &command, None)))
 }
 
 /// Writes the page of a command and of those below it.
@@ -50,5 +47,5 @@ fn write(folder: &Path, command: &Command, above: Option<&Command>) -> Result<()
 }
 
 fn told(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", printable(&path.display().to_string()))
+    format!("{}: {error}", path.display())
 }

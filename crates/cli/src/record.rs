@@ -3,7 +3,7 @@
 use ledgerline_launch::is_one;
 use ledgerline_protocol::alive;
 use ledgerline_report::{Recorder, Settings};
-use ledgerline_terminal::output::{fail, one_line, printable, say};
+use ledgerline_terminal::output::{one_line, printable, say, status};
 use ledgerline_watch::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,10 +57,7 @@ pub struct RecordArgs {
 
 /// Records until there is nothing more to record. The exit status is 0, or 1 when it cannot.
 pub fn main(args: &RecordArgs) -> ExitCode {
-    match record(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("record", &printable(&error), 1),
-    }
+    status("record", record(args))
 }
 
 fn record(args: &RecordArgs) -> Result<(), String> {

@@ -70,16 +70,12 @@ pub fn main(args: &ReportArgs) -> ExitCode {
     if target.is_over(&args.file) {
         return fail("report", "-o names the recording itself; name another file", 2);
     }
-    let page = match open(args) {
-        Ok(recording) => page::html(&recording),
-        Err(error) => return fail("report", &error, 1),
-    };
-    match page {
-        Ok(page) => match target.write(page.as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => failure.report(),
-        },
-        Err(error) => fail("report", &error.to_string(), 1),
+    let page =
+        open(args).and_then(|recording| page::html(&recording).map_err(|error| error.to_string()));
+    match page.map(|page| target.write(page.as_bytes())) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => failure.report(),
+        Err(error) => fail("report", &error, 1),
     }
 }
 

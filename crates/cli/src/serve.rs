@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ledgerline_serve::{Server, Settings, Which};
-use ledgerline_terminal::output::{fail, print, printable, say};
+use ledgerline_terminal::output::{print, say, status};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -65,10 +65,7 @@ pub struct ServeArgs {
 /// Serves until it is interrupted. The exit status is 0, 1 when a ledger cannot be opened or nobody can listen there, or 2
 /// for a bad command line.
 pub fn main(args: &ServeArgs) -> ExitCode {
-    match serve(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("serve", &printable(&error), 1),
-    }
+    status("serve", serve(args))
 }
 
 fn serve(args: &ServeArgs) -> Result<(), String> {
@@ -84,18 +81,27 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         history: !args.no_history,
         ..Settings::new(which)
     };
-    let loopback = settings.is_loopback();
     let server = Server::bind(settings)?;
-    let address = server.address();
+    announce("serve", server.address(), args.listen, "groups")?;
+    server.run_until_signal()
+}
+
+/// Prints where a server listens, and warns where others than this machine can ask it.
+pub fn announce(
+    subcommand: &str,
+    address: SocketAddr,
+    listen: SocketAddr,
+    what: &str,
+) -> Result<(), String> {
     print(format!("http://{address}/\n").as_bytes())
         .map_err(|error| format!("cannot write the address: {error}"))?;
-    if !loopback {
+    if !listen.ip().is_loopback() {
         say(format_args!(
-            "ledgerline: serve: whoever reaches {address} can read the names and figures of all groups: there is no \
-             password, and no encryption"
+            "ledgerline: {subcommand}: whoever reaches {address} can read the names and figures of all {what}: there is \
+             no password, and no encryption"
         ));
     }
-    server.run_until_signal()
+    Ok(())
 }
 
 /// A name as a browser sends it: without a port (any will do) or a scheme, in ASCII.

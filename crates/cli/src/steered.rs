@@ -5,6 +5,7 @@ use ledgerline::{Group, GroupSnapshot, GroupState, Ledger, Limit};
 use ledgerline_protocol::{ITEMS, RESERVED};
 
 use ledgerline_account::account::is_damaged;
+use strsim::levenshtein;
 
 /// How many names an error suggests.
 const SUGGESTED: usize = 3;
@@ -46,7 +47,7 @@ pub fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Found<'l>, String> {
 fn near(wanted: &str, groups: &[GroupSnapshot]) -> String {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let distance = |path: &str| {
-        let whole = distance(wanted, path);
+        let whole = levenshtein(wanted, path);
         // `/q1` for `/acme/q1`; and processes of one program, like `/sh.12`.
         let stem = |name: String| name.split('.').next().unwrap_or_default().to_owned();
         if last(path) == last(wanted) || stem(last(path)) == last(wanted) {
@@ -68,35 +69,22 @@ fn near(wanted: &str, groups: &[GroupSnapshot]) -> String {
     names.join(", ")
 }
 
-/// How many letters are to be changed, added or taken out to make one text of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut corner = i;
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = corner + usize::from(letter != *other);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+impl Found<'_> {
+    /// What of the root's max a run keeps as its reserve, and the user's limit has inside: 0 of any other group, and in any
+    /// other ledger.
+    pub fn reserve(&self) -> u64 {
+        let ledger = self.group.ledger();
+        if !self.is_root || ledger.item_names() != ITEMS {
+            return 0;
         }
+        ledger.root().stat().get(RESERVED).map_or(0, |line| line.own.max(0).cast_unsigned())
     }
-    row[b.len()]
-}
-
-/// What of the root's max a run keeps as its reserve, and the user's limit has inside: 0 in any other ledger.
-pub fn reserve(ledger: &Ledger) -> u64 {
-    if ledger.item_names() != ITEMS {
-        return 0;
-    }
-    ledger.root().stat().get(RESERVED).map_or(0, |line| line.own.max(0).cast_unsigned())
 }
 
 /// A group's max as the user sees it.
 pub fn max(found: &Found<'_>) -> Limit {
     let max = found.group.max();
-    let reserve = if found.is_root { reserve(found.group.ledger()) } else { 0 };
-    max.get().map_or(max, |units| Limit::units(units.saturating_add(reserve)))
+    max.get().map_or(max, |units| Limit::units(units.saturating_add(found.reserve())))
 }
 
 /// Whether the library sets the root's max, after the container's limit.
@@ -124,11 +112,5 @@ mod tests {
             assert!(find(&ledger, path).is_ok_and(|found| found.path == "/acme/q2"));
         }
         assert!(find(&ledger, "/").is_ok_and(|found| found.is_root));
-    }
-
-    #[test]
-    fn letters_count() {
-        assert_eq!((distance("", "abc"), distance("abc", "abd"), distance("abc", "ac")), (3, 1, 1));
-        assert_eq!(distance("same", "same"), 0);
     }
 }

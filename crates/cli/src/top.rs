@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
-use ledgerline_terminal::output::{print, printable, say};
+use ledgerline_terminal::output::{print, status};
+use ledgerline_top::other::Help;
 use ledgerline_top::{Choice, Column, Folds, HELP, Options};
 use ledgerline_watch::Source;
 
@@ -40,11 +41,16 @@ Examples:
 
 /// The keys and the examples, after the options.
 pub fn after_help() -> String {
+    keys_and(EXAMPLES, &HELP)
+}
+
+/// Keys and examples as they stand after the options of a command that lives on the terminal.
+pub fn keys_and(examples: &str, keys: &[Help]) -> String {
     let mut text = "Keys:\n".to_owned();
-    for (keys, what) in HELP {
+    for (keys, what) in keys {
         let _ = writeln!(text, "  {keys:<12} {what}");
     }
-    text + "\n" + EXAMPLES
+    text + "\n" + examples
 }
 
 /// The options of `ledgerline top`.
@@ -113,13 +119,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Watches. The exit status is 0, 1 when it cannot be watched, or 2 for a bad command line.
 pub fn main(args: &TopArgs) -> ExitCode {
-    match watch(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(format_args!("ledgerline: top: {}", printable(&error)));
-            ExitCode::FAILURE
-        }
-    }
+    status("top", watch(args))
 }
 
 fn watch(args: &TopArgs) -> Result<(), String> {

@@ -44,9 +44,4 @@ impl Settings {
             history: true,
         }
     }
-
-    /// Whether nobody but this machine can ask.
-    pub fn is_loopback(&self) -> bool {
-        self.listen.ip().is_loopback()
-    }
 }

@@ -42,6 +42,14 @@ pub fn fail(subcommand: &str, error: &str, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
+/// The exit status of a subcommand: 0, or 1 where it says why it failed, in words that may be others'.
+pub fn status(subcommand: &str, done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(subcommand, &printable(&error), 1),
+    }
+}
+
 /// Whether a letter is shown by a terminal as itself, and steers nothing: what the name of a group may hold,
 /// and `/`.
 pub fn is_plain(letter: char) -> bool {

@@ -19,7 +19,7 @@ use ledgerline_fleet::store::{Access, Store, StoreError, open};
 use ledgerline_fleet_view::{
     Books, Reader, Size, advised, milliseconds, organisation, size_of, unknown,
 };
-use ledgerline_terminal::output::{fail, plain_json, print, printable};
+use ledgerline_terminal::output::{plain_json, print, status};
 use ledgerline_terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
 
@@ -176,10 +176,7 @@ pub fn main(command: &FleetCommand) -> ExitCode {
     let written = said.and_then(|text| {
         print(text.as_bytes()).map_err(|error| format!("it is done, and cannot be told: {error}"))
     });
-    match written {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail("fleet", &printable(&error), 1),
-    }
+    status("fleet", written.map(drop))
 }
 
 fn show(args: &ShowArgs) -> Result<String, String> {

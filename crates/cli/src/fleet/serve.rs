@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use ledgerline_fleet_view::{Reader, Served, Watch, organisation};
 use ledgerline_serve::Other;
-use ledgerline_terminal::output::{print, printable, say};
+use ledgerline_terminal::output::{printable, say};
 
 use super::top::interval;
 use super::{Opened, Place};
+use crate::serve::announce;
 
 /// What `ledgerline fleet serve --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -64,15 +65,7 @@ pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
         say(format_args!("ledgerline: fleet: {}", printable(&missing)));
     }
     let server = Other::bind(args.listen, &args.hosts, Arc::new(Served::new(watch)))?;
-    let address = server.address();
-    print(format!("http://{address}/\n").as_bytes())
-        .map_err(|error| format!("cannot write the address: {error}"))?;
-    if !args.listen.ip().is_loopback() {
-        say(format_args!(
-            "ledgerline: fleet: whoever reaches {address} can read the names and figures of all budgets: there is no \
-             password, and no encryption"
-        ));
-    }
+    announce("fleet", server.address(), args.listen, "budgets")?;
     server.run_until_signal()?;
     Ok(String::new())
 }

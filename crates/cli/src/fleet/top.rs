@@ -1,6 +1,5 @@
 //! `ledgerline fleet top`: books as they change.
 
-use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -24,11 +23,7 @@ Examples:
 
 /// The keys and the examples, after the options.
 pub fn after_help() -> String {
-    let mut text = "Keys:\n".to_owned();
-    for (keys, what) in HELP {
-        let _ = writeln!(text, "  {keys:<12} {what}");
-    }
-    text + "\n" + EXAMPLES
+    crate::top::keys_and(EXAMPLES, &HELP)
 }
 
 /// The options of `ledgerline fleet top`.

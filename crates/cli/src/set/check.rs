@@ -3,30 +3,22 @@
 use super::ask::{Change, Which};
 use crate::steered::{self, Found};
 use ledgerline::container::UNTRACKED;
-use ledgerline::{Ledger, Limit, Snapshot, size};
+use ledgerline::{Limit, Snapshot, size};
 use std::collections::HashMap;
 
 /// How many of those are named who hold most.
 const HOLDERS: usize = 3;
 
 /// Checks all changes.
-pub(super) fn all(
-    ledger: &Ledger,
-    found: &Found<'_>,
-    changes: &[Change],
-    now: bool,
-) -> Result<(), String> {
+pub(super) fn all(found: &Found<'_>, changes: &[Change], now: bool) -> Result<(), String> {
     let path = &found.path;
     if found.has_ended {
         return Err(format!(
             "the process of {path} has ended, so it charges nothing that a limit could refuse"
         ));
     }
-    for change in changes {
-        if change.which != Which::Max {
-            continue;
-        }
-        if found.is_root && steered::follows_container(ledger) {
+    for change in changes.iter().filter(|change| change.which == Which::Max) {
+        if found.is_root && steered::follows_container(found.group.ledger()) {
             return Err(
                 "the max of / follows the container's limit, which would be set again: change the \
                         container's (memory.max of its cgroup), or set the max of groups below"
@@ -38,7 +30,7 @@ pub(super) fn all(
                 "{path} has what the kernel charges and nobody asked for: a max would refuse nothing"
             ));
         }
-        let reserve = if found.is_root { steered::reserve(ledger) } else { 0 };
+        let reserve = found.reserve();
         if change.limit.get().is_some_and(|units| units < reserve) {
             return Err(format!(
                 "max={}: the run keeps {} of it as its reserve (run --reserve); give at least that",
@@ -48,7 +40,7 @@ pub(super) fn all(
         }
         let usage = found.group.precise();
         if !now && usage > kept(found, change.limit).get().unwrap_or(u64::MAX) {
-            return Err(busy(ledger, found, change.limit, usage));
+            return Err(busy(found, change.limit, usage));
         }
     }
     Ok(())
@@ -56,12 +48,11 @@ pub(super) fn all(
 
 /// The max that the ledger has where the user's is this: a run keeps its reserve.
 pub(super) fn kept(found: &Found<'_>, limit: Limit) -> Limit {
-    let reserve = if found.is_root { steered::reserve(found.group.ledger()) } else { 0 };
-    limit.get().map_or(limit, |units| Limit::units(units.saturating_sub(reserve)))
+    limit.get().map_or(limit, |units| Limit::units(units.saturating_sub(found.reserve())))
 }
 
 /// Why a max is not set, and who is in the way.
-pub(super) fn busy(ledger: &Ledger, found: &Found<'_>, limit: Limit, usage: u64) -> String {
+pub(super) fn busy(found: &Found<'_>, limit: Limit, usage: u64) -> String {
     let room = kept(found, limit).get().unwrap_or(u64::MAX);
     let path = &found.path;
     let charged = found.group.precise();
@@ -72,7 +63,7 @@ pub(super) fn busy(ledger: &Ledger, found: &Found<'_>, limit: Limit, usage: u64)
         true => format!(" ({} of that lie prepaid in the program's cells)", size::format(idle)),
         false => String::new(),
     };
-    let holders = holders(&ledger.snapshot(), path);
+    let holders = holders(&found.group.ledger().snapshot(), path);
     let holders = if holders.is_empty() { String::new() } else { format!("; {holders}") };
     format!(
         "{path}: max cannot be {limit}: {held} are in use{idle}, {by} too much{holders}. Have some returned \

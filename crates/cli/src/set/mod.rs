@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ledgerline::{Limit, SetMaxError, size};
-use ledgerline_terminal::output::{print, printable, say};
+use ledgerline_terminal::output::{fail, print, printable, status};
 use serde_json::{Map, Value, json};
 
 use crate::steered::{self, Found};
@@ -82,19 +82,13 @@ pub struct SetArgs {
 
 /// Changes what is asked for. The exit status is 0, 1 when it is refused, or 2 for a bad command line.
 pub fn main(args: &SetArgs) -> ExitCode {
-    let fail = |error: &str, status: u8| {
-        say(format_args!("ledgerline: set: {}", printable(error)));
-        ExitCode::from(status)
-    };
     if let Err(error) = ask::check(&args.limits, args.now) {
-        return fail(&error, 2);
+        return fail("set", &printable(&error), 2);
     }
-    match text(args).and_then(|text| {
+    let set = text(args).and_then(|text| {
         print(text.as_bytes()).map_err(|error| format!("it is set, and cannot be told: {error}"))
-    }) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail(&error, 1),
-    }
+    });
+    status("set", set.map(drop))
 }
 
 /// A limit as it was and as it is.
@@ -107,14 +101,14 @@ struct Changed {
 fn text(args: &SetArgs) -> Result<String, String> {
     let ledger = reach::ledger(args.pid, args.file.as_deref())?;
     let found = steered::find(&ledger, &args.group)?;
-    check::all(&ledger, &found, &args.limits, args.now)?;
+    check::all(&found, &args.limits, args.now)?;
     let before: Vec<Limit> = args.limits.iter().map(|change| limit(&found, change.which)).collect();
     // The max first: it alone may still be refused.
     let mut order: Vec<&Change> = args.limits.iter().collect();
     order.sort_by_key(|change| change.which != Which::Max);
     let mut above = 0;
     for change in order {
-        above = above.max(set(&ledger, &found, *change, args.now)?);
+        above = above.max(set(&found, *change, args.now)?);
     }
     if !found.group.exists() {
         return Err(format!("the group {:?} was destroyed in that moment", found.path));
@@ -139,15 +133,10 @@ fn limit(found: &Found<'_>, which: Which) -> Limit {
 }
 
 /// Sets one limit. Says how much is above it.
-fn set(
-    ledger: &ledgerline::Ledger,
-    found: &Found<'_>,
-    change: Change,
-    now: bool,
-) -> Result<u64, String> {
+fn set(found: &Found<'_>, change: Change, now: bool) -> Result<u64, String> {
     let (group, limit) = (found.group, change.limit);
     let refused = |error: SetMaxError| match error {
-        SetMaxError::Busy { usage, .. } => check::busy(ledger, found, limit, usage),
+        SetMaxError::Busy { usage, .. } => check::busy(found, limit, usage),
         error => format!("{}: {error}", found.path),
     };
     match change.which {

@@ -20,14 +20,6 @@ pub(super) const NAMES: [&str; 10] = [
     "memory.stat",
 ];
 
-/// What a file says.
-enum File {
-    Number(u64),
-    Limit(Limit),
-    /// A name and a number a line.
-    Keyed(Vec<(String, u64)>),
-}
-
 /// Whether a word names a file, be it there or not.
 pub(super) fn is_name(word: &str) -> bool {
     word.starts_with("memory.")
@@ -49,54 +41,38 @@ pub(super) fn check(name: &str, there: &[&str]) -> Result<(), String> {
     Err(format!("there is no {name}{why}; there are {}", there.join(", ")))
 }
 
-fn read(found: &Found<'_>, name: &str) -> File {
+/// What a file says: a number, `max`, or a name and a number a line.
+fn read(found: &Found<'_>, name: &str) -> String {
     let group = found.group;
-    let events = |text: String| {
-        let pair = |line: &str| {
-            let (name, number) = line.split_once(' ')?;
-            Some((name.to_owned(), number.parse().ok()?))
-        };
-        File::Keyed(text.lines().filter_map(pair).collect())
+    // (Not as a limit prints itself: the kernel writes bytes.)
+    let limit = |limit: Limit| match limit.get() {
+        Some(units) => format!("{units}\n"),
+        None => "max\n".to_owned(),
     };
     match name {
-        "memory.current" => File::Number(group.precise()),
-        "memory.peak" => File::Number(group.peak().value),
-        "memory.max" => File::Limit(steered::max(found)),
-        "memory.high" => File::Limit(group.high()),
-        "memory.low" => File::Limit(group.low()),
-        "memory.min" => File::Limit(group.min()),
-        "memory.events" => events(group.events().to_string()),
-        "memory.events.local" => events(group.local_events().to_string()),
-        "memory.oom.group" => File::Number(group.oom_group().into()),
-        _ => events(Flat(&counted(group)).to_string()),
+        "memory.current" => format!("{}\n", group.precise()),
+        "memory.peak" => format!("{}\n", group.peak().value),
+        "memory.max" => limit(steered::max(found)),
+        "memory.high" => limit(group.high()),
+        "memory.low" => limit(group.low()),
+        "memory.min" => limit(group.min()),
+        "memory.events" => group.events().to_string(),
+        "memory.events.local" => group.local_events().to_string(),
+        "memory.oom.group" => format!("{}\n", u8::from(group.oom_group())),
+        _ => Flat(&counted(group)).to_string(),
     }
 }
 
-impl std::fmt::Display for File {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            File::Number(number) => writeln!(f, "{number}"),
-            // (Not as a limit prints itself: the kernel writes bytes.)
-            File::Limit(limit) => match limit.get() {
-                Some(units) => writeln!(f, "{units}"),
-                None => writeln!(f, "max"),
-            },
-            File::Keyed(lines) => {
-                lines.iter().try_for_each(|(name, number)| writeln!(f, "{name} {number}"))
-            }
-        }
-    }
-}
-
-impl File {
-    fn value(&self) -> Value {
-        match self {
-            File::Number(number) => (*number).into(),
-            File::Limit(limit) => limit.get().map_or("max".into(), Value::from),
-            File::Keyed(lines) => {
-                lines.iter().map(|(name, number)| (name.clone(), Value::from(*number))).collect()
-            }
-        }
+/// The same as JSON: a number, a word, or an object.
+fn value(text: &str) -> Value {
+    let number = |word: &str| word.parse::<u64>().map_or_else(|_| word.into(), Value::from);
+    let pair = |line: &str| {
+        let (name, value) = line.split_once(' ')?;
+        Some((name.to_owned(), number(value)))
+    };
+    match text.lines().next() {
+        Some(word) if !word.contains(' ') => number(word),
+        _ => text.lines().filter_map(pair).collect(),
     }
 }
 
@@ -105,18 +81,19 @@ pub(super) fn text(found: &Found<'_>, names: &[String], json: bool) -> Result<St
     let all: Vec<String> = NAMES.map(str::to_owned).to_vec();
     let names = if names.is_empty() { &all } else { names };
     names.iter().try_for_each(|name| check(name, &NAMES))?;
-    let files: Vec<(&String, File)> = names.iter().map(|name| (name, read(found, name))).collect();
+    let files: Vec<(&String, String)> =
+        names.iter().map(|name| (name, read(found, name))).collect();
     if json {
         let mut document = Map::from_iter([
             ("schema".to_owned(), "ledgerline/group-files.v1".into()),
             ("group".to_owned(), json!(found.path)),
         ]);
-        document.extend(files.iter().map(|(name, file)| ((*name).clone(), file.value())));
+        document.extend(files.iter().map(|(name, file)| ((*name).clone(), value(file))));
         return Ok(ledgerline_account::json::pretty(&document));
     }
     if let [(_, file)] = &files[..] {
-        return Ok(file.to_string());
+        return Ok(file.clone());
     }
-    let titled = |(name, file): &(&String, File)| format!("==> {name} <==\n{file}");
+    let titled = |(name, file): &(&String, String)| format!("==> {name} <==\n{file}");
     Ok(files.iter().map(titled).collect::<Vec<_>>().join("\n"))
 }

@@ -14,7 +14,7 @@ mod ledger;
 mod source;
 mod watch;
 
-use ledgerline_terminal::output::{print, printable, say};
+use ledgerline_terminal::output::{print, status};
 use ledgerline_watch::find;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,19 +124,9 @@ pub struct ShowArgs {
 /// Prints what is asked for. The exit status is 0, 1 when it cannot be shown, or 2 for a bad command
 /// line.
 pub fn main(args: &ShowArgs) -> ExitCode {
-    let text = match text(args) {
-        Ok(text) => text,
-        Err(error) => return fail(&error),
-    };
-    match print(text.as_bytes()) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("cannot write: {error}")),
-    }
-}
-
-fn fail(error: &str) -> ExitCode {
-    say(format_args!("ledgerline: show: {}", printable(error)));
-    ExitCode::FAILURE
+    let shown = text(args)
+        .and_then(|text| print(text.as_bytes()).map_err(|error| format!("cannot write: {error}")));
+    status("show", shown.map(drop))
 }
 
 /// How long a watch may wait between two looks.
@@ -198,7 +188,7 @@ fn text(args: &ShowArgs) -> Result<String, String> {
         };
         return watch::run(&watched).map(|()| String::new());
     }
-    let mut sources =
+    let sources =
         paths.iter().map(|path| source::open(path)).collect::<Result<Vec<Source>, String>>()?;
     if let [Source::Ledger(ledger)] = &sources[..] {
         if group.is_none() && names.is_empty() {
@@ -213,15 +203,11 @@ fn text(args: &ShowArgs) -> Result<String, String> {
     if group.is_some() || !names.is_empty() {
         return Err(format!("{}: a table of counters has no groups", paths[0].display()));
     }
-    let mut tables = Vec::new();
-    for (source, path) in sources.drain(..).zip(&paths) {
-        match source {
-            Source::Counters(table) => tables.push(table),
-            Source::Ledger(_) => {
-                return Err(format!("{}: a ledger is shown by itself", path.display()));
-            }
-        }
-    }
+    let table = |(source, path): (Source, &PathBuf)| match source {
+        Source::Counters(table) => Ok(table),
+        Source::Ledger(_) => Err(format!("{}: a ledger is shown by itself", path.display())),
+    };
+    let tables = sources.into_iter().zip(&paths).map(table).collect::<Result<Vec<_>, String>>()?;
     counters::text(&tables, args.format, args.at.as_deref(), args.json)
 }
 

@@ -15,14 +15,15 @@ pub(super) enum Source {
 pub(super) fn open(path: &Path) -> Result<Source, String> {
     let name = path.display();
     // Before it is opened: a pipe would wait for a writer.
-    let metadata = path.metadata().map_err(|error| format!("{name}: {error}"))?;
+    let told = |error: std::io::Error| format!("{name}: {error}");
+    let metadata = path.metadata().map_err(told)?;
     if !metadata.is_file() {
         return Err(format!("{name} is not a file"));
     }
     // A ledger is mapped for writing, as whoever may charge it does; nothing is written here.
     let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path));
-    let file = file.map_err(|error| format!("{name}: {error}"))?;
-    if CountersFile::is_one(&file).map_err(|error| format!("{name}: {error}"))? {
+    let file = file.map_err(told)?;
+    if CountersFile::is_one(&file).map_err(told)? {
         return CountersFile::open(&file)
             .map(|counters| Source::Counters(counters.table()))
             .map_err(|error| format!("{name}: {error}"));
