@@ -1,19 +1,15 @@
 //! `ledgerline layout advise`.
 
-use std::path::PathBuf;
-
 use clap::Args;
-use ledgerline_advise::advice::{Wishes, advise};
+use ledgerline_advise::advice::Wishes;
 use ledgerline_advise::pieces::Freedom;
 use ledgerline_advise::print::{self, Options};
 use ledgerline_layout::Error;
 use ledgerline_terminal::progress::Progress;
 use ledgerline_terminal::style::Style;
-use ledgerline_trial::against::Subject;
 
-use super::asked::Asked;
-use super::profile::{MachineArgs, ProfileArgs};
-use super::trial::{self, SECONDS, Trial};
+use super::asked::{Asked, OrderArgs};
+use super::trial::{self, SECONDS};
 
 pub(super) const LONG_ABOUT: &str = "\
 Say what the layout of a type costs under a profile, line by line, and which field makes which other wait. \
@@ -63,19 +59,8 @@ Where kinds of CPUs differ, each has a role, with its own times and phases:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseArgs {
-    /// The file that holds the type
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
-    /// The type's name
-    #[arg(value_name = "TYPE")]
-    name: String,
-
     #[command(flatten)]
-    profile: ProfileArgs,
-
-    #[command(flatten)]
-    machine: MachineArgs,
+    of: OrderArgs,
 
     /// A field that stays where it is; may be repeated
     #[arg(long, value_name = "FIELD")]
@@ -112,11 +97,8 @@ pub struct AdviseArgs {
 
 /// What is printed.
 pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
-    let asked = Asked::read(&args.file, &args.name, &args.profile, "there is no advice")?;
-    asked.uses()?;
-    let Asked { types, id, profile, .. } = &asked;
-    let machine = args.machine.machine(profile)?;
-    let question = args.machine.question(profile, &machine);
+    let asked = Asked::read(&args.of, "there is no advice")?;
+    let question = asked.question();
     let wishes = Wishes {
         freedom: Freedom {
             pinned: args.pin.clone(),
@@ -124,48 +106,33 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
             first: args.move_first,
         },
         size_max: args.size_max,
-        base: args.machine.base,
-        timed: args.machine.timed(profile)?,
+        ..asked.wishes()?
     };
     let progress = Progress::on_stderr();
     progress.show(format_args!(
         "simulating {} CPUs of {}, and looking for a better order",
-        question.cpus, machine.name
+        question.cpus, asked.machine.name
     ));
-    let advice = advise(types, *id, asked.of_type(), &question, &wishes)
-        .map_err(|error| error.in_file(&args.file))?;
+    let advice = asked.advice(&wishes)?;
     drop(progress);
     let options = Options {
         question: &question,
-        profile: &profile.source,
+        profile: &asked.profile.source,
         line: args.line,
         colour: !args.json && Style::of_stdout().colour,
     };
     let mut out = String::new();
     if args.json {
-        out = print::json(types, *id, &advice, &options);
+        out = print::json(asked.types, asked.id, &advice, &options);
     } else {
-        print::text(types, *id, &advice, &options, &mut out);
+        print::text(asked.types, asked.id, &advice, &options, &mut out);
     }
     if args.trial {
-        let subject = Subject {
-            types,
-            id: *id,
-            profile: asked.of_type(),
-            // With the works that were found for times.
-            uses: &advice.uses,
-            base: args.machine.base,
-        };
-        let (from, proposed) = trial::proposed(&advice);
-        let trial = Trial {
-            asked: &asked,
-            subject: &subject,
-            question: &question,
-            machine: &args.machine,
-            from: &from,
-            proposed: proposed.as_ref(),
-        };
-        let printed = trial.printed(args.seconds.unwrap_or(SECONDS), args.json)?;
+        // With the works that were found for times.
+        let subject = asked.subject(&advice.uses);
+        let seconds = args.seconds.unwrap_or(SECONDS);
+        let printed =
+            trial::replay(&asked, &subject, trial::proposed(&advice), seconds, args.json)?;
         if args.json {
             // One object: the trial is a member of the advice.
             out.truncate(out.trim_end().len() - 1);

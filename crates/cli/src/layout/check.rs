@@ -102,10 +102,7 @@ pub(super) fn text(args: &CheckArgs, missing: &mut Vec<Error>) -> Result<(Vec<u8
         Some(file) => file.types.iter().map(|rules| rules.name.clone()).collect(),
         None => args.init.clone(),
     };
-    let types = match names.is_empty() {
-        true => super::types(&args.file)?,
-        false => super::types_named(&args.file, &names)?,
-    };
+    let types = super::types(&args.file, &names)?;
     let of_types = |error: Error| error.in_file(&args.file);
     if !args.init.is_empty() {
         let picked = pick(types, &args.init).map_err(of_types)?;

@@ -98,12 +98,9 @@ fn chosen<'t>(
 
 /// What is printed, and whether nothing changed.
 pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
-    let named = args.profile.with_objects(&args.types);
-    let read = |path: &Path| match args.types.is_empty() {
-        true => super::types(path),
-        false => super::types_named(path, &named),
-    };
-    let (old, new) = (read(&args.old)?, read(&args.new)?);
+    let all = args.types.is_empty();
+    let named = if all { Vec::new() } else { args.profile.with_objects(&args.types) };
+    let (old, new) = (super::types(&args.old, &named)?, super::types(&args.new, &named)?);
     let (before, after) = chosen(old, new, args)?;
     // Of types with one name, the first of one build stands beside the first of the other, and so on.
     let mut waiting: HashMap<&str, Vec<TypeId>> = HashMap::new();

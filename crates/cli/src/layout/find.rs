@@ -59,7 +59,7 @@ pub struct FindArgs {
 /// What is asked for, as it is printed.
 pub(super) fn text(args: &FindArgs) -> Result<Vec<u8>, Error> {
     let in_file = |error: Error| error.in_file(&args.file);
-    let types = super::types(&args.file)?;
+    let types = super::types(&args.file, &[])?;
     let (link, name) = match (&args.contains, &args.points_to) {
         (Some(name), _) => (Link::Contains, name),
         (None, Some(name)) => (Link::PointsTo, name),

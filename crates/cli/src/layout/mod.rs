@@ -100,15 +100,11 @@ fn fail(name: &str, error: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reads the types of a file. They live as long as the program: it need not free a hundred thousand names one by
-/// one before it ends.
-fn types(path: &Path) -> Result<&'static Types, Error> {
-    Ok(&Box::leak(Box::new(open(path)?)).types)
-}
-
-/// As [`types`], of which only those with these names will be asked for.
-fn types_named(path: &Path, names: &[String]) -> Result<&'static Types, Error> {
-    Ok(&Box::leak(Box::new(open_named(path, names)?)).types)
+/// Reads the types of a file, of which only those with these names will be asked for; all where none is named. They live
+/// as long as the program: it need not free a hundred thousand names one by one before it ends.
+fn types(path: &Path, names: &[String]) -> Result<&'static Types, Error> {
+    let opened = if names.is_empty() { open(path)? } else { open_named(path, names)? };
+    Ok(&Box::leak(Box::new(opened)).types)
 }
 
 /// The values of an option that asks for the bytes of a line: 64, or 128 for pairs.

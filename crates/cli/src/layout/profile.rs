@@ -39,7 +39,7 @@ pub struct PrintArgs {
 
 /// The profile as TOML.
 pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
-    let profile = args.profile.read(&args.file, super::types(&args.file)?)?;
+    let profile = args.profile.read(&args.file, super::types(&args.file, &[])?)?;
     let profile =
         profile.ok_or_else(|| Error::new("no profile is named").advise("add --profile FILE"))?;
     Ok(profile.to_toml().into_bytes())

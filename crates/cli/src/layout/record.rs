@@ -236,7 +236,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
 }
 
 fn plan(args: &RecordArgs, file: &Path, program: &Program) -> Result<Plan, Error> {
-    let types = super::types(file)?;
+    let types = super::types(file, &[])?;
     let picked = if args.types.is_empty() { named(types) } else { pick(types, &args.types)? };
     let heap = match args.heap {
         Blocks::None => Heap::None,

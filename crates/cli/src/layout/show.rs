@@ -105,11 +105,8 @@ pub(super) fn base(text: &str) -> Result<u64, String> {
 
 /// What is asked for, as it is printed.
 pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
-    let types = if args.all {
-        super::types(&args.file)?
-    } else {
-        super::types_named(&args.file, &args.profile.with_objects(&args.types))?
-    };
+    let names = if args.all { Vec::new() } else { args.profile.with_objects(&args.types) };
+    let types = super::types(&args.file, &names)?;
     let picked = if args.all {
         named(types)
     } else {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ledgerline_advise::advice::{Advice, Wishes, advise};
+use ledgerline_advise::advice::Advice;
 use ledgerline_advise::cost::{self, Place, Question};
 use ledgerline_layout::Error;
 use ledgerline_measure::machine::{allowed_cpus, describe};
@@ -12,8 +12,7 @@ use ledgerline_trial::against::Subject;
 use ledgerline_trial::report::{Report, predict};
 use ledgerline_trial::{Order, Plan, measure};
 
-use super::asked::Asked;
-use super::profile::{MachineArgs, ProfileArgs};
+use super::asked::{Asked, OrderArgs};
 
 pub(super) const LONG_ABOUT: &str = "\
 Replay a profile with real threads on this machine, on today's layout and on a proposed one, and print what was \
@@ -53,19 +52,8 @@ nothing, today's layout alone is replayed]";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TrialArgs {
-    /// The file that holds the type
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
-    /// The type's name
-    #[arg(value_name = "TYPE")]
-    name: String,
-
     #[command(flatten)]
-    profile: ProfileArgs,
-
-    #[command(flatten)]
-    machine: MachineArgs,
+    of: OrderArgs,
 
     /// A file with a proposed order [default: what `layout advise` proposes]
     #[arg(long, value_name = "ORDER", long_help = AGAINST)]
@@ -91,39 +79,21 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 
 /// What is printed.
 pub(super) fn text(args: &TrialArgs) -> Result<Vec<u8>, Error> {
-    let asked = Asked::read(&args.file, &args.name, &args.profile, "there is nothing to replay")?;
-    let uses = asked.uses()?;
-    let machine = args.machine.machine(&asked.profile)?;
-    let question = args.machine.question(&asked.profile, &machine);
-    let place = Place::of(&uses).based(args.machine.base);
-    let timed = args.machine.timed(&asked.profile)?;
-    let (uses, _) = cost::settle(&question, timed.as_ref(), uses, &place)?;
-    let subject = Subject {
-        types: asked.types,
-        id: asked.id,
-        profile: asked.of_type(),
-        uses: &uses,
-        base: args.machine.base,
-    };
-    let (from, proposed) = match &args.against {
+    let asked = Asked::read(&args.of, "there is nothing to replay")?;
+    let wishes = asked.wishes()?;
+    let place = Place::of(&asked.uses).based(wishes.base);
+    let (uses, _) =
+        cost::settle(&asked.question(), wishes.timed.as_ref(), asked.uses.clone(), &place)?;
+    let subject = asked.subject(&uses);
+    let proposed = match &args.against {
         Some(path) => (path.display().to_string(), Some(subject.read(path)?)),
         None => {
             let progress = Progress::on_stderr();
             progress.show("looking for a better order");
-            let wishes = Wishes { base: args.machine.base, timed, ..Wishes::default() };
-            let advice = advise(asked.types, asked.id, asked.of_type(), &question, &wishes);
-            proposed(&advice.map_err(|error| error.in_file(&args.file))?)
+            proposed(&asked.advice(&wishes)?)
         }
     };
-    let trial = Trial {
-        asked: &asked,
-        subject: &subject,
-        question: &question,
-        machine: &args.machine,
-        from: &from,
-        proposed: proposed.as_ref(),
-    };
-    trial.printed(args.seconds, args.json).map(String::into_bytes)
+    replay(&asked, &subject, proposed, args.seconds, args.json).map(String::into_bytes)
 }
 
 /// What advice proposes, and what that is called.
@@ -133,48 +103,42 @@ pub(super) fn proposed(advice: &Advice) -> (String, Option<Order>) {
     (from.to_owned(), proposed)
 }
 
-/// A replay that is wanted.
-pub(super) struct Trial<'a> {
-    pub(super) asked: &'a Asked,
-    pub(super) subject: &'a Subject<'a>,
-    pub(super) question: &'a Question<'a>,
-    pub(super) machine: &'a MachineArgs,
-    /// Where the proposed order comes from.
-    pub(super) from: &'a str,
-    pub(super) proposed: Option<&'a Order>,
-}
-
-impl Trial<'_> {
-    /// Replays, predicts the same, and prints both.
-    pub(super) fn printed(&self, seconds: f64, json: bool) -> Result<String, Error> {
-        let cpus = allowed_cpus().map_err(|error| Error::new(error.to_string()))?;
-        let cpus = &cpus[..cpus.len().min(self.question.cpus)];
-        let question = Question { cpus: cpus.len(), ..*self.question };
-        let (uses, today) = (self.subject.uses, self.subject.today());
-        let plan = Plan { uses, today: &today, proposed: self.proposed, cpus, seconds };
-        let progress = Progress::on_stderr();
-        progress.show("predicting");
-        let predicted = predict(&question, uses, &today, self.proposed)?;
-        let measured = measure(&plan, &|step| progress.show(step))?;
-        drop(progress);
-        let report = Report {
-            name: &self.asked.name,
-            profile: &self.asked.profile.source,
-            from: self.from,
-            here: &describe(cpus.len()),
-            asked: self.question.cpus,
-            question: &question,
-            assumed: self.machine.is_assumed(&self.asked.profile),
-            today: &today,
-            proposed: self.proposed,
-            measured: &measured,
-            predicted: &predicted,
-        };
-        if json {
-            return Ok(format!("{}\n", report.json()));
-        }
-        let mut out = String::new();
-        report.text(&mut out);
-        Ok(out)
+/// Replays today's order and a proposed one, with where that comes from, predicts the same, and prints both.
+pub(super) fn replay(
+    asked: &Asked<'_>,
+    subject: &Subject<'_>,
+    (from, proposed): (String, Option<Order>),
+    seconds: f64,
+    json: bool,
+) -> Result<String, Error> {
+    let cpus = allowed_cpus().map_err(|error| Error::new(error.to_string()))?;
+    let wanted = asked.question();
+    let cpus = &cpus[..cpus.len().min(wanted.cpus)];
+    let question = Question { cpus: cpus.len(), ..wanted };
+    let (uses, today, proposed) = (subject.uses, subject.today(), proposed.as_ref());
+    let plan = Plan { uses, today: &today, proposed, cpus, seconds };
+    let progress = Progress::on_stderr();
+    progress.show("predicting");
+    let predicted = predict(&question, uses, &today, proposed)?;
+    let measured = measure(&plan, &|step| progress.show(step))?;
+    drop(progress);
+    let report = Report {
+        name: &asked.name,
+        profile: &asked.profile.source,
+        from: &from,
+        here: &describe(cpus.len()),
+        asked: wanted.cpus,
+        question: &question,
+        assumed: asked.is_assumed(),
+        today: &today,
+        proposed,
+        measured: &measured,
+        predicted: &predicted,
+    };
+    if json {
+        return Ok(format!("{}\n", report.json()));
     }
+    let mut out = String::new();
+    report.text(&mut out);
+    Ok(out)
 }
