@@ -345,7 +345,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let started = (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unsigned_abs();
     let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
-    let record = record.and_then(record::Prepared::start);
+    let record = record.and_then(record::Sampler::start);
     let main = session.main();
     if let Some(spot) = launch.blind {
         name_blind(&ledger, &launch.program.path, main, spot);

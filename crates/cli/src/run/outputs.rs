@@ -5,6 +5,7 @@ use ledgerline_account::account::Account;
 use ledgerline_account::{json, render};
 use ledgerline_launch::{Failure, Target};
 use ledgerline_terminal::style::Style;
+use std::ffi::OsString;
 use std::path::Path;
 
 pub(super) struct Outputs {
@@ -15,20 +16,19 @@ pub(super) struct Outputs {
 impl Outputs {
     /// Checks that each file can be written, and that none goes over another.
     pub(super) fn check(args: &RunArgs) -> Result<Outputs, Failure> {
-        let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
-        let text =
-            args.account.as_deref().map(|file| Target::check("--account", file)).transpose()?;
-        let outputs = Outputs { json, text };
-        let name = |file| Path::new(file);
-        for (option, file) in [
-            ("--account", args.account.as_deref().map(name)),
-            ("--record", args.record.record.as_deref().map(name)),
-        ] {
-            let of_json = outputs.json.as_ref().map(|target| ("--json", target));
-            let of_text = outputs.text.as_ref().map(|target| ("--account", target));
+        let check = |option: &'static str, file: &Option<OsString>| {
+            file.as_deref().map(|file| Target::check(option, file)).transpose()
+        };
+        let json = check("--json", &args.json)?;
+        let outputs = Outputs { json, text: check("--account", &args.account)? };
+        let targets = [("--json", &outputs.json), ("--account", &outputs.text)];
+        for (option, file) in [("--account", &args.account), ("--record", &args.record.record)] {
             let Some(file) = file else { continue };
-            let mut others = of_json.into_iter().chain(of_text).filter(|other| other.0 != option);
-            if let Some((other, _)) = others.find(|(_, target)| target.is_over(file)) {
+            let is_over = |target: &Option<Target>| {
+                target.as_ref().is_some_and(|target| target.is_over(Path::new(file)))
+            };
+            let mut others = targets.iter().filter(|(other, _)| *other != option);
+            if let Some((other, _)) = others.find(|(_, target)| is_over(target)) {
                 return Err(Failure::usage(format!(
                     "{other} and {option} name one file; name two"
                 )));

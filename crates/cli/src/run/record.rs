@@ -87,15 +87,17 @@ pub struct Recording {
     thread: JoinHandle<()>,
 }
 
-struct Sampler {
+/// What looks. Nothing is recorded before it [starts](Sampler::start).
+pub struct Sampler {
     source: Source,
     recorder: Recorder,
+    every: Duration,
     told: bool,
 }
 
 impl Order<'_> {
     /// Makes the file, and opens the ledger in `path`.
-    pub fn create(self, path: &str) -> Result<Prepared, Failure> {
+    pub fn create(self, path: &str) -> Result<Sampler, Failure> {
         let name = self.file.display().to_string();
         let recorder = Recorder::create(self.file, self.settings.clone()).map_err(|error| {
             Failure::usage(format!(
@@ -104,32 +106,7 @@ impl Order<'_> {
             ))
         })?;
         let source = Source::open(Path::new(path)).map_err(Failure::internal)?;
-        let sampler = Sampler { source, recorder, told: false };
-        Ok(Prepared { sampler, every: self.settings.every })
-    }
-}
-
-/// All is ready; nothing is recorded yet.
-pub struct Prepared {
-    sampler: Sampler,
-    every: Duration,
-}
-
-impl Prepared {
-    /// Begins to look. Where there can be no thread, the run goes on without.
-    pub fn start(self) -> Option<Recording> {
-        let (stop, stopped) = channel();
-        let Prepared { sampler, every } = self;
-        let thread = std::thread::Builder::new().name("record".to_owned());
-        match thread.spawn(move || sampler.run(every, &stopped)) {
-            Ok(thread) => Some(Recording { stop, thread }),
-            Err(error) => {
-                say(format_args!(
-                    "ledgerline: warning: --record: no thread can be started ({error})"
-                ));
-                None
-            }
-        }
+        Ok(Sampler { source, recorder, every: self.settings.every, told: false })
     }
 }
 
@@ -147,13 +124,28 @@ impl Recording {
 }
 
 impl Sampler {
-    fn run(mut self, every: Duration, stopped: &Receiver<String>) {
+    /// Begins to look. Where there can be no thread, the run goes on without.
+    pub fn start(self) -> Option<Recording> {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("record".to_owned());
+        match thread.spawn(move || self.run(&stopped)) {
+            Ok(thread) => Some(Recording { stop, thread }),
+            Err(error) => {
+                say(format_args!(
+                    "ledgerline: warning: --record: no thread can be started ({error})"
+                ));
+                None
+            }
+        }
+    }
+
+    fn run(mut self, stopped: &Receiver<String>) {
         refuse_large_files();
         let mut next = Instant::now();
         loop {
             self.look();
             // (Looks that were missed while the disk or the machine was slow are not made up for.)
-            next = (next + every).max(Instant::now());
+            next = (next + self.every).max(Instant::now());
             let left = next.saturating_duration_since(Instant::now());
             match stopped.recv_timeout(left) {
                 Err(RecvTimeoutError::Timeout) => {}
