@@ -3,11 +3,12 @@
 use std::str::FromStr;
 
 /// A column that rows can be sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
     /// The group's name.
     Name,
     /// Charged now.
+    #[default]
     Current,
     /// The most that was charged at a time.
     Peak,

@@ -3,7 +3,7 @@
 use crate::entry::Entry;
 use crate::follow::Followed;
 use crate::once;
-use crate::options::Options;
+use crate::order::Options;
 use crate::state::State;
 use ledgerline_terminal::output::plain_json;
 use ledgerline_watch::{Source, State as RowState};

@@ -1,9 +1,22 @@
 //! The ledgers that there are: for the screen, as a table, and as JSON.
 
+use crate::draw;
+use crate::follow::Followed;
+use crate::list::List;
+use crate::order::Options;
+use crate::shown::{Answer, Shown};
+use crate::theme::Theme;
 use ledgerline_terminal::output::{plain_json, printable};
+use ledgerline_watch::Source;
 use ledgerline_watch::find::{Found, all};
+use ratatui::Frame;
+use ratatui::crossterm::event::KeyEvent;
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// The time between looks for ledgers.
+const FIND: Duration = Duration::from_secs(2);
 
 /// The ledgers that there are as a table, with a newline at its end.
 pub fn list() -> String {
@@ -54,6 +67,55 @@ fn document(listed: &[Found]) -> String {
     let text = serde_json::to_string(&document)
         .expect("strings, numbers and lists of them always make a document");
     plain_json(&text) + "\n"
+}
+
+/// The list as it is shown, until the reader opens one of it.
+pub struct Choosing<'o> {
+    list: List,
+    options: &'o Options,
+    /// When it was made; `None` where it is to be made anew.
+    last: Option<Instant>,
+}
+
+impl<'o> Choosing<'o> {
+    pub fn new(options: &'o Options) -> Choosing<'o> {
+        Choosing { list: List::default(), options, last: None }
+    }
+}
+
+impl Shown for Choosing<'_> {
+    fn draw(&mut self, frame: &mut Frame<'_>, theme: &Theme) {
+        draw::list::screen(frame, &mut self.list, theme);
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Answer {
+        self.list.key(key)
+    }
+
+    fn refresh(&mut self) {
+        if self.last.is_none_or(|last| last.elapsed() >= FIND) {
+            self.list.update(all());
+            self.last = Some(Instant::now());
+        }
+    }
+
+    fn every(&self) -> Duration {
+        self.last.map_or(FIND, |last| FIND.saturating_sub(last.elapsed()))
+    }
+
+    fn open(&mut self) -> Option<Box<dyn Shown>> {
+        let source = Source::found(self.list.chosen()?);
+        match source.and_then(|source| Followed::new(source, self.options)) {
+            Ok(followed) => {
+                self.last = None;
+                Some(Box::new(followed))
+            }
+            Err(trouble) => {
+                self.list.trouble = Some(trouble);
+                None
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A ledger as it is followed: look after look, until its program ends.
 
 use crate::draw;
-use crate::options::Options;
-use crate::other::{Answer, Shown};
+use crate::order::Options;
+use crate::shown::{Answer, Shown};
 use crate::state::State;
 use crate::theme::Theme;
 use ledgerline_watch::{Life, Source};

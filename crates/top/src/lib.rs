@@ -5,6 +5,7 @@
 //! | `live`     | the screen as it lives: looks, keys, signals                              |
 //! | `follow`   | a ledger as it is followed, look after look                               |
 //! | `once`, `document` | one look as a table; looks as JSON                                |
+//! | `shown`    | what lives on the terminal: drawn, kept fresh, asked by keys              |
 //! | `terminal`, `events` | the terminal while it is ours; keys and signals                 |
 //! | `draw`     | the screen, drawn to any buffer                                           |
 //! | `state`    | what is shown, made of looks and keys; it knows no terminal               |
@@ -52,11 +53,11 @@ mod live;
 #[doc(hidden)]
 pub mod measure;
 mod once;
-mod options;
 mod order;
 pub mod other;
 #[cfg(test)]
 mod sample;
+mod shown;
 mod state;
 mod terminal;
 mod text;
@@ -68,5 +69,4 @@ pub use find::{list, list_json};
 pub use keys::HELP;
 pub use live::{run, run_any, run_other};
 pub use once::once;
-pub use options::Options;
-pub use order::{Choice, Folds};
+pub use order::{Choice, Folds, Options};

@@ -1,19 +1,9 @@
 //! The ledgers that there are, of which the reader opens one.
 
-use crate::draw;
-use crate::follow::Followed;
 use crate::keys::{self, Command};
-use crate::options::Options;
-use crate::other::{Answer, Shown};
-use crate::theme::Theme;
-use ledgerline_watch::Source;
-use ledgerline_watch::find::{self, Found};
-use ratatui::Frame;
+use crate::shown::Answer;
+use ledgerline_watch::find::Found;
 use ratatui::crossterm::event::KeyEvent;
-use std::time::{Duration, Instant};
-
-/// The time between looks for ledgers.
-const FIND: Duration = Duration::from_secs(2);
 
 /// The list, and which of it is chosen.
 #[derive(Debug, Default)]
@@ -68,55 +58,6 @@ impl List {
             _ => (),
         }
         Answer::Show
-    }
-}
-
-/// The list as it is shown, until the reader opens one of it.
-pub struct Choosing<'o> {
-    list: List,
-    options: &'o Options,
-    /// When it was made; `None` where it is to be made anew.
-    last: Option<Instant>,
-}
-
-impl<'o> Choosing<'o> {
-    pub fn new(options: &'o Options) -> Choosing<'o> {
-        Choosing { list: List::default(), options, last: None }
-    }
-}
-
-impl Shown for Choosing<'_> {
-    fn draw(&mut self, frame: &mut Frame<'_>, theme: &Theme) {
-        draw::list::screen(frame, &mut self.list, theme);
-    }
-
-    fn key(&mut self, key: KeyEvent) -> Answer {
-        self.list.key(key)
-    }
-
-    fn refresh(&mut self) {
-        if self.last.is_none_or(|last| last.elapsed() >= FIND) {
-            self.list.update(find::all());
-            self.last = Some(Instant::now());
-        }
-    }
-
-    fn every(&self) -> Duration {
-        self.last.map_or(FIND, |last| FIND.saturating_sub(last.elapsed()))
-    }
-
-    fn open(&mut self) -> Option<Box<dyn Shown>> {
-        let source = Source::found(self.list.chosen()?);
-        match source.and_then(|source| Followed::new(source, self.options)) {
-            Ok(followed) => {
-                self.last = None;
-                Some(Box::new(followed))
-            }
-            Err(trouble) => {
-                self.list.trouble = Some(trouble);
-                None
-            }
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! The screen as it lives: looks, keys, signals, until the reader ends it.
 
 use crate::events::{self, Event};
+use crate::find::Choosing;
 use crate::follow::Followed;
-use crate::list::Choosing;
-use crate::options::Options;
-use crate::other::{Answer, Shown};
+use crate::order::Options;
+use crate::shown::{Answer, Shown};
 use crate::terminal::Screen;
 use crate::theme::Theme;
 use ledgerline_watch::Source;

@@ -1,7 +1,7 @@
 //! How long a refresh takes: a look, its order, and drawing it. For the example `refresh`, and nothing else.
 
 use crate::draw;
-use crate::options::Options;
+use crate::order::Options;
 use crate::state::State;
 use crate::theme::{Depth, Theme};
 use ledgerline_watch::Source;

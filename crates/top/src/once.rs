@@ -3,7 +3,7 @@
 use crate::column::Column;
 use crate::entry::Entry;
 use crate::follow::Followed;
-use crate::options::Options;
+use crate::order::Options;
 use crate::state::State;
 use crate::text;
 use ledgerline_terminal::output::printable;

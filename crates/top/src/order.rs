@@ -5,9 +5,10 @@ use crate::entry::{Entry, Key};
 use ledgerline_watch::Look;
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::time::Duration;
 
 /// What the reader chose.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
     /// The column that rows are sorted by.
     pub sort: Column,
@@ -23,17 +24,15 @@ pub struct Choice {
     pub folds: Folds,
 }
 
-impl Default for Choice {
-    fn default() -> Choice {
-        Choice {
-            sort: Column::Current,
-            reverse: false,
-            flat: false,
-            merge: false,
-            filter: String::new(),
-            folds: Folds::default(),
-        }
-    }
+/// What a command line asks for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Order, filter, folds.
+    pub choice: Choice,
+    /// The time between looks.
+    pub interval: Duration,
+    /// The most rows that are printed; the screen shows as many as it has room for.
+    pub rows: Option<usize>,
 }
 
 /// Which groups hide what lies below them: those from a depth on, except for those that were turned.

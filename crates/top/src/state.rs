@@ -5,7 +5,7 @@ use crate::entry::{self, Entry, Key};
 use crate::history::{Histories, LOOKS};
 use crate::keys::{self, Command};
 use crate::order::{self, Choice, Folds};
-use crate::other::Answer;
+use crate::shown::Answer;
 use ledgerline_watch::{Look, Rates, Tempo};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::ops::Range;

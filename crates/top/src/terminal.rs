@@ -10,7 +10,7 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal};
-use std::io::{self, BufWriter, Stdout, Write, stdout};
+use std::io::{self, BufWriter, Stdout, stdout};
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,9 +47,9 @@ impl Screen {
     /// # Errors
     /// The terminal takes nothing more.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        execute_quietly(self.terminal.backend_mut(), false)?;
+        execute!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(draw)?;
-        execute_quietly(self.terminal.backend_mut(), true)
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
     /// Forgets what was drawn: the next time everything is.
@@ -81,10 +81,6 @@ impl Drop for Screen {
 }
 
 /// Marks where what is shown at once begins or ends.
-fn execute_quietly(out: &mut impl Write, ends: bool) -> io::Result<()> {
-    if ends { execute!(out, EndSynchronizedUpdate) } else { execute!(out, BeginSynchronizedUpdate) }
-}
-
 fn take() -> io::Result<()> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(());

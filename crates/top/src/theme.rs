@@ -44,23 +44,24 @@ impl Theme {
 
     /// What is used: bars, sparklines.
     pub fn used(&self) -> Style {
-        match self.depth {
-            // (The sixteen have no blue that can be read on black everywhere.)
-            Depth::None | Depth::Sixteen => Style::new(),
-            Depth::Indexed => Style::new().fg(Color::Indexed(INDEXED[0])),
-            Depth::True => Style::new().fg(rgb(TRUE[0])),
-        }
+        // (The sixteen have no blue that can be read on black everywhere.)
+        Style { fg: self.colour(0, None), ..Style::new() }
     }
 
     /// What wants to be looked at. It is bold as well.
     pub fn alarming(&self) -> Style {
-        let bold = Style::new().add_modifier(Modifier::BOLD);
+        // Of the sixteen the one that can be read on black and on white in the usual palettes.
+        Style { fg: self.colour(1, Some(Color::Magenta)), ..self.strong() }
+    }
+
+    /// A colour of ours, or the one of the sixteen that stands for it.
+    fn colour(&self, ours: usize, sixteen: Option<Color>) -> Option<Color> {
+        let (red, green, blue) = TRUE[ours];
         match self.depth {
-            Depth::None => bold,
-            // Of the sixteen the one that can be read on black and on white in the usual palettes.
-            Depth::Sixteen => bold.fg(Color::Magenta),
-            Depth::Indexed => bold.fg(Color::Indexed(INDEXED[1])),
-            Depth::True => bold.fg(rgb(TRUE[1])),
+            Depth::None => None,
+            Depth::Sixteen => sixteen,
+            Depth::Indexed => Some(Color::Indexed(INDEXED[ours])),
+            Depth::True => Some(Color::Rgb(red, green, blue)),
         }
     }
 
@@ -87,10 +88,6 @@ fn depth(term: &str, colorterm: &str) -> Depth {
         _ if term.contains("256color") => Depth::Indexed,
         _ => Depth::Sixteen,
     }
-}
-
-fn rgb((red, green, blue): (u8, u8, u8)) -> Color {
-    Color::Rgb(red, green, blue)
 }
 
 #[cfg(test)]
