@@ -1,6 +1,7 @@
 //! `/api/…`: the documents, which are JSON: ledgers, groups and history.
 
 use crate::frame::{Frame, holds};
+use ledgerline::GroupId;
 use ledgerline_watch::{Point, Rates, Row, State};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -51,10 +52,8 @@ pub(crate) struct Groups<'f> {
 /// One group.
 #[derive(Serialize)]
 pub(crate) struct GroupRow<'f> {
-    #[serde(serialize_with = "number")]
-    id: ledgerline::GroupId,
-    #[serde(serialize_with = "maybe_number")]
-    parent: Option<ledgerline::GroupId>,
+    id: Id,
+    parent: Option<Id>,
     path: &'f str,
     name: &'f str,
     depth: u32,
@@ -102,8 +101,7 @@ pub(crate) struct PerSecond {
 #[derive(Serialize)]
 pub(crate) struct Hour<'f> {
     schema: &'static str,
-    #[serde(serialize_with = "number")]
-    group: ledgerline::GroupId,
+    group: Id,
     path: &'f str,
     unit: &'static str,
     at: f64,
@@ -124,14 +122,13 @@ pub(crate) struct OnePoint {
     reclaimed: u64,
 }
 
-pub(crate) fn number<S: Serializer>(id: &ledgerline::GroupId, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(id)
-}
+/// A group's number, as text.
+#[derive(Clone, Copy)]
+pub(crate) struct Id(pub(crate) GroupId);
 
-fn maybe_number<S: Serializer>(id: &Option<ledgerline::GroupId>, to: S) -> Result<S::Ok, S::Error> {
-    match id {
-        Some(id) => number(id, to),
-        None => to.serialize_none(),
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
     }
 }
 
@@ -178,8 +175,8 @@ impl<'f> GroupRow<'f> {
     pub(crate) fn of(frame: &'f Frame, place: usize) -> GroupRow<'f> {
         let row = &frame.look.rows[place];
         GroupRow {
-            id: row.id,
-            parent: (place > 0).then(|| frame.look.rows[frame.parents[place]].id),
+            id: Id(row.id),
+            parent: (place > 0).then(|| Id(frame.look.rows[frame.parents[place]].id)),
             path: &row.path,
             name: &row.name,
             depth: row.depth,
@@ -252,7 +249,7 @@ impl<'f> Hour<'f> {
         });
         Hour {
             schema: "ledgerline/serve-history.v1",
-            group: row.id,
+            group: Id(row.id),
             path: &row.path,
             unit: frame.look.unit,
             at: frame.at(),

@@ -1,8 +1,7 @@
 //! What changed from one look to the next, as an event.
 
-use crate::api::{Figures, GroupRow, PerSecond, items, number};
+use crate::api::{Figures, GroupRow, Id, PerSecond, items};
 use crate::frame::Frame;
-use ledgerline::GroupId;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ pub(crate) struct Changed<'f> {
     now: &'f Frame,
     groups: Vec<ChangedGroup>,
     new: Vec<GroupRow<'f>>,
-    gone: Vec<Gone>,
+    gone: Vec<Id>,
 }
 
 #[derive(Serialize)]
@@ -53,21 +52,17 @@ struct Document<'c> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     new: &'c [GroupRow<'c>],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    gone: &'c [Gone],
+    gone: &'c [Id],
 }
 
 #[derive(Serialize)]
 struct ChangedGroup {
-    #[serde(serialize_with = "number")]
-    id: GroupId,
+    id: Id,
     #[serde(flatten)]
     figures: Differing<Figures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<BTreeMap<String, i64>>,
 }
-
-#[derive(Serialize)]
-struct Gone(#[serde(serialize_with = "number")] GroupId);
 
 /// The figures that differ.
 struct Differing<T> {
@@ -157,7 +152,7 @@ macro_rules! columns {
 impl Serialize for Fields<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
-        let ids: Vec<Gone> = self.0.iter().map(|group| Gone(group.id)).collect();
+        let ids: Vec<Id> = self.0.iter().map(|group| group.id).collect();
         map.serialize_entry("ids", &ids)?;
         let of = |group: &ChangedGroup| (group.figures.before, group.figures.now);
         each!(figures: columns!(self.0, map, of,));
@@ -197,14 +192,14 @@ impl<'f> Changed<'f> {
                     let (before, now) = (figures(before, was), figures(now, place));
                     if before != now || items.is_some() {
                         let figures = Differing { before, now };
-                        changed.groups.push(ChangedGroup { id: row.id, figures, items });
+                        changed.groups.push(ChangedGroup { id: Id(row.id), figures, items });
                     }
                 }
                 _ => changed.new.push(GroupRow::of(now, place)),
             }
         }
         let gone = before.look.rows.iter().filter(|row| !now.places.contains_key(&row.id));
-        changed.gone.extend(gone.map(|row| Gone(row.id)));
+        changed.gone.extend(gone.map(|row| Id(row.id)));
         changed
     }
 
@@ -236,6 +231,7 @@ pub(crate) fn event(kind: &str, number: u64, document: &impl Serialize) -> Strin
 mod tests {
     use super::*;
     use crate::api::Groups;
+    use ledgerline::GroupId;
     use ledgerline_watch::{Look, Rates, Row, State};
     use serde_json::{Map, Value};
     use std::time::{Duration, Instant, UNIX_EPOCH};
