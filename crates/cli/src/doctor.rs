@@ -71,7 +71,7 @@ struct Finding {
     state: State,
     found: String,
     /// What would make it better; most effective first.
-    change: Vec<String>,
+    change: Vec<&'static str>,
 }
 
 /// Looks, and prints what it found.
@@ -123,11 +123,11 @@ fn c_library() -> String {
 
 /// How charges and statistics are counted.
 fn charges(grounds: &Grounds) -> Finding {
-    let mut change: Vec<String> = Vec::new();
+    let mut change = Vec::new();
     let mut found = match (grounds.mode, grounds.sections) {
         (_, Ok(Index::Compact)) => "restartable sequences, by compact id".to_owned(),
         (_, Ok(index)) => {
-            change.push("Linux 6.3 or later, where units lie idle in fewer columns".to_owned());
+            change.push("Linux 6.3 or later, where units lie idle in fewer columns");
             format!("restartable sequences, by {index}")
         }
         (Mode::Owned, _) => {
@@ -141,10 +141,7 @@ fn charges(grounds: &Grounds) -> Finding {
     ];
     for (what, why) in without.into_iter().filter_map(|(what, why)| Some((what, why?))) {
         let _ = write!(found, "; no {what}: {why}");
-        if let Some(remedy) = why.remedy().map(str::to_owned).filter(|told| !change.contains(told))
-        {
-            change.push(remedy);
-        }
+        change.extend(why.remedy().filter(|told| !change.contains(told)));
     }
     let state = if grounds.mode == Mode::Rseq { State::Fine } else { State::Slower };
     Finding { what: "charges", state, found, change }
@@ -152,57 +149,48 @@ fn charges(grounds: &Grounds) -> Finding {
 
 /// Whether a program that is run is accounted: one is.
 fn run() -> Finding {
-    let what = "run";
-    let missing = |found: String, change: &str| Finding {
-        what,
-        state: State::Missing,
-        found,
-        change: vec![change.to_owned()],
+    let (state, found, change) = match accounted() {
+        Ok(mode) => {
+            let found = format!("`sh` was accounted (mode {mode})");
+            match mode == Mode::Rseq.to_string() {
+                true => (State::Fine, found, Vec::new()),
+                false => (State::Slower, found, vec!["what `charges` says"]),
+            }
+        }
+        Err((found, change)) => (State::Missing, found, vec![change]),
     };
+    Finding { what: "run", state, found, change }
+}
+
+/// Runs a program, and says how it was accounted; or what was found instead, and what would change that.
+fn accounted() -> Result<String, (String, &'static str)> {
     if let Err(failure) = ACCOUNT.bytes() {
-        return missing(
-            failure.message().to_owned(),
-            "a command that was built on Linux, x86-64 or arm64",
-        );
+        let change = "a command that was built on Linux, x86-64 or arm64";
+        return Err((failure.message().to_owned(), change));
     }
     let tried = std::env::current_exe().and_then(|command| {
         Command::new(command).args(["run", "--json", "-", "--", "sh", "-c", ":"]).output()
     });
-    let output = match tried {
-        Ok(output) => output,
-        Err(error) => {
-            return missing(format!("this command does not start again: {error}"), "mount /proc");
-        }
-    };
-    let said = String::from_utf8_lossy(&output.stderr);
-    let account: serde_json::Value = match serde_json::from_slice(&output.stdout) {
-        Ok(account) => account,
-        Err(_) => {
-            let said = said.lines().next().unwrap_or("it said nothing");
-            return missing(
-                format!("`sh` could not be run under it: {said}"),
-                "what that line says",
-            );
-        }
-    };
+    let output = tried
+        .map_err(|error| (format!("this command does not start again: {error}"), "mount /proc"))?;
+    let account: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().next().unwrap_or("it said nothing");
+        (format!("`sh` could not be run under it: {said}"), "what that line says")
+    })?;
     let unseen = account["not_accounted"].as_array().and_then(|programs| programs.first());
     if let Some(unseen) = unseen {
         let why = unseen["reason"].as_str().unwrap_or("?");
-        return missing(format!("`sh` was not accounted: {why}"), "see `ledgerline help run`");
+        return Err((format!("`sh` was not accounted: {why}"), "see `ledgerline help run`"));
     }
     if account["groups"].as_array().is_none_or(|groups| groups.len() < 2) {
         let hint = match std::env::var_os("LEDGERLINE_PRELOAD") {
             Some(_) => "unset LEDGERLINE_PRELOAD",
             None => "allow LD_PRELOAD in the sandbox",
         };
-        return missing("`sh` ran, and is in no account".to_owned(), hint);
+        return Err(("`sh` ran, and is in no account".to_owned(), hint));
     }
-    let mode = account["mode"].as_str().unwrap_or("?");
-    let found = format!("`sh` was accounted (mode {mode})");
-    if mode == Mode::Rseq.to_string() {
-        return Finding { what, state: State::Fine, found, change: Vec::new() };
-    }
-    Finding { what, state: State::Slower, found, change: vec!["what `charges` says".to_owned()] }
+    Ok(account["mode"].as_str().unwrap_or("?").to_owned())
 }
 
 /// Whether accesses to fields can be recorded.
@@ -212,7 +200,7 @@ fn record() -> Finding {
         Err(failure) => {
             let other =
                 "what `perf record` wrote is a profile, too (`ledgerline help layout advise`)";
-            (State::Slower, failure.message().to_owned(), vec![other.to_owned()])
+            (State::Slower, failure.message().to_owned(), vec![other])
         }
     };
     Finding { what: "layout record", state, found, change }
@@ -223,9 +211,7 @@ fn memory() -> Finding {
     let limits = Limits::read();
     let (state, found, change) = match limits.smallest() {
         Some(bound) => (State::Fine, format!("at most {bound}"), Vec::new()),
-        None => {
-            (State::Slower, "nothing says how much there is".into(), vec!["mount /proc".into()])
-        }
+        None => (State::Slower, "nothing says how much there is".to_owned(), vec!["mount /proc"]),
     };
     Finding { what: "memory", state, found, change }
 }

@@ -35,8 +35,7 @@ pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String,
         ));
     }
     let change = Change::Set { path: path.to_owned(), limit, minimum };
-    opened.call(opened.store.administer(organisation, &change))?;
-    let after = opened.view(organisation)?;
+    let after = opened.administer(organisation, &change)?;
     let Some(is) = budget(&after, path) else {
         return Err(format!("{path} was deleted in that moment"));
     };
@@ -70,9 +69,7 @@ pub(super) fn set(opened: &Opened, path: &str, sizes: &[Size]) -> Result<String,
 /// Deletes a budget.
 pub(super) fn delete(opened: &Opened, path: &str) -> Result<String, String> {
     let organisation = organisation_of(path)?;
-    opened
-        .call(opened.store.administer(organisation, &Change::Delete { path: path.to_owned() }))?;
-    let view = opened.view(organisation)?;
+    let view = opened.administer(organisation, &Change::Delete { path: path.to_owned() })?;
     Ok(match budget(&view, path) {
         None => format!("{path} is deleted.\n"),
         Some(left) => {
@@ -98,8 +95,7 @@ pub(super) fn terms(
         return Err(unknown(organisation));
     }
     let change = Change::Terms { ttl: lease, grace };
-    opened.call(opened.store.administer(organisation, &change))?;
-    let after = opened.view(organisation)?;
+    let after = opened.administer(organisation, &change)?;
     let seconds = |milliseconds: u64| format!("{} s", milliseconds as f64 / 1000.0);
     Ok(format!(
         "{organisation}: leases hold {}, then {} of grace (was {} and {}).\n",
@@ -124,10 +120,7 @@ pub(super) fn drain(
     if !on && !before.nodes.iter().any(|one| one.name == node && one.draining) {
         return Err(format!("no {node} is drained in {organisation}"));
     }
-    opened.call(
-        opened.store.administer(organisation, &Change::Drain { node: node.to_owned(), on }),
-    )?;
-    let view = opened.view(organisation)?;
+    let view = opened.administer(organisation, &Change::Drain { node: node.to_owned(), on })?;
     let is_here = view.nodes.iter().any(|one| one.name == node && !one.incarnations.is_empty());
     let leased: u64 = view
         .budgets

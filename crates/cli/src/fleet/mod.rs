@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use ledgerline_fleet::book::View;
+use ledgerline_fleet::book::{Change, View};
 use ledgerline_fleet::store::{Access, Store, StoreError, open};
 use ledgerline_fleet_view::{
     Books, Reader, Size, advised, milliseconds, organisation, size_of, unknown,
@@ -226,6 +226,12 @@ impl Opened {
 
     fn call<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {
         self.runtime.block_on(answer).map_err(|error| advised(&error))
+    }
+
+    /// Changes an organisation's book; what it is then.
+    fn administer(&self, organisation: &str, change: &Change) -> Result<View, String> {
+        self.call(self.store.administer(organisation, change))?;
+        self.view(organisation)
     }
 
     fn view(&self, organisation: &str) -> Result<View, String> {

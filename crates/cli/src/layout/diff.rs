@@ -9,7 +9,7 @@ use ledgerline_advise::profile::Profile;
 use ledgerline_advise::ranking::{self, Priced};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_layout::Error;
-use ledgerline_layout::diff::{Difference, Sides, compare, json, text as write};
+use ledgerline_layout::diff::{self, Difference, Sides, compare};
 use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::{named, pick};
 use serde_json::json;
@@ -125,7 +125,11 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     only_old.sort_unstable();
     let same = changed.is_empty() && only_old.is_empty() && only_new.is_empty();
     if args.json {
-        let changed: Vec<_> = changed.iter().map(|told| json_of(told, costs.as_ref())).collect();
+        let told = |(difference, priced): &Told| match (priced, &costs) {
+            (Some(priced), Some(costs)) => ranking::json(difference, priced, &costs.question()),
+            _ => diff::json(difference),
+        };
+        let changed: Vec<_> = changed.iter().map(told).collect();
         let value = json!({
             "schema": "ledgerline/layout-diff.v1",
             "changed": changed, "removed": only_old, "added": only_new,
@@ -133,8 +137,13 @@ pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
         return Ok((super::line_of(&value).into_bytes(), same));
     }
     let mut out = String::new();
-    for told in &changed {
-        text_of(told, costs.as_ref(), &mut out);
+    for (difference, priced) in &changed {
+        match (priced, &costs) {
+            (Some(priced), Some(costs)) => {
+                ranking::text(difference, priced, &costs.question(), &mut out);
+            }
+            _ => diff::text(difference, &mut out),
+        }
     }
     for (names, what) in [(only_old, "is gone"), (only_new, "is new")] {
         names.iter().for_each(|name| out.push_str(&format!("{name} {what}\n")));
@@ -203,18 +212,4 @@ fn priced(
         one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
     });
     Ok(told)
-}
-
-fn text_of((difference, priced): &Told, costs: Option<&Costs<'_>>, out: &mut String) {
-    match (priced, costs) {
-        (Some(priced), Some(costs)) => ranking::text(difference, priced, &costs.question(), out),
-        _ => write(difference, out),
-    }
-}
-
-fn json_of((difference, priced): &Told, costs: Option<&Costs<'_>>) -> serde_json::Value {
-    match (priced, costs) {
-        (Some(priced), Some(costs)) => ranking::json(difference, priced, &costs.question()),
-        _ => json(difference),
-    }
 }

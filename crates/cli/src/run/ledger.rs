@@ -60,7 +60,7 @@ impl Limits {
 pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
     let (max, reserve) = (limits.max, limits.reserve);
     let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
-    let (file, ledger) = create(MEMORY_FILE, limits.rows, &ITEMS, container)?;
+    let (file, ledger) = create(MEMORY_FILE, limits.rows, &ITEMS, container).map_err(failed)?;
     let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST - 1) + 1);
     for (name, number) in [(RESERVED, limits.reserve), (MAX_HEAP, max_heap)] {
         if let Some(item) = ledger.item(name) {
@@ -80,7 +80,8 @@ pub(super) fn heap(limits: &Limits) -> Result<Option<(File, Ledger)>, Failure> {
     if limits.max_heap == Limit::MAX {
         return Ok(None);
     }
-    let (file, ledger) = create(HEAP_FILE, (limits.rows + MORE).min(MOST_ROWS), &[], None)?;
+    let rows = (limits.rows + MORE).min(MOST_ROWS);
+    let (file, ledger) = create(HEAP_FILE, rows, &[], None).map_err(failed)?;
     limit("--max-heap", &ledger, limits.ordinary(limits.max_heap))?;
     seal(&file);
     Ok(Some((file, ledger)))
@@ -112,20 +113,13 @@ fn seal(file: &File) {
     let _ = fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
 }
 
-fn create(
-    name: &str,
-    rows: u32,
-    items: &[&str],
-    container: Option<Settings>,
-) -> Result<(File, Ledger), Failure> {
-    try_to_create(name, rows, items, container).map_err(|error| {
-        let short = error.raw_os_error() == Some(libc::ENOMEM);
-        let advice = if short { "; raise the limit on address space (ulimit -v)" } else { "" };
-        Failure::internal(format!("the ledger cannot be created: {error}{advice}"))
-    })
+fn failed(error: io::Error) -> Failure {
+    let short = error.raw_os_error() == Some(libc::ENOMEM);
+    let advice = if short { "; raise the limit on address space (ulimit -v)" } else { "" };
+    Failure::internal(format!("the ledger cannot be created: {error}{advice}"))
 }
 
-fn try_to_create(
+fn create(
     name: &str,
     mut rows: u32,
     items: &[&str],

@@ -14,19 +14,14 @@ use rustix::process::geteuid;
 
 /// The processes of other namespaces that were found, with their ids here.
 pub(super) struct Living {
-    /// The number of the namespace that the supervisor is in.
-    namespace: Option<u64>,
+    /// The number of the namespace that the supervisor is in: the run's, for the processes under it.
+    pub(super) namespace: Option<u64>,
     found: RefCell<HashMap<u32, u32>>,
 }
 
 impl Living {
     pub(super) fn new() -> Living {
         Living { namespace: number(OWN_NAMESPACE), found: RefCell::default() }
-    }
-
-    /// The number of the run's namespace, for the processes under it.
-    pub(super) fn namespace(&self) -> Option<u64> {
-        self.namespace
     }
 
     /// Whether the owner of a row may still hold memory. Who cannot be told to be dead may.

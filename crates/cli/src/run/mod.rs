@@ -319,7 +319,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     }
     let record = record.map(|order| order.create(&path)).transpose()?;
     let living = Living::new();
-    let namespace = living.namespace().map(|number| number.to_string());
+    let namespace = living.namespace.map(|number| number.to_string());
     let kept = limits.reserve.to_string();
     // (The program is executed by this command, which puts it under none.)
     let filters = ledgerline_protocol::at_start().filters;
