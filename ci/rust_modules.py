@@ -123,6 +123,7 @@ class Crate:
     def __init__(self, root):
         self.folder = os.path.dirname(root)
         self.modules = {}
+        self.files = set()  # all that it is made of, also where two files are one module on different systems
         self.macros = {}
         self.read((), root, self.folder)
         self.arrows = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -133,6 +134,7 @@ class Crate:
 
     def read(self, path, file, folder):
         """Reads a module's file; the files of its children lie in `folder`."""
+        self.files.add(file)
         with open(file, encoding="utf-8") as source:
             self.scan(Module(path, file), tokens(source.read()), folder)
 
@@ -149,12 +151,16 @@ class Crate:
                 words = [t.text for t in inside[:2]]
                 if words == ["cfg", "("] and holds_without_tests(inside[2:-1]) is False:
                     if after == "!":
+                        self.files.discard(module.file)
                         return
                     at = end_of_item(stream, closes + 1)
                     shifted = None
                     continue
                 if words == ["path", "="]:
                     shifted = inside[2].text.strip('"')
+                if words == ["cfg_attr", "("] and [t.text for t in inside[-4:-2]] == ["path", "="]:
+                    other = os.path.join(os.path.dirname(module.file), inside[-2].text.strip('"'))
+                    self.files.add(os.path.normpath(other))
                 at = closes + 1
                 continue
             if kind == "sign" and text in OPEN:
