@@ -58,7 +58,7 @@ impl Target {
                 let file = OpenOptions::new().append(true).open(name)?;
                 // The account goes where a symbolic link leads, not over it.
                 let path = name.canonicalize()?;
-                match neighbour(&path) {
+                match neighbour(&path, NEW) {
                     Ok(_) => Ok(Kind::Replace(path)),
                     Err(_) => Ok(Kind::InPlace(file)),
                 }
@@ -66,7 +66,7 @@ impl Target {
             Ok(_) => Ok(Kind::Stream(OpenOptions::new().write(true).open(name)?)),
             Err(_) if name.file_name().is_none() => Err(std::io::ErrorKind::InvalidInput.into()),
             Err(_) => {
-                neighbour(name)?;
+                neighbour(name, NEW)?;
                 Ok(Kind::Replace(name.to_owned()))
             }
         }
@@ -116,12 +116,15 @@ fn place(path: &Path) -> Option<(PathBuf, &OsStr)> {
     Some((folder.unwrap_or(Path::new(".")).canonicalize().ok()?, path.file_name()?))
 }
 
+/// As any new file: the umask takes its share.
+const NEW: u32 = 0o666;
+
 /// A file beside `path` that replaces it once it is written; it goes when it is dropped before.
-fn neighbour(path: &Path) -> std::io::Result<NamedTempFile> {
+fn neighbour(path: &Path, mode: u32) -> std::io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // As any new file: the umask takes its share.
-    let mode = Permissions::from_mode(0o666);
-    Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")))
+    Builder::new()
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
 fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
@@ -134,7 +137,8 @@ pub(crate) fn replace(
     bytes: &[u8],
     permissions: Option<Permissions>,
 ) -> std::io::Result<()> {
-    let mut file = neighbour(path)?;
+    // Nobody else opens it to write before it has the permissions that it is to have.
+    let mut file = neighbour(path, permissions.as_ref().map_or(NEW, |_| 0o600))?;
     file.write_all(bytes)?;
     let before = || path.metadata().ok().map(|old| old.permissions());
     if let Some(permissions) = permissions.or_else(before) {

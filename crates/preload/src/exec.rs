@@ -385,9 +385,21 @@ macro_rules! export_listed {
 }
 
 export_listed! {
-    execl => execv;
-    execlp => execvp;
+    execl => execl_body;
+    execlp => execlp_body;
     execle => execle_body;
+}
+
+// (Functions of their own, as in C libraries: a program's own `execv` is not called in their place.)
+
+unsafe extern "C" fn execl_body(path: *const c_char, words: List) -> c_int {
+    // SAFETY: the words end in null, as the C function demands; here and below.
+    unsafe { execve(path, words, environ) }
+}
+
+unsafe extern "C" fn execlp_body(file: *const c_char, words: List) -> c_int {
+    // SAFETY: as above.
+    unsafe { execvpe(file, words, environ) }
 }
 
 unsafe extern "C" fn execle_body(path: *const c_char, words: List) -> c_int {

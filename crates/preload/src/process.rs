@@ -4,7 +4,7 @@
 //! that leads to those rows lies in [`STATE`], memory that the kernel hands to a child zeroed
 //! (`MADV_WIPEONFORK`). So the child finds out by itself, at its first allocation, in whatever way it
 //! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
-//! its own. What it needs for that is outside of the wiped memory: the mapped ledger, the settings.
+//! its own. What it needs for that is outside of the wiped memory: the run, with the mapped ledger.
 
 mod blind;
 mod end;

@@ -28,10 +28,11 @@ impl<S: Borrow<Source>> Followed<S> {
     pub fn new(source: S, options: &Options) -> Result<Followed<S>, String> {
         let of = source.borrow();
         let look = of.try_look()?;
-        let mut state = State::new(of.title(), options.choice.clone(), options.interval, look);
-        let mut life = Life::of(of);
-        state.ended = life.has_ended(of, state.look());
-        Ok(Followed { source, life, state, last: Instant::now(), wanted: false })
+        let state = State::new(of.title(), options.choice.clone(), options.interval, look);
+        let life = Life::of(of);
+        let mut followed = Followed { source, life, state, last: Instant::now(), wanted: false };
+        followed.ask_whether_it_ended();
+        Ok(followed)
     }
 
     /// Looks anew.
@@ -40,9 +41,14 @@ impl<S: Borrow<Source>> Followed<S> {
     /// A sentence: the ledger cannot be read any more.
     pub fn look(&mut self) -> Result<(), String> {
         // Before the look: what a program did before it ended is in that look.
-        self.state.ended = self.life.has_ended(self.source.borrow(), self.state.look());
+        self.ask_whether_it_ended();
         self.state.looked(self.source.borrow().try_look()?);
         Ok(())
+    }
+
+    /// Of the program in the last look.
+    pub fn ask_whether_it_ended(&mut self) {
+        self.state.ended = self.life.has_ended(self.source.borrow(), self.state.look());
     }
 
     fn rests(&self) -> bool {

@@ -21,6 +21,8 @@ pub(crate) fn state(source: &Source, options: &Options) -> Result<(State, bool),
     if rates {
         std::thread::sleep(options.interval);
         followed.look()?;
+        // Whose program ended meanwhile is the last look's.
+        followed.ask_whether_it_ended();
     }
     Ok((followed.state, rates))
 }

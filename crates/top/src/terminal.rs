@@ -80,7 +80,7 @@ impl Drop for Screen {
     }
 }
 
-/// Marks where what is shown at once begins or ends.
+/// Takes the terminal: raw, and with a screen beside the one that was there.
 fn take() -> io::Result<()> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(());

@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(last_part("counter"), "counter");
         assert_eq!(last_part("a::b::counter"), "counter");
         assert_eq!(last_part("a::pool<b::c>"), "pool<b::c>");
+        assert_eq!(last_part("a::pool<fn() -> b::c>"), "pool<fn() -> b::c>");
         assert_eq!(last_part(""), "");
     }
 }

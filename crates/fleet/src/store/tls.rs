@@ -31,6 +31,11 @@ impl Certificates {
             let _ = ring::default_provider().install_default();
         }
         let ca = tls.ca.as_deref().map(file).transpose()?;
+        let client = match (&tls.certificate, &tls.key) {
+            (Some(name), Some(key_name)) => Some((name, file(name)?, key_name, file(key_name)?)),
+            (None, None) => None,
+            _ => return Err(refused("a certificate needs its key, and a key its certificate")),
+        };
         let roots = match (&tls.ca, &ca) {
             (Some(name), Some(pem)) => trusted(name, pem)?,
             _ => systems()?,
@@ -39,18 +44,17 @@ impl Certificates {
             .with_safe_default_protocol_versions()
             .map_err(refused)?
             .with_root_certificates(roots);
-        let (config, client) = match (&tls.certificate, &tls.key) {
-            (Some(name), Some(key_name)) => {
-                let (certificate, key) = (file(name)?, file(key_name)?);
+        let (config, client) = match client {
+            Some((name, certificate, key_name, key)) => {
+                let chain = chain(name, &certificate)?;
                 let secret = PrivateKeyDer::from_pem_slice(&key)
                     .map_err(|error| broken(key_name, "key", error))?;
-                let config = builder.with_client_auth_cert(chain(name, &certificate)?, secret);
+                let config = builder.with_client_auth_cert(chain, secret);
                 let config =
                     config.map_err(|error| broken(key_name, "key of the certificate", error))?;
                 (config, Some((certificate, key)))
             }
-            (None, None) => (builder.with_no_client_auth(), None),
-            _ => return Err(refused("a certificate needs its key, and a key its certificate")),
+            None => (builder.with_no_client_auth(), None),
         };
         Ok(Self { ca, client, config: Arc::new(config) })
     }
