@@ -83,7 +83,6 @@ unsafe fn builder(options: &ledgerline_options_t) -> Outcome<LedgerBuilder> {
     Ok(builder.items(&items))
 }
 
-/// The caller's file, which stays its own.
 /// Sets an option that is not zero.
 fn if_given<T: Default + PartialEq>(
     builder: LedgerBuilder,
@@ -93,6 +92,7 @@ fn if_given<T: Default + PartialEq>(
     if value == T::default() { builder } else { set(builder, value) }
 }
 
+/// The caller's file, which stays its own.
 fn file(descriptor: i32) -> Outcome<ManuallyDrop<File>> {
     // SAFETY: asks whether the number is that of an open file.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {

@@ -157,7 +157,7 @@ impl Visit {
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
-        // SAFETY: C1; guarded by `tests/free.rs`.
+        // SAFETY: C1; guarded by `tests/programs/freeing.c`.
         unsafe { &*self.place.ledger.load(Relaxed) }
     }
 

@@ -204,7 +204,7 @@ impl<'l> Group<'l> {
             totals::collect_changes(self.table());
             slot.limits.store(totals::changes(self.table(), self.id()), Ordering::Relaxed);
         }
-        // Release, partner of the Acquire in `wake`: a thread that sees the id sees the descriptor.
+        // Release, partner of the Acquire in `watched`: a thread that sees the id sees the descriptor.
         slot.id.store(self.id().raw(), Ordering::Release);
         watchers.count.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `announce`.

@@ -237,14 +237,12 @@ impl Entry {
     /// Runs it, unless another thread does. Says what came of it, if it ran to its end.
     pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<Outcome> {
         let me = forked::thread();
+        // Acquire, partner of the Release below: one run sees what the last one did. (Before the report, so that those who
+        // find it running take no lock.)
+        self.runner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // The state of a reclaimer that panicked is unknown.
-        if self.has_panicked()
-            || self
-                .runner
-                // Acquire, partner of the Release below: one run sees what the last one did.
-                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-                .is_err()
-        {
+        if self.has_panicked() {
+            self.runner.store(0, Ordering::Release);
             return None;
         }
         let before = precise::charged(ledger.table(), self.group);

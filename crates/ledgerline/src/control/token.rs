@@ -2,6 +2,7 @@
 
 use crate::gate::lock::{self, Gated};
 use crate::size;
+use crate::whose;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -181,7 +182,8 @@ impl Future for Cancelled {
         }
         let place = *self.place.get_or_insert(waiting.next);
         waiting.next = waiting.next.max(place + 1);
-        let before = waiting.wakers.insert(place, waker);
+        // (Nobody's, so that no limit unwinds out of a half-made change.)
+        let before = whose::nobody(|| waiting.wakers.insert(place, waker));
         // (The one before is dropped after the lock is free.)
         drop(waiting);
         drop(before);

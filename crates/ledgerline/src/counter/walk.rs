@@ -100,7 +100,7 @@ pub(crate) fn reserve(path: &Path<'_>, n: u64, at: AtLimit, patience: u32) -> Re
     Ok(())
 }
 
-/// Grants what [`reserve`] reserved, and counts a `max` event on each level that this took over its limit. Says at which
+/// Grants what [`reserve`] reserved, and counts a `max` event on each level that is over its limit then. Says at which
 /// levels a limit was met.
 #[inline]
 pub(crate) fn commit(path: &Path<'_>, n: u64, at: AtLimit) -> Levels {

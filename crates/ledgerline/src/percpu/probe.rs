@@ -65,10 +65,11 @@ pub(crate) fn fast_area() -> isize {
     0
 }
 
-/// Whether the calling thread may use sections, where the process does: always with glibc, which costs nothing.
+/// Whether the calling thread may use sections, where the process does: always with glibc, and never where there are none, which
+/// costs nothing.
 #[inline(always)]
 pub(crate) fn serves_this_thread() -> bool {
-    cfg!(not(own_area)) || fast_area() != 0
+    cfg!(all(rseq, not(own_area))) || fast_area() != 0
 }
 
 fn sections(forced: Option<Mode>) -> Result<Registration, Without> {
