@@ -25,3 +25,19 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (era * 400 + year + carry, month, day)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_days_have_their_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(11_017), (2000, 3, 1));
+        assert_eq!(civil(19_722), (2023, 12, 31));
+        assert_eq!(civil(19_723), (2024, 1, 1));
+        assert_eq!(civil(47_540), (2100, 2, 28));
+        assert_eq!(civil(47_541), (2100, 3, 1));
+    }
+}
