@@ -215,9 +215,8 @@ impl Columns {
     /// time the caller acts, which is why [`swap`](Self::swap) checks it again.
     pub(crate) fn current(&self) -> u32 {
         // SAFETY: the thread is registered.
-        if let Some(column) =
-            unsafe { by_index!(self.at, |INDEX, area| rseq::index::<INDEX>(area)) }
-        {
+        let index = unsafe { by_index!(self.at, |INDEX, area| rseq::index::<INDEX>(area)) };
+        if let Some(column) = index {
             return column;
         }
         if self.owned_end > 0
