@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::{Account, Run, account, chunk, library, live, modes};
+use support::{Account, Run, account, chunk, compile_with, library, live, modes};
 
 /// How a program can be run.
 const ENVIRONMENTS: [&[(&str, &str)]; 5] = [
@@ -53,6 +53,16 @@ fn the_contract_holds_where_the_account_finds_no_sys() {
     let output = inside(without, family).expect("it started just now");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_programs_own_functions_are_not_called_in_the_place_of_the_librarys() {
+    // (Its functions are where the loader finds them first.)
+    let Some(program) = compile_with("cc", "own_exec.c", &["-rdynamic"]) else { return };
+    for how in ["path", "file"] {
+        assert_eq!(Run::bare(&program, &[how]).well(), "started\n", "{how}, plain");
+        assert_eq!(account(&program, &[how], &[]).0, "started\n", "{how}");
+    }
 }
 
 #[test]

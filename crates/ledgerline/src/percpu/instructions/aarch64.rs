@@ -203,19 +203,8 @@ macro_rules! section {
         $($operands)*)
     };
 
-    (add_return: $($operands:tt)*) => {
-        armed!([
-            point!(1),
-            "ldr {c:w}, [{a}, {index}]",
-            point!(2),
-            "mul {c}, {c}, {stride}",
-            "ldr {t}, [{base}, {c}]",
-            point!(3),
-            "add {t}, {t}, {n}",
-            point!(4),
-            "str {t}, [{base}, {c}]",
-        ] $($operands)*)
-    };
+    // As `add`: the sum and the distance are in registers there.
+    (add_return: $($operands:tt)*) => { section!(add: $($operands)*) };
     (add_marked: $($operands:tt)*) => {
         armed!([
             point!(1),
