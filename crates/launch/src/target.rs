@@ -190,6 +190,34 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_to_have_permissions_is_its_owners_alone_until_it_is_whole() {
+        let directory = directory("alone");
+        let (kept, bytes) = (directory.join("kept"), vec![1; 16 << 20]);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let mut seen = false;
+        while !seen {
+            assert!(std::time::Instant::now() < deadline, "no file was seen while it was written");
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    replace(&kept, &bytes, Some(Permissions::from_mode(0o755))).unwrap();
+                });
+                while !writer.is_finished() {
+                    let files = std::fs::read_dir(&directory).unwrap().flatten();
+                    // (One that has another name by now is the file itself.)
+                    for found in files.filter_map(|file| file.metadata().ok()) {
+                        let whole = found.len() == bytes.len() as u64;
+                        let expected = if whole { [0o600, 0o755] } else { [0o600; 2] };
+                        assert!(expected.contains(&(found.mode() & 0o7777)), "{:o}", found.mode());
+                        seen |= !whole;
+                    }
+                }
+            });
+            assert_eq!(kept.metadata().unwrap().mode() & 0o7777, 0o755);
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
     fn a_link_is_followed_and_a_mode_is_kept() {
         use std::os::unix::fs::PermissionsExt;
         let directory = directory("link");

@@ -82,9 +82,11 @@ fn a_folder_where_others_could_exchange_files_is_no_place_and_one_closed_to_them
 #[test]
 fn what_was_left_is_swept_unless_its_run_lives_or_a_process_uses_it() {
     let folder = folder();
-    let path = |random: &str| folder.path().join(format!("ledgerline-preload-{random}.so"));
-    let [left, locked, mapped, listed, linked] =
-        ["aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd", "eeeeeeee"].map(path);
+    // Names are looked for on the whole machine: another process that runs this test has others.
+    let path = |letter| {
+        folder.path().join(format!("ledgerline-preload-{letter}{:07}.so", std::process::id()))
+    };
+    let [left, locked, mapped, listed, linked] = ['a', 'b', 'c', 'd', 'e'].map(path);
     for file in [&left, &locked, &mapped, &listed] {
         fs::write(file, BYTES).unwrap();
     }
@@ -125,7 +127,7 @@ fn a_process_that_changes_its_program_all_the_time_is_never_seen_with_a_part_of_
     let script = folder.path().join("again.sh");
     fs::write(&script, format!("exec sh {}", script.display())).unwrap();
     // The name stands after so much else that an environment read in pieces loses it. Variables are sorted.
-    let name = "ledgerline-preload-aaaaaaaa.so";
+    let name = format!("ledgerline-preload-z{:07}.so", std::process::id());
     let mut command = std::process::Command::new("sh");
     command.arg(&script).env("Z_LISTED", format!("/{name}"));
     for number in 0..10 {
@@ -139,7 +141,7 @@ fn a_process_that_changes_its_program_all_the_time_is_never_seen_with_a_part_of_
     while !missed && told < 400 && start.elapsed() < Duration::from_secs(60) {
         if let Some(used) = used(&names) {
             told += 1;
-            missed = !used.contains(OsStr::new(name));
+            missed = !used.contains(OsStr::new(&name));
         }
     }
     user.kill().unwrap();
