@@ -2,7 +2,7 @@
 
 use ledgerline::container::UNTRACKED;
 use ledgerline::{Group, GroupSnapshot, GroupState, Ledger, Limit};
-use ledgerline_protocol::{ITEMS, RESERVED};
+use ledgerline_protocol::Item;
 
 use ledgerline_account::account::is_damaged;
 use strsim::levenshtein;
@@ -74,10 +74,14 @@ impl Found<'_> {
     /// other ledger.
     pub fn reserve(&self) -> u64 {
         let ledger = self.group.ledger();
-        if !self.is_root || ledger.item_names() != ITEMS {
+        if !self.is_root || ledger.item_names() != Item::NAMES {
             return 0;
         }
-        ledger.root().stat().get(RESERVED).map_or(0, |line| line.own.max(0).cast_unsigned())
+        ledger
+            .root()
+            .stat()
+            .get(Item::Reserved.name())
+            .map_or(0, |line| line.own.max(0).cast_unsigned())
     }
 }
 

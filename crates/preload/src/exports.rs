@@ -1,10 +1,10 @@
 //! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
 //! caller which `--by library` charges.
 
-use crate::process::Item;
 use crate::say::{errno, set_errno};
 use crate::thread::Busy;
 use crate::{alloc, behind, elsewhere, mapped, next, objects, process, realloc};
+use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 

@@ -25,7 +25,7 @@ use crate::text::Text;
 use crate::thread;
 use crate::vouch;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
-use ledgerline_protocol::{By, DESCRIPTORS, ITEMS, Identity, OnMax, Order, PERCPU};
+use ledgerline_protocol::{By, DESCRIPTORS, Identity, Item, OnMax, Order, PERCPU};
 use names::Name;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -113,32 +113,7 @@ pub(crate) struct Run {
     /// The number of the run's namespace.
     namespace: Option<u64>,
     /// The ledger's items, by [`Item`]; none in a ledger without them.
-    items: [Option<StatItem>; ITEMS.len()],
-}
-
-/// What a row counts beside its units: the places of [`ITEMS`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Item {
-    Private,
-    Shared,
-    File,
-    RefusedFirst,
-    RefusedFirstTime,
-    RefusedLargest,
-    Folded,
-    #[expect(dead_code, reason = "the command counts these; the places are those of `ITEMS`")]
-    Ended,
-    #[expect(dead_code, reason = "as above")]
-    Reserved,
-    Spared,
-    Blind,
-    Resident,
-    RefusedHeap,
-    SparedHeap,
-    #[expect(dead_code, reason = "as above")]
-    MaxHeap,
-    LeftOut,
-    Forgotten,
+    items: [Option<StatItem>; Item::ALL.len()],
 }
 
 /// What outlives a fork.
@@ -411,7 +386,7 @@ fn open() -> Option<Run> {
         user,
         reserve: order.reserve.and_then(as_number).unwrap_or(0),
         namespace: order.namespace.and_then(as_number),
-        items: ITEMS.map(|name| ledger.item(name)),
+        items: Item::NAMES.map(|name| ledger.item(name)),
         ledger,
         heap,
     })

@@ -10,12 +10,12 @@
 //! refused again, handlers call themselves until the stack ends.
 
 use crate::filter;
-use crate::process::{self, Item, STATE};
+use crate::process::{self, STATE};
 use crate::say::write;
 use crate::stack;
 use crate::text::Text;
 use ledgerline::{Group, Refusal};
-use ledgerline_protocol::{Identity, OnMax, RESERVE_REQUEST, RESERVE_SHARE};
+use ledgerline_protocol::{Identity, Item, OnMax, RESERVE_REQUEST, RESERVE_SHARE};
 use std::sync::atomic::Ordering;
 
 /// Which limit a charge asks.

@@ -39,7 +39,9 @@ macro_rules! named {
 
         impl $of {
             /// All there are.
-            pub const ALL: [$of; [$($name),*].len()] = [$($of::$value),*];
+            pub const ALL: [$of; $of::NAMES.len()] = [$($of::$value),*];
+            /// What all are called.
+            pub const NAMES: [&str; [$($name),*].len()] = [$($name),*];
 
             $(#[$called])*
             #[must_use]
@@ -104,72 +106,57 @@ pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
 /// No machine holds more bytes: a limit above is a typing mistake, and a count above what a program wrote over the ledger.
 pub const MOST_BYTES: u64 = 1 << 56;
 
-/// The ledger's items in which the library counts what programs map by themselves: private memory that was
-/// writable, which is charged; shared memory; files that are mapped to be read.
-pub const MAPPED: [&str; 3] = ["mapped", "mapped_shared", "mapped_file"];
+named! {
+    /// What a row of a run's ledger counts beside its units: the ledger's items, in this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Item,
+    /// What it is called in the ledger.
+    {
+        /// Private memory that programs map by themselves and that was writable, which is charged.
+        Private: "mapped",
+        /// Shared memory that they map.
+        Shared: "mapped_shared",
+        /// Files that they map to be read.
+        File: "mapped_file",
+        /// The bytes of the first request that was refused ([`Item::REFUSED`]).
+        RefusedFirst: "refused_first",
+        /// When that was, in milliseconds of `CLOCK_MONOTONIC`.
+        RefusedFirstTime: "refused_first_time",
+        /// The bytes of the largest request that was refused.
+        RefusedLargest: "refused_largest",
+        /// In a process's own row, how often a name found no row, since the process has as many as it may have: what goes
+        /// by that name is charged to the process's own row.
+        Folded: "folded_names",
+        /// How many processes that ended a row stands for, if it stands for several. `run` counts them.
+        Ended: "ended",
+        /// Of the root, how much of the user's limit is kept as the reserve: the root's own limit is less by that.
+        Reserved: "reserve",
+        /// How many requests were granted out of the reserve: a limit of the first ledger refused them, and the program did
+        /// not feel it.
+        Spared: "spared",
+        /// Why the process of the row is not accounted: the number of a [`Blind`](blind::Blind).
+        Blind: "blind",
+        /// The most bytes that the kernel saw resident in the row's process, when it ended by itself.
+        Resident: "resident",
+        /// How many requests the limit for blocks alone refused ([`Order::heap`]).
+        RefusedHeap: "refused_heap",
+        /// How many it refused and the reserve granted.
+        SparedHeap: "spared_heap",
+        /// Of the root, which limit blocks alone have, as the user set it, plus one; zero is none.
+        MaxHeap: "max_heap",
+        /// Of the root, the processes that found no row left.
+        LeftOut: "left_out",
+        /// The bytes that a process mapped and this account does not follow: there were more mappings than the preloaded
+        /// library has room for. They are charged to nobody.
+        Forgotten: "mapped_forgotten",
+    }
+}
 
-/// The ledger's items in which a row keeps what it was refused: the bytes and the time (milliseconds of
-/// `CLOCK_MONOTONIC`) of the first request, and the bytes of the largest. They are a row's own: sums of several
-/// rows' mean nothing.
-pub const REFUSED: [&str; 3] = ["refused_first", "refused_first_time", "refused_largest"];
-
-/// The item in which a process's own row counts how often a name found no row, since the process has as many as it may
-/// have: what goes by that name is charged to the process's own row.
-pub const FOLDED: &str = "folded_names";
-
-/// The item in which `run` counts how many processes that ended a row stands for, if it stands for several.
-pub const ENDED: &str = "ended";
-
-/// The item of the root that says how much of the user's limit is kept as the reserve: the root's own limit is less by
-/// that.
-pub const RESERVED: &str = "reserve";
-
-/// The item in which a row counts how many requests were granted out of the reserve: a limit of the first ledger refused
-/// them, and the program did not feel it.
-pub const SPARED: &str = "spared";
-
-/// The item in which the row of a process that is not accounted says why: the number of a [`Blind`](blind::Blind).
-pub const BLIND: &str = "blind";
-
-/// The item in which a process's row keeps the most bytes that the kernel saw resident in it, when it ended by itself.
-pub const RESIDENT: &str = "resident";
-
-/// The items in which a row counts how many requests the limit for blocks alone refused ([`Order::heap`]), and how many
-/// it refused and the reserve granted.
-pub const REFUSED_HEAP: &str = "refused_heap";
-/// See [`REFUSED_HEAP`].
-pub const SPARED_HEAP: &str = "spared_heap";
-
-/// The item of the root that says which limit blocks alone have, as the user set it, plus one; zero is none.
-pub const MAX_HEAP: &str = "max_heap";
-
-/// The item of the root that counts the processes that found no row left.
-pub const LEFT_OUT: &str = "left_out";
-
-/// The item that counts the bytes that a process mapped and this account does not follow: there were more mappings than
-/// the preloaded library has room for. They are charged to nobody.
-pub const FORGOTTEN: &str = "mapped_forgotten";
-
-/// All items of a run's ledger, in this order.
-pub const ITEMS: [&str; 17] = [
-    MAPPED[0],
-    MAPPED[1],
-    MAPPED[2],
-    REFUSED[0],
-    REFUSED[1],
-    REFUSED[2],
-    FOLDED,
-    ENDED,
-    RESERVED,
-    SPARED,
-    BLIND,
-    RESIDENT,
-    REFUSED_HEAP,
-    SPARED_HEAP,
-    MAX_HEAP,
-    LEFT_OUT,
-    FORGOTTEN,
-];
+impl Item {
+    /// What a row was refused: its own, of which no sum means anything.
+    pub const REFUSED: [Item; 3] =
+        [Item::RefusedFirst, Item::RefusedFirstTime, Item::RefusedLargest];
+}
 
 /// The largest request, in bytes, that the reserve serves.
 pub const RESERVE_REQUEST: u64 = 16 << 10;

@@ -2,6 +2,7 @@
 
 use crate::frame::{Frame, holds};
 use ledgerline::GroupId;
+use ledgerline_protocol::Item;
 use ledgerline_watch::{Point, Rates, Row, State};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -191,7 +192,7 @@ impl<'f> GroupRow<'f> {
 /// The items of a group that mean something as a sum, without those that are zero.
 pub(crate) fn items(row: &Row) -> impl Iterator<Item = (&str, i64)> {
     let items = row.items.iter().map(|(name, value)| (&**name, *value));
-    items.filter(|&(name, value)| value != 0 && !ledgerline_protocol::REFUSED.contains(&name))
+    items.filter(|&(name, value)| value != 0 && !Item::REFUSED.map(Item::name).contains(&name))
 }
 
 impl Figures {

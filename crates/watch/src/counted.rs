@@ -6,11 +6,8 @@ mod damaged;
 
 pub use damaged::{MOST, is_damaged};
 
+use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
-use ledgerline_protocol::{
-    BLIND, ENDED, FOLDED, FORGOTTEN, ITEMS, LEFT_OUT, MAPPED, MAX_HEAP, REFUSED, REFUSED_HEAP,
-    RESERVED, RESIDENT, SPARED, SPARED_HEAP,
-};
 
 /// What a run counts of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,10 +70,8 @@ pub struct Rules {
     lines: usize,
     /// The library's own line.
     refused: Option<usize>,
-    /// Lines of which no sum means anything.
-    no_sums: Vec<usize>,
-    /// In the order of [`ITEMS`]; `None` in a ledger that is no run's.
-    items: Option<[usize; ITEMS.len()]>,
+    /// Where the lines of all [`Item`]s begin; `None` in a ledger that is no run's.
+    items: Option<usize>,
 }
 
 impl Rules {
@@ -85,19 +80,9 @@ impl Rules {
     /// means nothing here.
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Rules {
         let names: Vec<&str> = names.collect();
-        let items = names.ends_with(&ITEMS).then(|| {
-            let first = names.len() - ITEMS.len();
-            std::array::from_fn(|item| first + item)
-        });
-        let no_sums = |(line, name): (usize, &&str)| {
-            (items.is_some() && REFUSED.contains(name)).then_some(line)
-        };
-        Rules {
-            lines: names.len(),
-            refused: names.iter().position(|&name| name == "refused"),
-            no_sums: names.iter().enumerate().filter_map(no_sums).collect(),
-            items,
-        }
+        let items = names.ends_with(&Item::NAMES).then(|| names.len() - Item::NAMES.len());
+        let refused = names.iter().position(|&name| name == "refused");
+        Rules { lines: names.len(), refused, items }
     }
 
     /// Whether the ledger is that of a `ledgerline run`.
@@ -107,34 +92,32 @@ impl Rules {
 
     /// What a row says whose lines have these numbers: of the row itself, and with those below it.
     pub fn count(&self, own: impl Fn(usize) -> i64, subtree: impl Fn(usize) -> i64) -> Counted {
-        let line = |name: &str| {
-            let place = ITEMS.iter().position(|item| *item == name);
-            Some(self.items?[place?])
-        };
+        let line = |item: Item| Some(self.items? + item as usize);
         let positive = |number: i64| number.max(0).cast_unsigned();
-        let item = |name: &str| line(name).map_or(0, |line| positive(subtree(line)));
-        let alone = |name: &str| line(name).map_or(0, |line| positive(own(line)));
-        let [private, shared, file] = MAPPED.map(item);
-        let [first, time, largest] = REFUSED.map(alone);
-        let sums = (0..self.lines).filter(|line| !self.no_sums.contains(line));
+        let item = |item| line(item).map_or(0, |line| positive(subtree(line)));
+        let alone = |item| line(item).map_or(0, |line| positive(own(line)));
+        let [private, shared, file] = [Item::Private, Item::Shared, Item::File].map(item);
+        let [first, time, largest] = Item::REFUSED.map(alone);
+        let no_sums = Item::REFUSED.map(line);
+        let sums = (0..self.lines).filter(|&line| !no_sums.contains(&Some(line)));
         Counted {
             mapped: Mapped { private, shared, file },
-            forgotten: item(FORGOTTEN),
+            forgotten: item(Item::Forgotten),
             refused: self
                 .refused
                 .map_or(0, |line| positive(subtree(line)))
-                .saturating_sub(item(SPARED))
-                .saturating_add(item(REFUSED_HEAP)),
-            refused_heap: item(REFUSED_HEAP),
+                .saturating_sub(item(Item::Spared))
+                .saturating_add(item(Item::RefusedHeap)),
+            refused_heap: item(Item::RefusedHeap),
             most_refused: (first > 0).then_some(Refusals { first, time, largest }),
-            folded: alone(FOLDED) > 0,
-            processes: alone(ENDED),
-            spared: item(SPARED).saturating_add(item(SPARED_HEAP)),
-            resident: alone(RESIDENT),
-            max_heap: alone(MAX_HEAP).checked_sub(1),
-            reserve: alone(RESERVED),
-            blind: Blind::from_number(alone(BLIND).cast_signed()),
-            left_out: alone(LEFT_OUT),
+            folded: alone(Item::Folded) > 0,
+            processes: alone(Item::Ended),
+            spared: item(Item::Spared).saturating_add(item(Item::SparedHeap)),
+            resident: alone(Item::Resident),
+            max_heap: alone(Item::MaxHeap).checked_sub(1),
+            reserve: alone(Item::Reserved),
+            blind: Blind::from_number(alone(Item::Blind).cast_signed()),
+            left_out: alone(Item::LeftOut),
             absurd: sums
                 .flat_map(|line| [own(line), subtree(line)])
                 .any(|sum| sum.unsigned_abs() > MOST),
@@ -154,12 +137,14 @@ mod tests {
     }
 
     fn of_run() -> Vec<&'static str> {
-        ["blocks_live", "refused"].into_iter().chain(ITEMS).collect()
+        ["blocks_live", "refused"].into_iter().chain(Item::NAMES).collect()
     }
 
     #[test]
     fn what_the_reserve_granted_is_not_refused_and_its_size_is_a_part_of_the_max() {
-        let sums = [("refused", 10), (SPARED, 4), (REFUSED_HEAP, 3), (RESERVED, 4096)];
+        let [spared, heap, reserved] =
+            [Item::Spared, Item::RefusedHeap, Item::Reserved].map(Item::name);
+        let sums = [("refused", 10), (spared, 4), (heap, 3), (reserved, 4096)];
         let counted = count(&of_run(), &sums);
         assert_eq!((counted.refused, counted.spared, counted.refused_heap), (9, 4, 3));
         assert_eq!((counted.reserve, counted.absurd), (4096, false));
@@ -167,15 +152,22 @@ mod tests {
 
     #[test]
     fn a_sum_that_nobody_counts_is_absurd_but_a_request_may_have_any_size() {
-        assert!(count(&of_run(), &[(MAPPED[0], 1 << 57)]).absurd);
+        assert!(count(&of_run(), &[(Item::Private.name(), 1 << 57)]).absurd);
         assert!(count(&of_run(), &[("blocks_live", -1 << 57)]).absurd);
-        assert!(!count(&of_run(), &[(REFUSED[0], 1 << 57), (REFUSED[2], 1 << 57)]).absurd);
+        assert!(
+            !count(
+                &of_run(),
+                &[(Item::RefusedFirst.name(), 1 << 57), (Item::RefusedLargest.name(), 1 << 57)]
+            )
+            .absurd
+        );
     }
 
     #[test]
     fn a_program_may_call_its_own_items_as_a_run_does() {
-        let names = ["refused", RESERVED, SPARED, ENDED];
-        let counted = count(&names, &[("refused", 10), (RESERVED, 7), (SPARED, 4), (ENDED, 1)]);
+        let [reserved, spared, ended] = [Item::Reserved, Item::Spared, Item::Ended].map(Item::name);
+        let names = ["refused", reserved, spared, ended];
+        let counted = count(&names, &[("refused", 10), (reserved, 7), (spared, 4), (ended, 1)]);
         assert_eq!(counted, Counted { refused: 10, ..Counted::default() });
         assert!(!Rules::new(names.into_iter()).is_run());
         assert!(Rules::new(of_run().into_iter()).is_run());

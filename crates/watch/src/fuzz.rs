@@ -4,7 +4,7 @@
 use crate::counted::MOST;
 use crate::{Look, Source, State, Tempo};
 use ledgerline::{GroupId, Ledger, Limit, name};
-use ledgerline_protocol::ITEMS;
+use ledgerline_protocol::Item;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -39,7 +39,7 @@ impl Sample {
                 file => File::from_raw_fd(file),
             }
         };
-        let ledger = Ledger::builder().capacity(300).items(&ITEMS).create_in(&file)?;
+        let ledger = Ledger::builder().capacity(300).items(&Item::NAMES).create_in(&file)?;
         let other = |_| io::Error::other("the sample cannot be made");
         let _ = ledger.root().set_max(Limit::units(1 << 30));
         for process in 1..40u32 {

@@ -1,7 +1,7 @@
 //! The ledger of a run is found by any process of it. (`crates/cli/tests/show.rs` has a real run.)
 
 use ledgerline::Ledger;
-use ledgerline_protocol::{ITEMS, MEMORY_FILE};
+use ledgerline_protocol::{Item, MEMORY_FILE};
 use ledgerline_watch::Source;
 use ledgerline_watch::find::{self, Kind};
 use std::ffi::CString;
@@ -41,7 +41,7 @@ fn a_run_is_found_by_its_supervisor_its_programs_and_their_children() {
     // SAFETY: makes a file of its own; the name ends in zero.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC)) };
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let ledger = Ledger::builder().capacity(64).items(&ITEMS).create_in(&file).unwrap();
+    let ledger = Ledger::builder().capacity(64).items(&Item::NAMES).create_in(&file).unwrap();
     ledger.root().create("sh.7").unwrap().charge_units(4711).unwrap();
     let own = std::process::id();
     let looking_on = File::open(&path).unwrap();

@@ -1,7 +1,7 @@
 //! A look says what a ledger's program sees, and writes nothing.
 
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{ITEMS, REFUSED_HEAP, RESERVED, SPARED};
+use ledgerline_protocol::Item;
 use ledgerline_watch::{Source, State, Tempo};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -63,16 +63,16 @@ fn a_look_needs_a_readable_file_alone_and_leaves_it_as_it_was() {
 #[test]
 fn a_run_is_told_by_its_users_limits_and_what_its_programs_felt() {
     let made = made();
-    let ledger = Ledger::builder().capacity(64).items(&ITEMS).create_in(&made.file).unwrap();
+    let ledger = Ledger::builder().capacity(64).items(&Item::NAMES).create_in(&made.file).unwrap();
     let root = ledger.root();
-    let add = |name: &str, n: i64| root.add_stat(ledger.item(name).unwrap(), n);
+    let add = |item: Item, n: i64| root.add_stat(ledger.item(item.name()).unwrap(), n);
     root.set_max(Limit::units((1 << 20) - 4096)).unwrap();
-    add(RESERVED, 4096);
+    add(Item::Reserved, 4096);
     for _ in 0..3 {
         root.try_charge(1 << 21).unwrap_err();
     }
-    add(SPARED, 1);
-    add(REFUSED_HEAP, 5);
+    add(Item::Spared, 1);
+    add(Item::RefusedHeap, 5);
     let process = ledger.attach_process("sort.4711", 4711).unwrap();
     process.charge_units(100).unwrap();
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use ledgerline::{Group, Ledger, StatLine};
-use ledgerline_protocol::{BLIND, ENDED, REFUSED, RESIDENT, program};
+use ledgerline_protocol::{Item, program};
 
 /// How many ended processes keep rows of their own.
 const KEPT: usize = 100;
@@ -38,7 +38,7 @@ impl<'l> Folded<'l> {
         let mut by_program: HashMap<(String, i64), Vec<Group<'_>>> = HashMap::new();
         for group in ended.drain(KEPT..) {
             let name = group.name();
-            let blind = group.stat().get(BLIND).map_or(0, |line| line.own);
+            let blind = group.stat().get(Item::Blind.name()).map_or(0, |line| line.own);
             let name = match program(&name) {
                 "" => "program",
                 name => name,
@@ -59,36 +59,37 @@ impl<'l> Folded<'l> {
                     Err(_) => continue,
                 },
             };
-            let own = |group: &Group<'_>, name| group.stat().get(name).map_or(0, |line| line.own);
-            let most = processes.iter().chain([&row]).map(|group| own(group, RESIDENT)).max();
+            let own = |group: &Group<'_>, item: Item| {
+                group.stat().get(item.name()).map_or(0, |line| line.own)
+            };
+            let most = processes.iter().chain([&row]).map(|group| own(group, Item::Resident)).max();
             let folded = self.fold_into(row, &processes);
             // Reasons, and what was resident at most, are no numbers to be added up.
-            for (name, want) in [(BLIND, blind), (RESIDENT, most.unwrap_or(0))] {
-                let now = own(&row, name);
-                if let Some(item) = self.ledger.item(name)
-                    && folded > 0
-                    && want != now
-                {
-                    row.add_stat(item, want - now);
+            for (item, want) in [(Item::Blind, blind), (Item::Resident, most.unwrap_or(0))] {
+                if folded > 0 {
+                    self.add(row, item, want - own(&row, item));
                 }
             }
         }
     }
 
+    /// Adds to what a row counts.
+    fn add(&self, row: Group<'_>, item: Item, more: i64) {
+        if let Some(item) = self.ledger.item(item.name())
+            && more != 0
+        {
+            row.add_stat(item, more);
+        }
+    }
+
     fn fold_into(&self, row: Group<'_>, processes: &[Group<'_>]) -> usize {
-        let add = |name: &str, more: i64| {
-            if let Some(item) = self.ledger.item(name)
-                && more != 0
-            {
-                row.add_stat(item, more);
-            }
-        };
+        let add = |item, more| self.add(row, item, more);
         // What was refused first, and what was the most, is no sum. Until the row is told, it shows no refusal: its first
         // one is less than nothing.
         let before = refused(row, |line| line.own);
         let all = self.refusals(processes);
         let hidden = before[0] + all.iter().map(|(_, refused)| refused[0]).sum::<i64>();
-        add(REFUSED[0], -hidden);
+        add(Item::RefusedFirst, -hidden);
         let folded = self.ledger.fold_ended(processes, row);
         let of_folded = || {
             all.iter().filter(|(process, _)| folded.contains(process)).map(|&(_, refused)| refused)
@@ -97,12 +98,12 @@ impl<'l> Folded<'l> {
             let first = if a[1] <= b[1] { a } else { b };
             [first[0], first[1], a[2].max(b[2])]
         });
-        for (at, name) in REFUSED.into_iter().enumerate().rev() {
+        for (at, item) in Item::REFUSED.into_iter().enumerate().rev() {
             let sum = before[at] + of_folded().map(|refused| refused[at]).sum::<i64>();
             let now = if at == 0 { sum - hidden } else { sum };
-            add(name, want.map_or(0, |want| want[at]) - now);
+            add(item, want.map_or(0, |want| want[at]) - now);
         }
-        add(ENDED, folded.len() as i64);
+        add(Item::Ended, folded.len() as i64);
         folded.len()
     }
 
@@ -127,8 +128,8 @@ impl<'l> Folded<'l> {
     }
 }
 
-/// What a group was refused: [`REFUSED`].
+/// What a group was refused: [`Item::REFUSED`].
 fn refused(group: Group<'_>, part: fn(&StatLine) -> i64) -> [i64; 3] {
     let stat = group.stat();
-    REFUSED.map(|name| stat.get(name).map_or(0, part))
+    Item::REFUSED.map(|item| stat.get(item.name()).map_or(0, part))
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use ledgerline::container::Settings;
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{HEAP_FILE, ITEMS, MAX_HEAP, MEMORY_FILE, RESERVED};
+use ledgerline_protocol::{HEAP_FILE, Item, MEMORY_FILE};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
@@ -60,10 +60,11 @@ impl Limits {
 pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
     let (max, reserve) = (limits.max, limits.reserve);
     let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
-    let (file, ledger) = create(MEMORY_FILE, limits.rows, &ITEMS, container).map_err(failed)?;
+    let (file, ledger) =
+        create(MEMORY_FILE, limits.rows, &Item::NAMES, container).map_err(failed)?;
     let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST - 1) + 1);
-    for (name, number) in [(RESERVED, limits.reserve), (MAX_HEAP, max_heap)] {
-        if let Some(item) = ledger.item(name) {
+    for (item, number) in [(Item::Reserved, limits.reserve), (Item::MaxHeap, max_heap)] {
+        if let Some(item) = ledger.item(item.name()) {
             ledger.root().add_stat(item, number.cast_signed());
         }
     }

@@ -25,7 +25,7 @@ use clap::{Args, ValueHint};
 use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
-use ledgerline_protocol::{BLIND, By, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
+use ledgerline_protocol::{By, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use fold::Folded;
@@ -415,7 +415,7 @@ fn name_blind(ledger: &Ledger, path: &Path, process: u32, why: Blind) {
     let end = name.floor_char_boundary(NAME_MAX - 18);
     name.truncate(end);
     let made = ledger.create_for_process(&format!("{name}.{process}"), process);
-    if let (Ok(row), Some(item)) = (made, ledger.item(BLIND)) {
+    if let (Ok(row), Some(item)) = (made, ledger.item(Item::Blind.name())) {
         row.add_stat(item, why as i64);
     }
 }

@@ -7,7 +7,7 @@ use ledgerline::{Group, Ledger};
 use ledgerline_account::account::{Account, Mistakes, Processes, resident};
 use ledgerline_account::json;
 use ledgerline_account::render;
-use ledgerline_protocol::REFUSED;
+use ledgerline_protocol::Item;
 use ledgerline_terminal::style::Style;
 
 const FORMATS: [Format; 3] = [Format::Tree, Format::MemoryStat, Format::MemoryEvents];
@@ -46,7 +46,8 @@ fn memory_stat(group: Group<'_>) -> Vec<Stat> {
 pub(super) fn counted(group: Group<'_>) -> Vec<Stat> {
     let lines = group.stat().lines;
     // A sum of what rows were refused first means nothing.
-    let lines = lines.into_iter().filter(|line| !REFUSED.contains(&&*line.name));
+    let lines =
+        lines.into_iter().filter(|line| !Item::REFUSED.map(Item::name).contains(&&*line.name));
     lines.map(|line| Stat::clamped(line.name, line.subtree)).collect()
 }
 

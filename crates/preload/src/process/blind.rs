@@ -1,6 +1,6 @@
 //! What this process says of programs that it executes and that are not accounted, and what they keep of the run's order.
 
-use super::{Item, Run, STATE, State, attached, identity, note_in, push_process, run};
+use super::{Run, STATE, State, attached, identity, note_in, push_process, run};
 use crate::filter;
 use crate::objects::own_path;
 use crate::say::{environ, errno, strings};
@@ -8,7 +8,7 @@ use crate::text::Text;
 use crate::thread::Busy;
 use ledgerline::{CreateError, Group, NAME_MAX};
 use ledgerline_protocol::blind::Blind;
-use ledgerline_protocol::{Identity, Which, is_of_order};
+use ledgerline_protocol::{Identity, Item, Which, is_of_order};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;

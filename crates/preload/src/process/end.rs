@@ -1,8 +1,9 @@
 //! What is noted when this process ends by itself.
 
-use super::{Item, OWN, STATE, attached_as, note};
+use super::{OWN, STATE, attached_as, note};
 use crate::filter;
 use crate::thread::Busy;
+use ledgerline_protocol::Item;
 use std::sync::atomic::Ordering;
 
 /// Notes the most that was resident in this process, which ends.

@@ -1,9 +1,10 @@
 //! Slots by name: the rows of a process's threads or libraries.
 
-use super::{Item, OWN, SLOTS, STATE, group, note, set_group};
+use super::{OWN, SLOTS, STATE, group, note, set_group};
 use crate::filter;
 use crate::text::Text;
 use ledgerline::NAME_MAX;
+use ledgerline_protocol::Item;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a slot's row is called, filled up with zeros, which are all of one without a row.

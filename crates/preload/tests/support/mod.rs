@@ -12,7 +12,7 @@ mod tested;
 pub use have::have;
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{GroupSnapshot, Ledger, Limit, Mistakes, Snapshot};
-use ledgerline_protocol::ITEMS;
+use ledgerline_protocol::Item;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -150,7 +150,7 @@ pub struct Account {
 impl Account {
     pub fn new() -> Account {
         let file = memory_file();
-        let builder = Ledger::builder().capacity(4096).items(&ITEMS);
+        let builder = Ledger::builder().capacity(4096).items(&Item::NAMES);
         let ledger = builder.create_in(&file).expect("a ledger");
         Account { file, ledger, heap: None }
     }
