@@ -18,7 +18,7 @@ use std::process::Command;
 use std::{env, fs, io};
 
 /// Packages of this project that the libraries depend on.
-const BELOW: [&str; 2] = ["ledgerline", "ledgerline-protocol"];
+const BELOW: [&str; 3] = ["ledgerline", "ledgerline-interpose", "ledgerline-protocol"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

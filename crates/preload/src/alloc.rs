@@ -5,12 +5,12 @@ use crate::charges;
 use crate::expected::Expected;
 use crate::filter;
 use crate::library;
-use crate::next::{self, HOT, NEXT, WINDOW, early};
+use crate::next::{self, NEXT, WINDOW, early};
 use crate::process;
-use crate::say::{errno, set_errno};
 use crate::shadow;
 use crate::sizes;
 use crate::thread::{self, Busy, Word};
+use ledgerline_interpose::{errno, set_errno};
 use ledgerline_protocol::By;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -35,7 +35,7 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     // their addresses: they lie near what another allocator maps, and would keep that from having an owner.)
     if NEXT.headers() {
         for place in early::used().into_iter().flatten() {
-            shadow::claim(place.cast());
+            shadow::claim(place);
         }
     }
     let slot = match run.by {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn adopt(block: *mut c_void, caller: usize, expected: Expected
     // SAFETY: the entry of a span is a thread's cell only if it is a cell at all, of the ledger that is
     // open for good; and then blocks have glibc's header (the early buffer's as well).
     unsafe {
-        if cell == thread::cell(HOT.words.load(Ordering::Relaxed))
+        if cell == thread::cell(NEXT.words.load(Ordering::Relaxed))
             && shadow::prepaid(cell).take(next::chunk_size(block) as u64)
         {
             return block;
@@ -167,7 +167,7 @@ unsafe extern "C" fn adopt_anywhere(
 #[inline(never)]
 unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut c_void {
     // (What this library allocates for itself, and what an operator of the allocator's asks malloc for.)
-    if early::owns(block.cast()) || !NEXT.ready() || Busy::is_entered() {
+    if early::owns(block) || !NEXT.ready() || Busy::is_entered() {
         return block;
     }
     // Calls for the account may fail, and who gets a block finds errno as it was.
@@ -178,7 +178,7 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
         let size = NEXT.size(block);
         if !charges::block(slot, size) {
             shadow::clear(block);
-            NEXT.free(block);
+            NEXT.raw.free(block);
             return fail();
         }
         note_size(block, size);
@@ -225,7 +225,7 @@ unsafe extern "C" fn first_malloc(size: usize, caller: usize) -> *mut c_void {
 /// As C's `malloc`.
 pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_void {
     if !NEXT.ready() {
-        return early::allocate(size, 1).cast();
+        return early::allocate(size, 1);
     }
     // SAFETY: the next allocator is ready.
     unsafe { if NEXT.headers() { malloc_headed(size, caller) } else { malloc_asked(size, caller) } }
@@ -237,7 +237,7 @@ pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_voi
 /// As [`malloc`]; the next allocator is ready.
 unsafe extern "C" fn malloc_headed(size: usize, caller: usize) -> *mut c_void {
     // SAFETY: as the caller says.
-    unsafe { adopt(NEXT.malloc(size), caller, Expected::NOTHING) }
+    unsafe { adopt(NEXT.raw.malloc(size), caller, Expected::NOTHING) }
 }
 
 /// [`malloc`] where they bear none.
@@ -247,7 +247,7 @@ unsafe extern "C" fn malloc_headed(size: usize, caller: usize) -> *mut c_void {
 unsafe extern "C" fn malloc_asked(size: usize, caller: usize) -> *mut c_void {
     // SAFETY: as the caller says.
     unsafe {
-        let block = NEXT.malloc(size.max(WINDOW));
+        let block = NEXT.raw.malloc(size.max(WINDOW));
         let expected = Expected::of(size);
         if !block.is_null() && asked::adopt(block, shadow::sole(block), expected) {
             return block;
@@ -270,7 +270,7 @@ pub(crate) unsafe fn free(block: *mut c_void) {
             return free_asked(block, cell);
         }
         if cell > shadow::SHARED && shadow::prepaid(cell).put(next::chunk_size(block) as u64) {
-            return NEXT.free(block);
+            return NEXT.raw.free(block);
         }
         free_shared(block, cell);
     }
@@ -284,7 +284,7 @@ pub(crate) unsafe fn free(block: *mut c_void) {
 unsafe extern "C" fn free_asked(block: *mut c_void, cell: usize) {
     // SAFETY: handed on; a block whose units were returned is the next allocator's.
     unsafe {
-        if asked::forget(block, cell) { NEXT.free(block) } else { free_anywhere(block, cell) }
+        if asked::forget(block, cell) { NEXT.raw.free(block) } else { free_anywhere(block, cell) }
     }
 }
 
@@ -301,7 +301,7 @@ unsafe extern "C" fn free_shared(block: *mut c_void, cell: usize) {
             && charges::put_block(group, next::chunk_size(block))
         {
             shadow::clear(block);
-            return NEXT.free(block);
+            return NEXT.raw.free(block);
         }
         free_anywhere(block, cell);
     }
@@ -315,8 +315,8 @@ unsafe extern "C" fn free_shared(block: *mut c_void, cell: usize) {
 unsafe extern "C" fn free_anywhere(block: *mut c_void, cell: usize) {
     // SAFETY: handed on; a block whose units were returned is the next allocator's.
     unsafe {
-        if !NEXT.headers() && !early::owns(block.cast()) && asked::forget_anywhere(block, cell) {
-            return NEXT.free(block);
+        if !NEXT.headers() && !early::owns(block) && asked::forget_anywhere(block, cell) {
+            return NEXT.raw.free(block);
         }
         free_otherwise(block);
     }
@@ -329,17 +329,17 @@ unsafe extern "C" fn free_anywhere(block: *mut c_void, cell: usize) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn free_otherwise(block: *mut c_void) {
-    if early::owns(block.cast()) || !NEXT.ready() {
+    if early::owns(block) || !NEXT.ready() {
         return;
     }
     if Busy::is_entered() {
         // SAFETY: the block came from the next allocator.
-        return unsafe { NEXT.free(block) };
+        return unsafe { NEXT.raw.free(block) };
     }
     // SAFETY: the block came from the next allocator.
     unsafe {
         forget(block);
-        NEXT.free(block);
+        NEXT.raw.free(block);
     }
 }
 
@@ -349,7 +349,7 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
 /// `block` is the next allocator's, which is ready.
 pub(crate) unsafe fn forget(block: *mut c_void) {
     let slot = shadow::owner(block);
-    if slot != 0 && !early::owns(block.cast()) {
+    if slot != 0 && !early::owns(block) {
         // What is done for the account may fail, and whoever frees leaves errno alone.
         let errno = errno();
         shadow::clear(block);
@@ -364,20 +364,22 @@ pub(crate) unsafe fn forget(block: *mut c_void) {
 pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return fail() };
     if !NEXT.ready() {
-        return early::allocate(bytes, 1).cast();
+        return early::allocate(bytes, 1);
     }
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.calloc(1, spaced(bytes)), caller, Expected::of(bytes)) }
+    unsafe { adopt(NEXT.alone(|next| next.calloc(1, spaced(bytes))), caller, Expected::of(bytes)) }
 }
 
 /// # Safety
 /// As C's `memalign`.
 pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, caller: usize) -> *mut c_void {
     if !NEXT.ready() {
-        return early::allocate(size, align.next_power_of_two()).cast();
+        return early::allocate(size, align.next_power_of_two());
     }
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.memalign(align, spaced(size)), caller, Expected::NOTHING) }
+    unsafe {
+        adopt(NEXT.alone(|next| next.memalign(align, spaced(size))), caller, Expected::NOTHING)
+    }
 }
 
 /// # Safety
@@ -388,12 +390,12 @@ pub(crate) unsafe extern "C" fn aligned_alloc(
     caller: usize,
 ) -> *mut c_void {
     if !NEXT.ready() {
-        return early::allocate(size, align.next_power_of_two()).cast();
+        return early::allocate(size, align.next_power_of_two());
     }
     // (A window is a multiple of a smaller alignment, as the size of such a block is to be.)
     let size = if align <= WINDOW { spaced(size) } else { size };
     // SAFETY: the next allocator is ready.
-    unsafe { adopt(NEXT.aligned_alloc(align, size), caller, Expected::NOTHING) }
+    unsafe { adopt(NEXT.alone(|next| next.aligned_alloc(align, size)), caller, Expected::NOTHING) }
 }
 
 /// # Safety
@@ -408,10 +410,11 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     let errno = errno();
     let mut block = null_mut();
     if !NEXT.ready() {
-        block = early::allocate(size, align.next_power_of_two()).cast();
+        block = early::allocate(size, align.next_power_of_two());
     } else {
+        let place = &raw mut block;
         // SAFETY: the next allocator is ready; it writes to a variable of ours.
-        let result = unsafe { NEXT.posix_memalign(&raw mut block, align, spaced(size)) };
+        let result = NEXT.alone(|next| unsafe { next.posix_memalign(place, align, spaced(size)) });
         if result != 0 {
             return result;
         }
@@ -437,9 +440,9 @@ pub(crate) unsafe extern "C" fn usable_size(block: *mut c_void) -> usize {
     }
     // SAFETY: the block is ours or the next allocator's.
     unsafe {
-        if early::owns(block.cast()) {
-            return early::size(block.cast());
+        if early::owns(block) {
+            return early::size(block);
         }
-        NEXT.usable(block)
+        NEXT.raw.usable_size(block)
     }
 }

@@ -4,8 +4,8 @@
 //! that nobody returns, and an allocator that maps memory while it holds its own lock must not come back to itself
 //! through `dlsym`.
 
-use crate::objects::{find, symbol};
-use crate::say::{List, set_errno};
+use crate::say::List;
+use ledgerline_interpose::{find, set_errno, symbol};
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -9,8 +9,8 @@
 
 use crate::process::{self, heap};
 use crate::refuse::{self, Limit};
-use crate::say::{errno, set_errno};
 use ledgerline::{Group, Reason, Refusal};
+use ledgerline_interpose::{errno, set_errno};
 use ledgerline_protocol::MOST_BYTES;
 
 /// Charges a slot for a mapping; `false` if a limit says no. Nobody is charged for what has no owner.

@@ -2,9 +2,9 @@
 //! a filter (filter.rs), or gives a library's place to another. The library looks on, and hands everything to the function behind it.
 
 use crate::process;
-use crate::say::{errno, set_errno};
 use crate::thread::{self, Busy};
 use crate::{alloc, behind, elsewhere, filter, library, shadow, vouch};
+use ledgerline_interpose::{errno, set_errno};
 use ledgerline_protocol::By;
 use std::ffi::{c_char, c_int, c_long, c_void};
 

@@ -15,9 +15,9 @@
 
 use crate::behind;
 use crate::filter;
-use crate::objects::{find, own_path};
+use crate::objects::own_path;
 use crate::process;
-use crate::say::{errno, set_errno};
+use ledgerline_interpose::{errno, find, set_errno};
 use ledgerline_protocol::{DESCRIPTORS, Which, path_of};
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::mem::MaybeUninit;

@@ -7,6 +7,7 @@
 
 use crate::objects;
 use crate::sizes;
+use ledgerline_interpose::find;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -92,7 +93,7 @@ static SAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Looks for the function beside `malloc`.
 pub(crate) fn resolve(malloc: usize) {
     for (place, name) in SAYS.iter().zip([c"nallocx", c"mi_good_size"]) {
-        let function = objects::find(name);
+        let function = find(name);
         if function != 0 && objects::are_of_one(malloc, function) {
             place.store(function, Ordering::Relaxed);
         }

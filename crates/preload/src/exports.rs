@@ -1,38 +1,12 @@
 //! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
 //! caller which `--by library` charges.
 
-use crate::say::{errno, set_errno};
 use crate::thread::Busy;
 use crate::{alloc, behind, elsewhere, mapped, next, objects, process, realloc};
+use ledgerline_interpose::{errno, set_errno};
 use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
-
-/// Exports `name` as its body with the return address in the next free argument register.
-macro_rules! export {
-    ($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $x86:literal, $arm:literal, $body:path) => {
-        #[doc = concat!("C's `", stringify!($name), "`.")]
-        ///
-        /// # Safety
-        /// As the C function.
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            #[cfg(target_arch = "x86_64")]
-            std::arch::naked_asm!(
-                concat!("mov ", $x86, ", [rsp]"),
-                "jmp {body}",
-                body = sym $body,
-            );
-            #[cfg(target_arch = "aarch64")]
-            std::arch::naked_asm!(
-                concat!("mov ", $arm, ", x30"),
-                "b {body}",
-                body = sym $body,
-            );
-        }
-    };
-}
 
 /// C's `malloc`: one jump further than the others, to the way that the allocator's blocks take.
 ///
@@ -55,28 +29,30 @@ pub unsafe extern "C" fn malloc(_size: usize) -> *mut c_void {
     );
 }
 
-export!(calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::calloc);
-export!(realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", realloc::realloc);
-export!(memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::memalign);
-export!(aligned_alloc(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::aligned_alloc);
-export!(posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int,
-    "rcx", "x3", alloc::posix_memalign);
-export!(reallocarray(_block: *mut c_void, _count: usize, _size: usize) -> *mut c_void,
-    "rcx", "x3", reallocarray_body);
-export!(valloc(_size: usize) -> *mut c_void, "rsi", "x1", valloc_body);
-export!(pvalloc(_size: usize) -> *mut c_void, "rsi", "x1", pvalloc_body);
+ledgerline_interpose::export! {
+    calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::calloc;
+    realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", realloc::realloc;
+    memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::memalign;
+    aligned_alloc(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", alloc::aligned_alloc;
+    posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int,
+        "rcx", "x3", alloc::posix_memalign;
+    reallocarray(_block: *mut c_void, _count: usize, _size: usize) -> *mut c_void,
+        "rcx", "x3", reallocarray_body;
+    valloc(_size: usize) -> *mut c_void, "rsi", "x1", valloc_body;
+    pvalloc(_size: usize) -> *mut c_void, "rsi", "x1", pvalloc_body;
 
-export!(munmap(_at: *mut c_void, _length: usize) -> c_int, "rdx", "x2", mapped::munmap);
-export!(mprotect(_at: *mut c_void, _length: usize, _protection: c_int) -> c_int,
-    "rcx", "x3", mapped::mprotect);
-export!(pkey_mprotect(_at: *mut c_void, _length: usize, _protection: c_int, _key: c_int) -> c_int,
-    "r8", "x4", mapped::pkey_mprotect);
-export!(madvise(_at: *mut c_void, _length: usize, _advice: c_int) -> c_int,
-    "rcx", "x3", mapped::madvise);
-export!(mremap(_at: *mut c_void, _old: usize, _new: usize, _flags: c_int, _to: *mut c_void)
-    -> *mut c_void, "r9", "x5", mapped::mremap);
-export!(sbrk(_increment: isize) -> *mut c_void, "rsi", "x1", mapped::sbrk);
-export!(brk(_end: *mut c_void) -> c_int, "rsi", "x1", mapped::brk);
+    munmap(_at: *mut c_void, _length: usize) -> c_int, "rdx", "x2", mapped::munmap;
+    mprotect(_at: *mut c_void, _length: usize, _protection: c_int) -> c_int,
+        "rcx", "x3", mapped::mprotect;
+    pkey_mprotect(_at: *mut c_void, _length: usize, _protection: c_int, _key: c_int) -> c_int,
+        "r8", "x4", mapped::pkey_mprotect;
+    madvise(_at: *mut c_void, _length: usize, _advice: c_int) -> c_int,
+        "rcx", "x3", mapped::madvise;
+    mremap(_at: *mut c_void, _old: usize, _new: usize, _flags: c_int, _to: *mut c_void)
+        -> *mut c_void, "r9", "x5", mapped::mremap;
+    sbrk(_increment: isize) -> *mut c_void, "rsi", "x1", mapped::sbrk;
+    brk(_end: *mut c_void) -> c_int, "rsi", "x1", mapped::brk;
+}
 
 /// Exports `name` as `mmap`: the arguments take all registers that there are for them on x86-64, so the return
 /// address goes on the stack.
@@ -156,7 +132,7 @@ unsafe extern "C" fn reallocarray_body(
         // SAFETY: handed on.
         Some(bytes) => unsafe { realloc::realloc(block, bytes, caller) },
         None => {
-            crate::say::set_errno(libc::ENOMEM);
+            set_errno(libc::ENOMEM);
             std::ptr::null_mut()
         }
     }

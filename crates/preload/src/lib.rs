@@ -21,7 +21,7 @@
 //! | `sizes`   | how large such blocks are                                  |
 //! | `expected` | what an allocator gives for a request                     |
 //! | `charges` | what is charged for a block and for a mapping             |
-//! | `next`    | the allocator behind this one; memory before it is found   |
+//! | `next`    | the allocator behind this one, and what its blocks are like |
 //! | `behind`  | the other functions behind this library                    |
 //! | `operators` | C++'s new and delete                                     |
 //! | `objects` | whose code is at an address                                |
@@ -39,7 +39,7 @@
 //! | `doors`   | calls by which a program names a thread, or filters itself |
 //! | `refuse`  | what happens at `max`                                      |
 //! | `stack`   | where a program asked for what was refused                 |
-//! | `say`     | words to the user, the environment, `errno`                |
+//! | `say`     | words to the user, the environment                         |
 //! | `text`    | names and lines, made on the stack                         |
 //! | `exports` | the C symbols                                              |
 //!

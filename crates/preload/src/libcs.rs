@@ -17,7 +17,8 @@
 //! C's, POSIX's and Linux's: on x86-64 the two libraries agree on the types that this library hands to them, and on the
 //! numbers of what it asks.
 
-use crate::objects::{find, with_object};
+use crate::objects::with_object;
+use ledgerline_interpose::find;
 use std::arch::{asm, global_asm};
 use std::ffi::{c_int, c_void};
 

@@ -6,6 +6,7 @@
 
 use crate::objects;
 use crate::process::{self, STATE};
+use ledgerline_interpose::find;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -72,7 +73,7 @@ fn by_find_object(address: usize) -> Option<&'static [u8]> {
     static FUNCTION: AtomicUsize = AtomicUsize::new(0);
     let mut function = FUNCTION.load(Ordering::Relaxed);
     if function == 0 {
-        function = objects::find(c"_dl_find_object").max(1);
+        function = find(c"_dl_find_object").max(1);
         FUNCTION.store(function, Ordering::Relaxed);
     }
     if function == 1 {

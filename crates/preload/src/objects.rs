@@ -1,21 +1,8 @@
-//! Functions behind this library, and whose code is at an address: this library's, or that of the allocator behind it.
+//! Whose code is at an address: this library's, or that of the allocator behind it.
 
+use ledgerline_interpose::{Loaded, find, find_object};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A symbol as C writes it, with its NUL.
-pub(crate) const fn symbol(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => panic!(),
-    }
-}
-
-/// Looks a function up in the libraries behind this one.
-pub(crate) fn find(name: &CStr) -> usize {
-    // SAFETY: the name is NUL-terminated.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
-}
 
 /// As [`find`], and if need be as the code at `caller` sees it: an object that was loaded for itself
 /// alone (`dlopen` without `RTLD_GLOBAL`) has libraries that nobody else sees.
@@ -153,64 +140,12 @@ fn object_of(address: usize) -> Option<(usize, usize)> {
     with_object(address, |object| object.span().unwrap_or_default())
 }
 
-/// A loaded object, as the linker describes it.
-pub(crate) struct Loaded<'l> {
-    /// What is added to the addresses in its file.
-    pub(crate) base: usize,
-    headers: &'l [libc::Elf64_Phdr],
-}
-
-impl Loaded<'_> {
-    /// Where the part of a kind lies.
-    pub(crate) fn part(&self, kind: u32) -> Option<usize> {
-        let header = self.headers.iter().find(|header| header.p_type == kind)?;
-        Some(self.base + header.p_vaddr as usize)
-    }
-
-    /// From where to where it is mapped.
-    fn span(&self) -> Option<(usize, usize)> {
-        let loaded = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let ends = loaded.map(|header| {
-            let start = self.base + header.p_vaddr as usize;
-            (start, start + header.p_memsz as usize)
-        });
-        ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
-    }
-}
-
 /// Looks at the object that holds an address, if one does.
-pub(crate) fn with_object<T, L: FnOnce(Loaded<'_>) -> T>(address: usize, look: L) -> Option<T> {
-    struct Search<T, L> {
-        address: usize,
-        look: Option<L>,
-        found: Option<T>,
-    }
-
-    unsafe extern "C" fn each<T, L: FnOnce(Loaded<'_>) -> T>(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        data: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the linker hands out a description that is valid during the call, and `data` is the search
-        // below.
-        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<T, L>>()) };
-        if info.dlpi_phdr.is_null() {
-            return 0;
-        }
-        // SAFETY: so many program headers lie there.
-        let headers =
-            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let object = Loaded { base: info.dlpi_addr as usize, headers };
-        let holds =
-            object.span().is_some_and(|(start, end)| (start..end).contains(&search.address));
-        if holds {
-            search.found = search.look.take().map(|look| look(object));
-        }
-        c_int::from(holds)
-    }
-
-    let mut search = Search { address, look: Some(look), found: None };
-    // SAFETY: the callback is of the type that is asked for, and gets what it casts back.
-    unsafe { libc::dl_iterate_phdr(Some(each::<T, L>), (&raw mut search).cast()) };
-    search.found
+pub(crate) fn with_object<T>(address: usize, look: impl FnOnce(Loaded<'_>) -> T) -> Option<T> {
+    let mut look = Some(look);
+    find_object(|object| {
+        let (start, end) = object.span()?;
+        let look = if (start..end).contains(&address) { look.take() } else { None };
+        Some(look?(object))
+    })
 }

@@ -16,9 +16,9 @@
 
 use crate::expected::Expected;
 use crate::next::{NEXT, WINDOW};
-use crate::objects::symbol;
 use crate::thread::{self, Busy, Word};
 use crate::{alloc, objects, say};
+use ledgerline_interpose::{find, symbol};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -61,7 +61,7 @@ fn make_room(throws: bool) -> bool {
     if !throws {
         return false;
     }
-    let handler = objects::find(c"_ZSt15get_new_handlerv");
+    let handler = find(c"_ZSt15get_new_handlerv");
     if handler != 0 {
         // SAFETY: libstdc++'s function of that name: it takes nothing and returns a function, or null.
         let handler = unsafe {
@@ -74,7 +74,7 @@ fn make_room(throws: bool) -> bool {
             return true;
         }
     }
-    let throw = objects::find(c"_ZSt17__throw_bad_allocv");
+    let throw = find(c"_ZSt17__throw_bad_allocv");
     if throw != 0 {
         // SAFETY: libstdc++'s function of that name, which takes nothing and does not return.
         unsafe {

@@ -2,11 +2,11 @@
 
 use crate::alloc::{fail, forget, free, malloc, note_size, owner, spaced};
 use crate::charges;
-use crate::next::{self, HOT, NEXT, WINDOW, early};
+use crate::next::{self, NEXT, WINDOW, early};
 use crate::process;
-use crate::say::{errno, set_errno};
 use crate::shadow;
 use crate::thread::{self, Word};
+use ledgerline_interpose::{errno, set_errno};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
@@ -23,10 +23,10 @@ pub(crate) unsafe extern "C" fn realloc(
         if block.is_null() {
             return malloc(size, caller);
         }
-        if early::owns(block.cast()) {
+        if early::owns(block) {
             let moved = malloc(size, caller);
             if !moved.is_null() {
-                let held = early::size(block.cast()).min(size);
+                let held = early::size(block).min(size);
                 std::ptr::copy_nonoverlapping(block.cast::<u8>(), moved.cast(), held);
             }
             return moved;
@@ -39,7 +39,7 @@ pub(crate) unsafe extern "C" fn realloc(
             return fail();
         }
         let cell = shadow::sole(block);
-        if cell == thread::cell(HOT.words.load(Ordering::Relaxed))
+        if cell == thread::cell(NEXT.words.load(Ordering::Relaxed))
             && let Some(moved) = realloc_own(block, size, cell)
         {
             return moved;
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn realloc(
             return fail();
         }
         set_errno(before);
-        let moved = NEXT.realloc(block, spaced(size));
+        let moved = NEXT.alone(|next| next.realloc(block, spaced(size)));
         let after = errno();
         if moved.is_null() {
             charges::return_block(charge.slot, charge.more);
@@ -138,7 +138,7 @@ unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*m
             return None;
         }
         let charged = held.max(guess);
-        let moved = NEXT.realloc(block, size);
+        let moved = NEXT.raw.realloc(block, size);
         let now = if moved.is_null() { held } else { next::chunk_size(moved) };
         let stays = moved.is_null() || shadow::sole(moved) == cell;
         if !(stays && now <= charged && shadow::prepaid(cell).put((charged - now) as u64)) {
@@ -191,12 +191,12 @@ unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
             return null_mut();
         }
         forget(block);
-        let given = NEXT.realloc(block, 0);
+        let given = NEXT.alone(|next| next.realloc(block, 0));
         if given.is_null() {
             return given;
         }
         // It may lie closer to another than a window of shadow.
-        NEXT.free(given);
+        NEXT.raw.free(given);
         malloc(0, caller)
     }
 }

@@ -1,4 +1,4 @@
-//! Words to the user, the environment and `errno`, without allocating.
+//! Words to the user and the environment, without allocating.
 
 use crate::filter;
 use crate::text::Text;
@@ -40,18 +40,6 @@ fn compose(line: &Text<LINE>, into: &mut [u8; WHOLE]) -> usize {
         length += part.len();
     }
     length
-}
-
-/// The calling thread's `errno`.
-pub(crate) fn errno() -> i32 {
-    // SAFETY: the C library returns the address of the calling thread's variable.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Sets the calling thread's `errno`.
-pub(crate) fn set_errno(value: i32) {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = value };
 }
 
 /// A list of strings that ends in null.

@@ -26,7 +26,7 @@
 //! The bytes lie in a [`Shadow`] of the library, which its own allocator uses as well.
 
 use crate::filter;
-use crate::next::{HOT, NEXT};
+use crate::next::NEXT;
 use crate::process::{self, SPANS, STATE};
 use crate::thread;
 use ledgerline::Prepaid;
@@ -55,7 +55,7 @@ pub(crate) const fn asked(cell: usize) -> usize {
 pub(crate) unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
     // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
     // that is open stays open for good.
-    unsafe { Prepaid::from_raw(cell, HOT.area.load(Ordering::Relaxed)) }
+    unsafe { Prepaid::from_raw(cell, NEXT.area.load(Ordering::Relaxed)) }
 }
 
 /// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
@@ -149,8 +149,8 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
         && let Some((cell, area)) =
             process::group(slot).and_then(|group| group.prepaid()?.into_raw())
     {
-        HOT.area.store(area, Ordering::Relaxed);
-        HOT.words.store(thread::place(), Ordering::Relaxed);
+        NEXT.area.store(area, Ordering::Relaxed);
+        NEXT.words.store(thread::place(), Ordering::Relaxed);
         let cell = if NEXT.headers() { cell } else { asked(cell) };
         let entry = &STATE.sole[span(block)];
         // Unless a second owner was here in between. Release, partner of the Acquire in `sole`: who

@@ -5,9 +5,10 @@
 
 use crate::objects::{described, is_beneath, own_path};
 use crate::process;
-use crate::say::{errno, set_errno, write};
+use crate::say::write;
 use crate::text::Text;
 use crate::thread::Busy;
+use ledgerline_interpose::{errno, set_errno};
 use std::ffi::{CStr, c_int, c_void};
 
 /// How many callers are said.

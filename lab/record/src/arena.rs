@@ -4,8 +4,8 @@
 //! file system for the room first, so that a full disk loses counts and does not kill the program.
 
 use crate::format::{self, header};
-use crate::map::anonymous;
 use crate::say::Path;
+use ledgerline_interpose::anonymous;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 const BYTES: usize = format::ARENA_AT + format::ARENA_BYTES;

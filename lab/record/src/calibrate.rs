@@ -2,10 +2,10 @@
 
 use crate::format::{LOAD, NO_CELL, header};
 use crate::lock::Lock;
-use crate::map::anonymous;
 use crate::plan::Plan;
 use crate::touch::touch;
 use crate::{arena, objects, operation, thread};
+use ledgerline_interpose::anonymous;
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -2,38 +2,23 @@
 
 use crate::format::{self, header};
 use crate::lock::Lock;
-use crate::next::{self, early};
+use crate::next::{NEXT, ready};
 use crate::plan::{self, Block, Plan};
 use crate::{arena, objects, shadow};
+use ledgerline_interpose::{early, set_errno};
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
-/// Exports `name` as its body with the return address, which tells who asked, in the next free register.
-macro_rules! export {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $register:literal, $body:path;)*) => {$(
-        #[doc = concat!("C's `", stringify!($name), "`.")]
-        ///
-        /// # Safety
-        /// As the C function.
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            std::arch::naked_asm!(
-                concat!("mov ", $register, ", [rsp]"),
-                "jmp {body}",
-                body = sym $body,
-            );
-        }
-    )*};
-}
-
-export! {
-    malloc(_size: usize) -> *mut c_void, "rsi", malloc_from;
-    calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", calloc_from;
-    realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", realloc_from;
-    reallocarray(_block: *mut c_void, _count: usize, _size: usize) -> *mut c_void, "rcx", reallocarray_from;
-    aligned_alloc(_align: usize, _size: usize) -> *mut c_void, "rdx", aligned_alloc_from;
-    memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", memalign_from;
-    posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int, "rcx", posix_memalign_from;
+ledgerline_interpose::export! {
+    malloc(_size: usize) -> *mut c_void, "rsi", "x1", malloc_from;
+    calloc(_count: usize, _size: usize) -> *mut c_void, "rdx", "x2", calloc_from;
+    realloc(_block: *mut c_void, _size: usize) -> *mut c_void, "rdx", "x2", realloc_from;
+    reallocarray(_block: *mut c_void, _count: usize, _size: usize) -> *mut c_void,
+        "rcx", "x3", reallocarray_from;
+    aligned_alloc(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", aligned_alloc_from;
+    memalign(_align: usize, _size: usize) -> *mut c_void, "rdx", "x2", memalign_from;
+    posix_memalign(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int,
+        "rcx", "x3", posix_memalign_from;
 }
 
 /// What a program asked for: so many elements of a size, from a place in its code.
@@ -95,7 +80,7 @@ fn dies(block: *mut c_void) {
         && !block.is_null()
     {
         // SAFETY: the block is the next allocator's, since it is not an early one.
-        let end = block as usize + unsafe { next::usable_size(block) };
+        let end = block as usize + unsafe { NEXT.usable_size(block) };
         if shadow::first(block as usize, end).is_some() {
             objects::remove(plan, block as usize, end, &Lock::take());
         }
@@ -103,26 +88,24 @@ fn dies(block: *mut c_void) {
 }
 
 unsafe extern "C" fn malloc_from(size: usize, caller: usize) -> *mut c_void {
-    if !next::ready() {
-        return early::allocate(size, 16);
+    if !ready() {
+        return early::allocate(size, 1);
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::malloc(size) }, Asked { count: 1, size, align: 1, caller })
+    born(unsafe { NEXT.malloc(size) }, Asked { count: 1, size, align: 1, caller })
 }
 
 unsafe extern "C" fn calloc_from(count: usize, size: usize, caller: usize) -> *mut c_void {
-    if !next::ready() {
-        return count
-            .checked_mul(size)
-            .map_or(std::ptr::null_mut(), |bytes| early::allocate(bytes, 16));
+    if !ready() {
+        return count.checked_mul(size).map_or(null_mut(), |bytes| early::allocate(bytes, 1));
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::calloc(count, size) }, Asked { count, size, align: 1, caller })
+    born(unsafe { NEXT.calloc(count, size) }, Asked { count, size, align: 1, caller })
 }
 
 unsafe extern "C" fn realloc_from(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
     // SAFETY: handed on (R5).
-    unsafe { resize(block, 1, size, caller) }
+    unsafe { reallocarray_from(block, 1, size, caller) }
 }
 
 unsafe extern "C" fn reallocarray_from(
@@ -131,28 +114,17 @@ unsafe extern "C" fn reallocarray_from(
     size: usize,
     caller: usize,
 ) -> *mut c_void {
-    // SAFETY: handed on (R5).
-    unsafe { resize(block, count, size, caller) }
-}
-
-/// # Safety
-/// As C's `realloc`.
-unsafe fn resize(block: *mut c_void, count: usize, size: usize, caller: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else {
-        // SAFETY: the calling thread's own variable.
-        unsafe { *libc::__errno_location() = libc::ENOMEM };
-        return std::ptr::null_mut();
+        set_errno(libc::ENOMEM);
+        return null_mut();
     };
-    if early::owns(block) || !next::ready() {
+    if early::owns(block) || !ready() {
         // SAFETY: R5.
         unsafe {
             let new = malloc_from(bytes, caller);
             if !new.is_null() && !block.is_null() {
-                std::ptr::copy_nonoverlapping::<u8>(
-                    block.cast(),
-                    new.cast(),
-                    bytes.min(early::size(block)),
-                );
+                let held = bytes.min(early::size(block));
+                std::ptr::copy_nonoverlapping::<u8>(block.cast(), new.cast(), held);
             }
             return new;
         }
@@ -161,23 +133,23 @@ unsafe fn resize(block: *mut c_void, count: usize, size: usize, caller: usize) -
     // there is no memory, is forgotten: that is rare enough.)
     dies(block);
     // SAFETY: handed on (R5).
-    born(unsafe { next::realloc(block, bytes) }, Asked { count, size, align: 1, caller })
+    born(unsafe { NEXT.realloc(block, bytes) }, Asked { count, size, align: 1, caller })
 }
 
 unsafe extern "C" fn aligned_alloc_from(align: usize, size: usize, caller: usize) -> *mut c_void {
-    if !next::ready() {
-        return early::allocate(size, align);
+    if !ready() {
+        return early::allocate(size, align.next_power_of_two());
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::aligned_alloc(align, size) }, Asked { count: 1, size, align, caller })
+    born(unsafe { NEXT.aligned_alloc(align, size) }, Asked { count: 1, size, align, caller })
 }
 
 unsafe extern "C" fn memalign_from(align: usize, size: usize, caller: usize) -> *mut c_void {
-    if !next::ready() {
-        return early::allocate(size, align);
+    if !ready() {
+        return early::allocate(size, align.next_power_of_two());
     }
     // SAFETY: handed on (R5).
-    born(unsafe { next::memalign(align, size) }, Asked { count: 1, size, align, caller })
+    born(unsafe { NEXT.memalign(align, size) }, Asked { count: 1, size, align, caller })
 }
 
 unsafe extern "C" fn posix_memalign_from(
@@ -186,15 +158,15 @@ unsafe extern "C" fn posix_memalign_from(
     size: usize,
     caller: usize,
 ) -> c_int {
-    if !next::ready() {
-        let block = early::allocate(size, align);
+    if !ready() {
+        let block = early::allocate(size, align.next_power_of_two());
         // SAFETY: R5.
         unsafe { into.write(block) };
         return if block.is_null() { libc::ENOMEM } else { 0 };
     }
     // SAFETY: handed on (R5); the block was written where the call did not fail.
     unsafe {
-        let result = next::posix_memalign(into, align, size);
+        let result = NEXT.posix_memalign(into, align, size);
         if result == 0 {
             born(*into, Asked { count: 1, size, align, caller });
         }
@@ -208,12 +180,12 @@ unsafe extern "C" fn posix_memalign_from(
 /// As the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    if early::owns(block) || !next::ready() {
+    if early::owns(block) || !ready() {
         return;
     }
     dies(block);
     // SAFETY: handed on (R5).
-    unsafe { next::free(block) }
+    unsafe { NEXT.free(block) }
 }
 
 /// glibc's `malloc_usable_size`.
@@ -223,8 +195,9 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if early::owns(block) {
-        return early::size(block);
+        // SAFETY: it is from there.
+        return unsafe { early::size(block) };
     }
     // SAFETY: handed on (R5).
-    if next::ready() { unsafe { next::usable_size(block) } } else { 0 }
+    if ready() { unsafe { NEXT.usable_size(block) } } else { 0 }
 }

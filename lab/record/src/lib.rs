@@ -61,7 +61,6 @@ mod format;
 mod heap;
 mod local;
 mod lock;
-mod map;
 mod next;
 mod objects;
 mod operation;

@@ -2,6 +2,7 @@
 
 use crate::format::{self, Shape};
 use crate::say::Path;
+use ledgerline_interpose::find_object;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,9 +59,9 @@ pub(crate) fn open(folder: &[u8]) -> Result<Option<&'static Plan>, &'static str>
         return Err("the plan is of another version than this library; build both together");
     }
     let file = (words.next()?, words.next()?);
-    let Some(image) = image_of(file) else { return Ok(None) };
+    let Some((image, bias)) = image_of(file) else { return Ok(None) };
     let heap = words.next()?;
-    let at = |address: u64| image.bias.wrapping_add(address as usize);
+    let at = |address: u64| bias.wrapping_add(address as usize);
     let operations = words.list(|words| Ok(at(words.next()?)..at(words.next()?)))?;
     let globals = words.list(|words| Ok((at(words.next()?), words.next()? as usize)))?;
     let sites = words.list(|words| Ok(at(words.next()?)..at(words.next()?)))?;
@@ -73,16 +74,7 @@ pub(crate) fn open(folder: &[u8]) -> Result<Option<&'static Plan>, &'static str>
     {
         return Err(DAMAGED);
     }
-    let plan = Plan {
-        heap,
-        operations,
-        globals,
-        sites,
-        sizes,
-        types,
-        image: image.range,
-        bias: image.bias,
-    };
+    let plan = Plan { heap, operations, globals, sites, sizes, types, image, bias };
     Ok(Some(PLAN.get_or_init(|| plan)))
 }
 
@@ -256,48 +248,16 @@ fn map(folder: &[u8]) -> Result<&'static [u64], &'static str> {
     }
 }
 
-/// Where a file lies in this process.
-struct Image {
-    file: (u64, u64),
-    range: Range<usize>,
-    bias: usize,
-    found: bool,
-}
-
-/// Finds a file, by device and inode, among what is loaded.
-fn image_of(file: (u64, u64)) -> Option<Image> {
-    let mut image = Image { file, range: 0..0, bias: 0, found: false };
-    // SAFETY: the function below is called before this returns, with the pointer to `image`.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut image).cast()) };
-    image.found.then_some(image)
-}
-
-/// Looks whether a loaded object is the file that is searched.
-unsafe extern "C" fn look(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    image: *mut libc::c_void,
-) -> libc::c_int {
-    // SAFETY: `dl_iterate_phdr` passes an object's description and `image_of`'s pointer; names end in zero.
-    unsafe {
-        let (info, image) = (&*info, &mut *image.cast::<Image>());
-        let own = info.dlpi_name.is_null() || *info.dlpi_name == 0;
-        let path = if own { c"/proc/self/exe".as_ptr() } else { info.dlpi_name };
-        let mut status: libc::stat = std::mem::zeroed();
-        if libc::stat(path, &raw mut status) != 0 || (status.st_dev, status.st_ino) != image.file {
-            return 0;
-        }
-        image.bias = info.dlpi_addr as usize;
-        let (mut low, mut high) = (usize::MAX, 0);
-        for header in std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) {
-            if header.p_type == libc::PT_LOAD {
-                let start = image.bias.wrapping_add(header.p_vaddr as usize);
-                low = low.min(start);
-                high = high.max(start.wrapping_add(header.p_memsz as usize));
-            }
-        }
-        image.range = low..high.max(low);
-        image.found = true;
-        1
-    }
+/// Where a file, by device and inode, is loaded in this process, and what is added to the addresses in it.
+fn image_of(file: (u64, u64)) -> Option<(Range<usize>, usize)> {
+    find_object(|object| {
+        let path = if object.path.is_empty() { c"/proc/self/exe" } else { object.path };
+        // SAFETY: the path ends in zero, and the call writes the structure.
+        let (found, status) = unsafe {
+            let mut status: libc::stat = std::mem::zeroed();
+            (libc::stat(path.as_ptr(), &raw mut status) == 0, status)
+        };
+        let (start, end) = object.span()?;
+        (found && (status.st_dev, status.st_ino) == file).then_some((start..end, object.base))
+    })
 }

@@ -9,7 +9,7 @@
 //! a program without objects. A leaf has the object's number for each four bytes, and says how many objects touch each
 //! page, so that large blocks are searched by pages. It costs memory where objects are.
 
-use crate::map::anonymous;
+use ledgerline_interpose::anonymous;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 const SPAN_BITS: u32 = 26;

@@ -5,6 +5,7 @@ use crate::objects::own_path;
 use crate::process;
 use crate::say::{List, strings};
 use crate::vouch;
+use ledgerline_interpose::anonymous;
 use ledgerline_protocol::{DESCRIPTORS, VOUCHED, Which, is_of_order, path_of, unmarked};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -159,7 +160,7 @@ impl Environment {
         let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
         let (copy, mapped) = match memory.filter(|memory| size_of_val(*memory) >= length) {
             Some(memory) => (memory.as_mut_ptr().cast(), 0),
-            None => (map(length)?, length),
+            None => (anonymous(length, libc::PROT_READ | libc::PROT_WRITE)?, length),
         };
         // SAFETY: the memory is so long, aligned, and nobody else's: first the pointers, then the strings. It is all zeros, and
         // each string is followed by one.
@@ -204,15 +205,6 @@ impl Environment {
         }
         Some(Environment { list: list.as_ptr(), copy, mapped })
     }
-}
-
-/// Memory of its own, all zeros.
-fn map(length: usize) -> Option<*mut c_void> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: asks for memory where nothing lies.
-    let memory = unsafe { libc::mmap(null_mut(), length, access, flags, -1, 0) };
-    (memory != libc::MAP_FAILED).then_some(memory)
 }
 
 /// Room for strings, filled from its start.

@@ -15,7 +15,7 @@ use crate::behind;
 use crate::charges;
 use crate::filter;
 use crate::ranges::{Kind, Range, Ranges};
-use crate::say::{errno, set_errno};
+use ledgerline_interpose::{errno, set_errno};
 use std::ffi::{c_int, c_void};
 
 /// # Safety

@@ -3,10 +3,11 @@
 use super::{Run, STATE, State, attached, identity, note_in, push_process, run};
 use crate::filter;
 use crate::objects::own_path;
-use crate::say::{environ, errno, strings};
+use crate::say::{environ, strings};
 use crate::text::Text;
 use crate::thread::Busy;
 use ledgerline::{CreateError, Group, NAME_MAX};
+use ledgerline_interpose::errno;
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{Identity, Item, Which, is_of_order};
 use std::cell::UnsafeCell;

@@ -1,0 +1,209 @@
+//! The allocator behind a library, and a little memory to hand out before that is found.
+//!
+//! Its functions are looked up once with `dlsym(RTLD_NEXT)`, so that a program which brings another allocator as a shared
+//! library keeps it. `dlsym` may itself allocate, and so may whoever runs before the look-up is done: they are served
+//! from a small static buffer, whose blocks are known by their address and never given back.
+
+use crate::find;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+/// Declares the functions: each is called as what it is.
+macro_rules! functions {
+    ($($name:ident = $symbol:literal($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        /// Where the functions of the next allocator lie: zero before they are found. `malloc` and `free` come first.
+        #[repr(C)]
+        pub struct Allocator {
+            $(
+                #[doc = concat!("The address of `", stringify!($name), "`.")]
+                pub $name: AtomicUsize,
+            )*
+            state: AtomicU8,
+        }
+
+        impl Allocator {
+            /// Nothing is found yet. (So are all zeros.)
+            pub const fn unknown() -> Allocator {
+                Allocator { $($name: AtomicUsize::new(0),)* state: AtomicU8::new(NOT) }
+            }
+
+            fn all(&self) -> [(&AtomicUsize, &'static CStr); [$($symbol),*].len()] {
+                [$((&self.$name, $symbol)),*]
+            }
+
+            $(
+                #[doc = concat!("Calls the next `", stringify!($name), "`.")]
+                ///
+                /// # Safety
+                /// As the C function; [`look_up`](Self::look_up) returned true.
+                #[inline(always)]
+                pub unsafe fn $name(&self, $($argument: $kind),*) $(-> $result)? {
+                    let address = self.$name.load(Ordering::Relaxed);
+                    // SAFETY: not zero once it was looked up; dlsym found it under the name of a C function of this type,
+                    // in a library that stays loaded.
+                    unsafe {
+                        let function: unsafe extern "C" fn($($kind),*) $(-> $result)? =
+                            std::mem::transmute(address);
+                        function($($argument),*)
+                    }
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    malloc = c"malloc"(size: usize) -> *mut c_void;
+    free = c"free"(block: *mut c_void);
+    calloc = c"calloc"(count: usize, size: usize) -> *mut c_void;
+    realloc = c"realloc"(block: *mut c_void, size: usize) -> *mut c_void;
+    memalign = c"memalign"(align: usize, size: usize) -> *mut c_void;
+    posix_memalign = c"posix_memalign"(into: *mut *mut c_void, align: usize, size: usize) -> c_int;
+    aligned_alloc = c"aligned_alloc"(align: usize, size: usize) -> *mut c_void;
+    usable_size = c"malloc_usable_size"(block: *mut c_void) -> usize;
+}
+
+const NOT: u8 = 0;
+const UNDER_WAY: u8 = 1;
+const DONE: u8 = 2;
+
+impl Allocator {
+    /// Whether all functions are known; looks them up on the first call. `false` while that is under way: for a caller
+    /// that `dlsym` itself called, and for another thread in these first microseconds. Nobody waits for it. No library
+    /// can do without one of them: `lacks` ends the process where there is none of a name.
+    #[inline(always)]
+    pub fn look_up(&self, lacks: fn(&CStr) -> !) -> bool {
+        // Acquire, partner of the Release in `find_all`: whoever sees that it is done sees what was found.
+        self.state.load(Ordering::Acquire) == DONE || self.find_all(lacks)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_all(&self, lacks: fn(&CStr) -> !) -> bool {
+        // (Acquire, as above: another thread may have been faster.)
+        let before =
+            self.state.compare_exchange(NOT, UNDER_WAY, Ordering::Acquire, Ordering::Acquire);
+        if let Err(state) = before {
+            return state == DONE;
+        }
+        for (slot, name) in self.all() {
+            match find(name) {
+                0 => lacks(name),
+                address => slot.store(address, Ordering::Relaxed),
+            }
+        }
+        self.state.store(DONE, Ordering::Release);
+        true
+    }
+}
+
+/// Memory to hand out before the next allocator is known. `dlsym` asks for some hundred bytes at most.
+pub mod early {
+    use std::cell::UnsafeCell;
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const SIZE: usize = 64 << 10;
+    /// Blocks start at multiples of this, and the word before them is their header: of the first one the second word
+    /// of the buffer, of the others the last word of the chunk before.
+    const STEP: usize = 16;
+    const WORD: usize = size_of::<usize>();
+
+    #[repr(C, align(4096))]
+    struct Buffer(UnsafeCell<[u8; SIZE]>);
+    // SAFETY: each part is handed out once, by an atomic addition.
+    unsafe impl Sync for Buffer {}
+
+    #[unsafe(link_section = ".bss.ledgerline_tables")]
+    static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
+    static USED: AtomicUsize = AtomicUsize::new(STEP);
+
+    /// Zeroed memory; null when it is used up. A block has its size before it, as glibc's have. `align` is a power
+    /// of two.
+    pub fn allocate(size: usize, align: usize) -> *mut c_void {
+        let align = align.max(STEP);
+        let chunk = size.checked_add(WORD).and_then(|whole| whole.checked_next_multiple_of(STEP));
+        // (From one multiple of a step to the first of `align`.)
+        let room = chunk.and_then(|chunk| chunk.checked_add(align - STEP));
+        let take = |used: usize| used.checked_add(room?).filter(|&end| end <= SIZE);
+        // Relaxed: an exchange of one word hands each part out once.
+        let start = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let Some((start, chunk)) = start.ok().zip(chunk) else {
+            crate::set_errno(libc::ENOMEM);
+            return std::ptr::null_mut();
+        };
+        let block = (BUFFER.0.get() as usize + start).next_multiple_of(align);
+        // SAFETY: `room` bytes from a word before `start` are this caller's, zero so far: they begin with the header
+        // where nothing is to be aligned, and the block ends within them.
+        unsafe { (block as *mut usize).sub(1).write(chunk) };
+        block as *mut c_void
+    }
+
+    /// The first place of the buffer and the end of what was taken from it, if anything was.
+    pub fn used() -> Option<[*const c_void; 2]> {
+        let base: *const c_void = BUFFER.0.get().cast();
+        let used = USED.load(Ordering::Relaxed);
+        (used != STEP).then(|| [base, base.wrapping_add(used)])
+    }
+
+    /// Whether a block came from here.
+    #[inline(always)]
+    pub fn owns(block: *const c_void) -> bool {
+        let start = BUFFER.0.get() as usize;
+        (start..start + SIZE).contains(&(block as usize))
+    }
+
+    /// The size of a block from here.
+    ///
+    /// # Safety
+    /// [`owns`] said so.
+    pub unsafe fn size(block: *const c_void) -> usize {
+        // SAFETY: `allocate` wrote a header like glibc's.
+        unsafe { (block as *const usize).sub(1).read() - WORD }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn early_blocks_are_apart_aligned_zero_and_of_their_size_until_there_is_no_more() {
+        let mut blocks: BTreeMap<usize, usize> = BTreeMap::new();
+        for (size, align) in (0..).map(|at| (at * 37 % 1000, 1 << (at % 9))) {
+            let block = early::allocate(size, align);
+            if block.is_null() {
+                break;
+            }
+            assert!(early::owns(block) && (block as usize).is_multiple_of(align.max(16)));
+            // SAFETY: it is from there, and so large.
+            unsafe {
+                assert!(early::size(block) >= size);
+                let bytes = std::slice::from_raw_parts_mut(block.cast::<u8>(), size);
+                assert!(bytes.iter().all(|&byte| byte == 0));
+                bytes.fill(7);
+                blocks.insert(block as usize, early::size(block));
+            }
+        }
+        assert!(blocks.len() > 50 && crate::errno() == libc::ENOMEM);
+        let all: Vec<_> = blocks.into_iter().collect();
+        assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0));
+        for (size, align) in [(usize::MAX, 1), (usize::MAX - 8, 16), (1, 1 << 40)] {
+            assert!(early::allocate(size, align).is_null());
+        }
+        assert!(!early::owns((&raw const all).cast()));
+    }
+
+    #[test]
+    fn the_functions_are_there_once_they_were_looked_up() {
+        let allocator = Allocator::unknown();
+        assert!(allocator.look_up(|name| panic!("{name:?}")) && allocator.look_up(|_| panic!()));
+        // SAFETY: the C functions, which were looked up.
+        unsafe {
+            let block = allocator.calloc(3, 5);
+            assert!(allocator.usable_size(block) >= 15);
+            allocator.free(allocator.realloc(block, 100));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Functions behind a library, and what is loaded.
+
+use std::ffi::{CStr, c_int, c_void};
+
+/// A symbol as C writes it, with its NUL.
+pub const fn symbol(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!(),
+    }
+}
+
+/// Looks a function up in the libraries behind the one that has this; zero where there is none.
+pub fn find(name: &CStr) -> usize {
+    // SAFETY: the name is NUL-terminated.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
+}
+
+/// A loaded object, as the linker describes it.
+pub struct Loaded<'l> {
+    /// Its path; empty of the program itself.
+    pub path: &'l CStr,
+    /// What is added to the addresses in its file.
+    pub base: usize,
+    headers: &'l [libc::Elf64_Phdr],
+}
+
+impl Loaded<'_> {
+    /// Where the part of a kind lies.
+    pub fn part(&self, kind: u32) -> Option<usize> {
+        let header = self.headers.iter().find(|header| header.p_type == kind)?;
+        Some(self.base + header.p_vaddr as usize)
+    }
+
+    /// From where to where it is mapped.
+    pub fn span(&self) -> Option<(usize, usize)> {
+        let loaded = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let ends = loaded.map(|header| {
+            let start = self.base + header.p_vaddr as usize;
+            (start, start + header.p_memsz as usize)
+        });
+        ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+}
+
+/// Looks at what is loaded, one object after the other, until something is found.
+pub fn find_object<T, L: FnMut(Loaded<'_>) -> Option<T>>(look: L) -> Option<T> {
+    struct Search<T, L> {
+        look: L,
+        found: Option<T>,
+    }
+
+    unsafe extern "C" fn each<T, L: FnMut(Loaded<'_>) -> Option<T>>(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker hands out a description that is valid during the call, and `data` is the search below.
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<T, L>>()) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: so many program headers lie there, and a name ends in zero.
+        let (headers, path) = unsafe {
+            let path = info.dlpi_name;
+            let path = if path.is_null() { c"" } else { CStr::from_ptr(path) };
+            (std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)), path)
+        };
+        search.found = (search.look)(Loaded { path, base: info.dlpi_addr as usize, headers });
+        c_int::from(search.found.is_some())
+    }
+
+    let mut search = Search { look, found: None };
+    // SAFETY: the callback is of the type that is asked for, and gets what it casts back.
+    unsafe { libc::dl_iterate_phdr(Some(each::<T, L>), (&raw mut search).cast()) };
+    search.found
+}
