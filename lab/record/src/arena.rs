@@ -164,7 +164,7 @@ fn grow(from: usize, to: usize) -> bool {
 pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
     const CANNOT: &str = "a forked child has no room for its objects; it is not recorded";
     let [objects, free] = [header::OBJECTS, header::FREE].map(get);
-    let bytes = objects as usize * format::OBJECT_WORDS * 8;
+    let bytes = objects as usize * format::ROW * 8;
     // SAFETY: a mapping of this function's own, of the size that is copied into it and out of it.
     unsafe {
         let kept = anonymous(bytes, libc::PROT_READ | libc::PROT_WRITE).ok_or(CANNOT)?;

@@ -25,14 +25,17 @@ pub(crate) const RECORDING: &str = "process-";
 /// The variable that names the folder.
 pub(crate) const VARIABLE: &str = "LEDGERLINE_RECORD";
 
-/// Which blocks of the heap are objects.
-pub(crate) mod heap {
-    /// None.
-    pub(crate) const NONE: u64 = 0;
-    /// Those of exactly the size; `calloc` with elements of it.
-    pub(crate) const EXACT: u64 = 1;
-    /// Multiples of it, too.
-    pub(crate) const ARRAYS: u64 = 2;
+/// Which blocks of the heap are taken for objects. The plan has the number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Heap {
+    /// None: globals and what the program says itself.
+    None = 0,
+    /// Blocks of a type's size, which may be rounded up to their alignment, and `calloc` with elements of it.
+    #[default]
+    Exact = 1,
+    /// Blocks of a multiple of it, too.
+    Arrays = 2,
 }
 
 /// The widest alignment to which a block's size is taken to be rounded up. A block of whole pages is a buffer.
@@ -100,24 +103,23 @@ pub(crate) const MOST_THREADS: usize = 4096;
 
 /// Where the parts begin, in bytes.
 pub(crate) const SITES_AT: usize = 1 << 16;
+/// Words of a row of the tables that follow: two of key and a count. An object has as many.
+pub(crate) const ROW: usize = 3;
 /// A site: address within the image (or [`FOREIGN`]), type and one (and [`ROUNDED`]), blocks.
-pub(crate) const SITE_WORDS: usize = 3;
 pub(crate) const MOST_SITE_ROWS: usize = 1024;
 /// The site of a block that code of another file asked for.
 pub(crate) const FOREIGN: u64 = u64::MAX;
 /// The bit of sites whose blocks are larger than the type: their size is rounded up to their alignment.
 pub(crate) const ROUNDED: u64 = 1 << 32;
-pub(crate) const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * SITE_WORDS * 8;
+pub(crate) const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * ROW * 8;
 /// Objects that are gone: type and one (and [`UNASKED`]), users, how many.
-pub(crate) const FOLD_WORDS: usize = 3;
 pub(crate) const MOST_FOLDS: usize = 4096;
-pub(crate) const NEIGHBOURS_AT: usize = FOLDS_AT + MOST_FOLDS * FOLD_WORDS * 8;
+pub(crate) const NEIGHBOURS_AT: usize = FOLDS_AT + MOST_FOLDS * ROW * 8;
 /// Objects of one type that lay on one pair of lines until the first of them went: [`neighbours`], those that used one of the two and not
 /// the other, how many.
-pub(crate) const NEIGHBOUR_WORDS: usize = 3;
 pub(crate) const MOST_NEIGHBOURS: usize = 4096;
 pub(crate) const OBJECTS_AT: usize = 1 << 20;
-const _: () = assert!(NEIGHBOURS_AT + MOST_NEIGHBOURS * NEIGHBOUR_WORDS * 8 <= OBJECTS_AT);
+const _: () = assert!(NEIGHBOURS_AT + MOST_NEIGHBOURS * ROW * 8 <= OBJECTS_AT);
 
 /// Bytes of a pair of lines.
 pub(crate) const PAIR: usize = 128;
@@ -127,13 +129,12 @@ pub(crate) const PAIR: usize = 128;
 pub(crate) fn neighbours(ty: u64, first: usize, second: usize) -> u64 {
     (ty + 1) | ((first % PAIR) as u64) << 16 | ((second - first) as u64) << 32
 }
-/// An object: start (or the next free one), type and one (and [`UNASKED`]), users.
-pub(crate) const OBJECT_WORDS: usize = 3;
 /// How many times it is in the type's word of a block that may be an array, where the user did not ask for arrays. It is
 /// no object. Its users are 1 once it is used, so the reader can say that asking would help.
 pub(crate) const UNASKED: u64 = 1 << 32;
+/// An object: start (or the next free one), type and one (and [`UNASKED`]), users.
 pub(crate) const MOST_OBJECTS: usize = 1 << 24;
-pub(crate) const ARENA_AT: usize = OBJECTS_AT + MOST_OBJECTS * OBJECT_WORDS * 8;
+pub(crate) const ARENA_AT: usize = OBJECTS_AT + MOST_OBJECTS * ROW * 8;
 pub(crate) const ARENA_BYTES: usize = 8 << 30;
 
 /// The bit of a thread in the word of an object's users; threads from this one on share it, and count as

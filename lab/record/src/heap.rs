@@ -1,6 +1,6 @@
 //! malloc and its family. Each calls the next allocator's function and notes a block that may hold objects.
 
-use crate::format::{self, header};
+use crate::format::{self, Heap, header};
 use crate::lock::Lock;
 use crate::next::{NEXT, ready};
 use crate::plan::{self, Block, Plan};
@@ -35,7 +35,7 @@ struct Asked {
 #[inline(always)]
 fn born(block: *mut c_void, asked: Asked) -> *mut c_void {
     if let Some(plan) = plan::recording()
-        && plan.heap != format::heap::NONE
+        && plan.heap != Heap::None as u64
         && !block.is_null()
     {
         note(plan, block as usize, asked);

@@ -7,7 +7,7 @@
 //! its accesses it is only known whether there were any.
 
 use crate::arena;
-use crate::format::{self, FOLD_WORDS, OBJECT_WORDS, OBJECTS_AT, SITE_WORDS, header};
+use crate::format::{self, OBJECTS_AT, ROW, header};
 use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::shadow;
@@ -30,7 +30,7 @@ const MOST_SUSPECTS: usize = 1 << 16;
 static SUSPECTS: AtomicUsize = AtomicUsize::new(0);
 
 fn word(id: u32, at: usize) -> &'static AtomicU64 {
-    let offset = OBJECTS_AT + (id as usize * OBJECT_WORDS + at) * 8;
+    let offset = OBJECTS_AT + (id as usize * ROW + at) * 8;
     // SAFETY: R1: a number that the shadow ever held is below the header's count, for which there was room.
     unsafe { AtomicU64::from_ptr(arena::at(offset)) }
 }
@@ -152,7 +152,7 @@ fn take_number() -> Option<u32> {
         return Some(free as u32);
     }
     let next = arena::get(header::OBJECTS);
-    let end = OBJECTS_AT + (next as usize + 1) * OBJECT_WORDS * 8;
+    let end = OBJECTS_AT + (next as usize + 1) * ROW * 8;
     if next as usize >= format::MOST_OBJECTS || !arena::room_for_object(end) {
         return None;
     }
@@ -174,7 +174,7 @@ fn fold(object: Object) {
     }
     let unasked = if object.suspected > 0 { format::UNASKED } else { 0 };
     let key = [(object.ty as u64 + 1) | unasked, users];
-    count_in(format::FOLDS_AT, format::MOST_FOLDS, FOLD_WORDS, key, header::FOLDS_LOST);
+    count_in(format::FOLDS_AT, format::MOST_FOLDS, key, header::FOLDS_LOST);
 }
 
 /// Notes who else's objects lay on the pairs of lines of one that goes. (Each two are met once: the other's turn comes later.)
@@ -208,8 +208,7 @@ fn beside(plan: &Plan, object: Object, behind: usize) {
         }
         let (first, second) = (object.start.min(other.start), object.start.max(other.start));
         let key = [format::neighbours(object.ty as u64, first, second), ours ^ theirs];
-        let (table, rows) = (format::NEIGHBOURS_AT, format::MOST_NEIGHBOURS);
-        count_in(table, rows, format::NEIGHBOUR_WORDS, key, header::FOLDS_LOST);
+        count_in(format::NEIGHBOURS_AT, format::MOST_NEIGHBOURS, key, header::FOLDS_LOST);
     }
 }
 
@@ -217,15 +216,15 @@ fn beside(plan: &Plan, object: Object, behind: usize) {
 /// [`format::ROUNDED`].
 pub(crate) fn note_site(site: u64, ty: usize, how: u64, _: &Lock) {
     let key = [site, (ty as u64 + 1) | how];
-    count_in(format::SITES_AT, format::MOST_SITE_ROWS, SITE_WORDS, key, header::SITES_LOST);
+    count_in(format::SITES_AT, format::MOST_SITE_ROWS, key, header::SITES_LOST);
 }
 
 /// Adds one to the row of a key in a table of the recording: two words of key, not both zero, and a count. Where that is full,
 /// one to a word of the header.
-fn count_in(table: usize, rows: usize, words: usize, key: [u64; 2], lost: usize) {
+fn count_in(table: usize, rows: usize, key: [u64; 2], lost: usize) {
     let hash = (key[0] ^ key[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for probe in 0..rows.min(64) {
-        let row = table + (hash as usize + probe) % rows * words * 8;
+        let row = table + (hash as usize + probe) % rows * ROW * 8;
         // SAFETY: R1; within the table, which is there from the start. Under the lock.
         unsafe {
             let [first, second, count] = [0, 1, 2].map(|word| arena::at(row).add(word));

@@ -1,6 +1,6 @@
 //! The plan: what this process is to record. It is read once, when the library starts.
 
-use crate::format::{self, Shape};
+use crate::format::{self, Heap, Shape};
 use crate::say::Path;
 use ledgerline_interpose::find_object;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is wanted of this process.
 pub(crate) struct Plan {
-    /// One of [`format::heap`].
+    /// The number of a [`Heap`].
     pub(crate) heap: u64,
     /// Where the functions lie whose calls are operations; with none, operations are not told apart.
     pub(crate) operations: Vec<Range<usize>>,
@@ -107,7 +107,7 @@ impl Plan {
         {
             return of(ty, count);
         }
-        let (asked, several) = (self.heap == format::heap::ARRAYS, self.several(bytes));
+        let (asked, several) = (self.heap == Heap::Arrays as u64, self.several(bytes));
         if asked && several != Block::Unwanted {
             return several;
         }

@@ -1,6 +1,7 @@
 //! What a run is to record, as the library in the program reads it.
 
 use crate::cells::Cells;
+pub use crate::format::Heap;
 use crate::format::{self, AMBIGUOUS};
 use crate::globals;
 use crate::program::Program;
@@ -13,18 +14,6 @@ use std::path::Path;
 
 /// Bytes of a cache line, for which blocks are usually aligned.
 const LINE: usize = 64;
-
-/// Which blocks of the heap are taken for objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Heap {
-    /// None: globals and what the program says itself.
-    None,
-    /// Blocks of a type's size, which may be rounded up to their alignment, and `calloc` with elements of it.
-    #[default]
-    Exact,
-    /// Blocks of a multiple of it, too.
-    Arrays,
-}
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -151,12 +140,7 @@ impl Plan {
     }
 
     fn words(&self) -> Vec<u64> {
-        let heap = match self.heap {
-            Heap::None => format::heap::NONE,
-            Heap::Exact => format::heap::EXACT,
-            Heap::Arrays => format::heap::ARRAYS,
-        };
-        let (device, inode) = self.identity;
+        let ((device, inode), heap) = (self.identity, self.heap as u64);
         let mut words = vec![format::PLAN_MAGIC, format::VERSION, device, inode, heap];
         list(&mut words, &self.operation_ranges, |range| vec![range.start, range.end]);
         list(&mut words, &self.globals, |&(address, ty)| vec![address, ty as u64]);

@@ -216,10 +216,14 @@ impl Words {
         self.file
             .read_exact_at(&mut buffer, offset as u64)
             .map_err(|error| Error::new(format!("cannot be read ({error})")))?;
-        Ok(buffer
-            .chunks_exact(8)
-            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
-            .collect())
+        Ok(buffer.as_chunks().0.iter().copied().map(u64::from_ne_bytes).collect())
+    }
+
+    /// The rows of a table, or objects, whose last word says that they are used.
+    fn rows(&self, table: usize, most: usize) -> Result<Vec<[u64; format::ROW]>, Error> {
+        let mut rows = self.at(table, most * format::ROW)?.as_chunks().0.to_vec();
+        rows.retain(|row| row[2] != 0);
+        Ok(rows)
     }
 
     /// `None` for a process that ended before it had begun.
@@ -327,11 +331,9 @@ impl Words {
         const AT_ONCE: usize = 1 << 14;
         for start in (1..count).step_by(AT_ONCE) {
             let many = AT_ONCE.min(count - start);
-            let at = format::OBJECTS_AT + start * format::OBJECT_WORDS * 8;
-            let objects = self.at(at, many * format::OBJECT_WORDS)?;
-            for object in objects.chunks_exact(format::OBJECT_WORDS) {
-                let (start, mut ty, users) = (object[0], object[1], object[2]);
-                if ty == 0 || users == 0 {
+            let at = format::OBJECTS_AT + start * format::ROW * 8;
+            for [start, mut ty, users] in self.rows(at, many)? {
+                if ty == 0 {
                     continue;
                 }
                 if ty >= format::UNASKED {
@@ -342,9 +344,8 @@ impl Words {
                 *tally.entry((ty, users)).or_insert(0u64) += 1;
             }
         }
-        let folds = self.at(format::FOLDS_AT, format::MOST_FOLDS * format::FOLD_WORDS)?;
-        for fold in folds.chunks_exact(format::FOLD_WORDS).filter(|fold| fold[2] != 0) {
-            add(tally.entry((fold[0], fold[1])).or_default(), fold[2]);
+        for [ty, users, objects] in self.rows(format::FOLDS_AT, format::MOST_FOLDS)? {
+            add(tally.entry((ty, users)).or_default(), objects);
         }
         self.neighbours(live, plan, into)?;
         for ((ty, users), objects) in tally {
@@ -381,10 +382,8 @@ impl Words {
                 *tally.entry((key, ours ^ theirs)).or_default() += 1;
             }
         }
-        let words = format::MOST_NEIGHBOURS * format::NEIGHBOUR_WORDS;
-        let gone = self.at(format::NEIGHBOURS_AT, words)?;
-        for row in gone.chunks_exact(format::NEIGHBOUR_WORDS).filter(|row| row[2] != 0) {
-            add(tally.entry((row[0], row[1])).or_default(), row[2]);
+        for [key, differ, pairs] in self.rows(format::NEIGHBOURS_AT, format::MOST_NEIGHBOURS)? {
+            add(tally.entry((key, differ)).or_default(), pairs);
         }
         for ((key, differ), pairs) in tally {
             let ty = usize::from(key as u16).wrapping_sub(1);
@@ -397,13 +396,12 @@ impl Words {
     }
 
     fn sites(&self, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
-        let sites = self.at(format::SITES_AT, format::MOST_SITE_ROWS * format::SITE_WORDS)?;
-        for site in sites.chunks_exact(format::SITE_WORDS).filter(|site| site[2] != 0) {
-            let rounded = site[1] & format::ROUNDED != 0;
-            let ty = (site[1] & !format::ROUNDED).wrapping_sub(1) as usize;
+        for [site, ty, blocks] in self.rows(format::SITES_AT, format::MOST_SITE_ROWS)? {
+            let rounded = ty & format::ROUNDED != 0;
+            let ty = (ty & !format::ROUNDED).wrapping_sub(1) as usize;
             if ty < plan.types.len() {
-                let address = (site[0] != format::FOREIGN).then_some(site[0]);
-                into.sites.push(Site { address, ty, rounded, blocks: site[2] });
+                let address = (site != format::FOREIGN).then_some(site);
+                into.sites.push(Site { address, ty, rounded, blocks });
             }
         }
         into.sites.sort_by_key(|site| (site.ty, std::cmp::Reverse(site.blocks), site.address));
