@@ -21,6 +21,8 @@ pub use allocator::{Allocator, early};
 pub use objects::{Loaded, find, find_object, symbol};
 
 use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::io::Write;
 
 /// The calling thread's `errno`.
 pub fn errno() -> c_int {
@@ -32,6 +34,30 @@ pub fn errno() -> c_int {
 pub fn set_errno(value: c_int) {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = value };
+}
+
+/// Bytes of a whole line.
+const WHOLE: usize = 256;
+/// What stands before it.
+const BEFORE: &str = "ledgerline: ";
+/// Bytes that are left for what it says.
+pub const LINE: usize = WHOLE - BEFORE.len() - 1;
+
+/// A whole line of up to [`LINE`] bytes, and its length.
+pub fn line(text: fmt::Arguments<'_>) -> ([u8; WHOLE], usize) {
+    let mut line = [0; WHOLE];
+    let mut room = &mut line[..];
+    // (It fails where there is no more room.)
+    let _ = writeln!(room, "{BEFORE}{text}");
+    let length = WHOLE - room.len();
+    (line, length)
+}
+
+/// Writes one line to standard error in one piece.
+pub fn write_line(text: fmt::Arguments<'_>) {
+    let (line, length) = line(text);
+    // SAFETY: writes from a buffer on the stack.
+    unsafe { libc::write(2, line.as_ptr().cast(), length) };
 }
 
 /// A mapping of so many bytes that belongs to nobody else, all zeros; `None` without room for it.

@@ -2,14 +2,8 @@
 
 use crate::filter;
 use crate::text::Text;
+use ledgerline_interpose::{LINE, write_line};
 use std::ffi::{CStr, c_char};
-
-/// Bytes of a whole line.
-const WHOLE: usize = 256;
-/// What stands before it.
-const BEFORE: &str = "ledgerline: ";
-/// Bytes that are left for what it says.
-const LINE: usize = WHOLE - BEFORE.len() - 1;
 
 /// Writes one line to standard error in one piece; nothing under a filter. (Paths come from the environment.)
 pub(crate) fn say(parts: &[&[u8]]) {
@@ -26,20 +20,7 @@ pub(crate) fn write(line: &Text<LINE>) {
     if filter::is_on() {
         return;
     }
-    let mut bytes = [0; WHOLE];
-    let length = compose(line, &mut bytes);
-    // SAFETY: writes from a buffer on the stack.
-    unsafe { libc::write(2, bytes.as_ptr().cast(), length) };
-}
-
-/// The whole line; its length.
-fn compose(line: &Text<LINE>, into: &mut [u8; WHOLE]) -> usize {
-    let mut length = 0;
-    for part in [BEFORE, line.as_str(), "\n"] {
-        into[length..length + part.len()].copy_from_slice(part.as_bytes());
-        length += part.len();
-    }
-    length
+    write_line(format_args!("{}", line.as_str()));
 }
 
 /// A list of strings that ends in null.
@@ -84,13 +65,14 @@ mod tests {
 
     #[test]
     fn a_line_ends_and_steers_no_terminal() {
-        let mut bytes = [0; WHOLE];
+        let line = |text: &Text<LINE>| {
+            let (bytes, length) = ledgerline_interpose::line(format_args!("{}", text.as_str()));
+            String::from_utf8(bytes[..length].to_vec()).unwrap()
+        };
         let path = b"/tmp/\x1b[2J\xff\xe2\x80\xae\xc3\xa4";
-        let length = compose(Text::line().push(b"cannot open ").push(path), &mut bytes);
-        assert_eq!(&bytes[..length], "ledgerline: cannot open /tmp/?[2J??\u{e4}\n".as_bytes());
-        let length = compose(Text::line().push("\u{e4}".repeat(300).as_bytes()), &mut bytes);
-        assert!(
-            length > 253 && std::str::from_utf8(&bytes[..length]).unwrap().ends_with("\u{e4}\n")
-        );
+        let text = line(Text::line().push(b"cannot open ").push(path));
+        assert_eq!(text, "ledgerline: cannot open /tmp/?[2J??\u{e4}\n");
+        let text = line(Text::line().push("\u{e4}".repeat(300).as_bytes()));
+        assert!(text.len() > 253 && text.ends_with("\u{e4}\n"));
     }
 }

@@ -57,12 +57,12 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
     // SAFETY: getpid has no preconditions.
     let process = unsafe { libc::getpid() } as u64;
     for attempt in 0..1000 {
-        let mut path = Path::below(folder, format::RECORDING).ok_or(CANNOT)?;
-        path.push_number(process).ok_or(CANNOT)?;
         // The program may have been another before it executed this one.
-        if attempt > 0 {
-            path.push(b"-").and_then(|path| path.push_number(attempt)).ok_or(CANNOT)?;
-        }
+        let path = match attempt {
+            0 => Path::below(folder, format_args!("{}{process}", format::RECORDING)),
+            _ => Path::below(folder, format_args!("{}{process}-{attempt}", format::RECORDING)),
+        };
+        let path = path.ok_or(CANNOT)?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: the path ends in zero.
         let file = unsafe { libc::open(path.as_c().as_ptr(), flags, 0o600) };

@@ -1,9 +1,14 @@
 //! The plan: what this process is to record. It is read once, when the library starts.
 
 use crate::format::{self, Heap, Shape};
-use crate::say::Path;
 use ledgerline_interpose::find_object;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -222,25 +227,13 @@ impl Type {
 /// The plan's words, mapped for good.
 fn map(folder: &[u8]) -> Result<&'static [u64], &'static str> {
     const CANNOT: &str = "the plan cannot be read; nothing is recorded";
-    let path = Path::below(folder, format::PLAN).ok_or(CANNOT)?;
-    // SAFETY: opens a path that ends in zero, maps as much as the file has, and closes it.
+    let file = File::open(Path::new(OsStr::from_bytes(folder)).join(format::PLAN));
+    let file = file.map_err(|_| CANNOT)?;
+    let length = file.metadata().map_or(0, |found| found.len() as usize);
+    let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE);
+    // SAFETY: a new mapping, of as much as the file has.
     unsafe {
-        let file = libc::open(path.as_c().as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return Err(CANNOT);
-        }
-        let mut status: libc::stat = std::mem::zeroed();
-        let found = libc::fstat(file, &raw mut status);
-        let length = if found == 0 { status.st_size as usize } else { 0 };
-        let at = libc::mmap(
-            std::ptr::null_mut(),
-            length.max(1),
-            libc::PROT_READ,
-            libc::MAP_PRIVATE,
-            file,
-            0,
-        );
-        libc::close(file);
+        let at = libc::mmap(null_mut(), length.max(1), access, kind, file.as_raw_fd(), 0);
         if length == 0 || at == libc::MAP_FAILED {
             return Err(CANNOT);
         }

@@ -1,57 +1,35 @@
 //! Words to the user, and the environment, without allocating.
 
+use ledgerline_interpose::write_line;
 use std::ffi::CStr;
+use std::fmt;
+use std::io::Write;
 
 /// Writes one line to standard error in one piece.
 pub(crate) fn say(text: &str) {
-    let mut line = [0u8; 256];
-    let mut length = 0;
-    for part in ["ledgerline: recorder: ", text, "\n"] {
-        let take = part.len().min(line.len() - length);
-        line[length..length + take].copy_from_slice(&part.as_bytes()[..take]);
-        length += take;
-    }
-    // SAFETY: writes from a buffer on the stack.
-    unsafe { libc::write(2, line.as_ptr().cast(), length) };
+    write_line(format_args!("recorder: {text}"));
 }
 
-/// A path that is put together from a folder, names and numbers.
-pub(crate) struct Path {
-    bytes: [u8; 512],
-    length: usize,
-}
+/// A path, with zeros behind it.
+pub(crate) struct Path([u8; 512]);
 
 impl Path {
     pub(crate) const fn new() -> Path {
-        Path { bytes: [0; 512], length: 0 }
+        Path([0; 512])
     }
 
-    /// The path of a file in a folder.
-    pub(crate) fn below(folder: &[u8], file: &str) -> Option<Path> {
+    /// The path of a file in a folder; `None` where it is too long.
+    pub(crate) fn below(folder: &[u8], file: fmt::Arguments<'_>) -> Option<Path> {
         let mut path = Path::new();
-        path.push(folder)?.push(b"/")?.push(file.as_bytes())?;
+        let mut room = &mut path.0[..511];
+        room.write_all(folder).ok()?;
+        write!(room, "/{file}").ok()?;
         Some(path)
-    }
-
-    /// Adds a part; `None` when the path is too long. The last byte stays zero.
-    pub(crate) fn push(&mut self, part: &[u8]) -> Option<&mut Path> {
-        let end = self.length + part.len();
-        self.bytes[..511].get_mut(self.length..end)?.copy_from_slice(part);
-        self.length = end;
-        Some(self)
-    }
-
-    /// Adds a number in decimal.
-    pub(crate) fn push_number(&mut self, number: u64) -> Option<&mut Path> {
-        if number >= 10 {
-            self.push_number(number / 10)?;
-        }
-        self.push(&[b'0' + (number % 10) as u8])
     }
 
     /// The path as C reads it.
     pub(crate) fn as_c(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
 }
 
