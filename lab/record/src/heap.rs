@@ -87,20 +87,24 @@ fn dies(block: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn malloc_from(size: usize, caller: usize) -> *mut c_void {
-    if !ready() {
-        return early::allocate(size, 1);
+/// A new block of the next allocator's; an early one before that is found.
+#[inline(always)]
+fn new_block(asked: Asked, next: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if ready() {
+        return born(next(), asked);
     }
+    let bytes = asked.count.checked_mul(asked.size);
+    bytes.map_or(null_mut(), |bytes| early::allocate(bytes, asked.align.next_power_of_two()))
+}
+
+unsafe extern "C" fn malloc_from(size: usize, caller: usize) -> *mut c_void {
     // SAFETY: handed on (R5).
-    born(unsafe { NEXT.malloc(size) }, Asked { count: 1, size, align: 1, caller })
+    new_block(Asked { count: 1, size, align: 1, caller }, || unsafe { NEXT.malloc(size) })
 }
 
 unsafe extern "C" fn calloc_from(count: usize, size: usize, caller: usize) -> *mut c_void {
-    if !ready() {
-        return count.checked_mul(size).map_or(null_mut(), |bytes| early::allocate(bytes, 1));
-    }
     // SAFETY: handed on (R5).
-    born(unsafe { NEXT.calloc(count, size) }, Asked { count, size, align: 1, caller })
+    new_block(Asked { count, size, align: 1, caller }, || unsafe { NEXT.calloc(count, size) })
 }
 
 unsafe extern "C" fn realloc_from(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
@@ -137,19 +141,15 @@ unsafe extern "C" fn reallocarray_from(
 }
 
 unsafe extern "C" fn aligned_alloc_from(align: usize, size: usize, caller: usize) -> *mut c_void {
-    if !ready() {
-        return early::allocate(size, align.next_power_of_two());
-    }
+    let asked = Asked { count: 1, size, align, caller };
     // SAFETY: handed on (R5).
-    born(unsafe { NEXT.aligned_alloc(align, size) }, Asked { count: 1, size, align, caller })
+    new_block(asked, || unsafe { NEXT.aligned_alloc(align, size) })
 }
 
 unsafe extern "C" fn memalign_from(align: usize, size: usize, caller: usize) -> *mut c_void {
-    if !ready() {
-        return early::allocate(size, align.next_power_of_two());
-    }
+    let asked = Asked { count: 1, size, align, caller };
     // SAFETY: handed on (R5).
-    born(unsafe { NEXT.memalign(align, size) }, Asked { count: 1, size, align, caller })
+    new_block(asked, || unsafe { NEXT.memalign(align, size) })
 }
 
 unsafe extern "C" fn posix_memalign_from(

@@ -18,7 +18,7 @@ global_asm!(
 /// Where the thread's block lies in the recording.
 pub(crate) const BLOCK: usize = 0;
 /// Whether the thread is busy.
-const BUSY: usize = 8;
+pub(crate) const BUSY: usize = 8;
 
 /// One of the words.
 #[inline(always)]
@@ -73,9 +73,4 @@ impl Drop for Busy {
     fn drop(&mut self) {
         set::<BUSY>(0);
     }
-}
-
-/// Ends the busy time of the thread that forked, on either side.
-pub(crate) fn not_busy() {
-    set::<BUSY>(0);
 }

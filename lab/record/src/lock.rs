@@ -30,12 +30,13 @@ impl Drop for Lock {
     }
 }
 
-/// Takes the lock for a fork, and gives it back on either side.
-pub(crate) fn hold_for_fork(hold: bool) {
-    if hold {
-        std::mem::forget(Lock::take());
-    } else {
-        LOCKED.store(false, Ordering::Release);
-        local::not_busy();
-    }
+/// Takes the lock for a fork.
+pub(crate) extern "C" fn hold_for_fork() {
+    std::mem::forget(Lock::take());
+}
+
+/// Gives it back, on either side, and ends the busy time of the thread that forked.
+pub(crate) extern "C" fn end_fork() {
+    LOCKED.store(false, Ordering::Release);
+    local::set::<{ local::BUSY }>(0);
 }

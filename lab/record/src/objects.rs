@@ -61,12 +61,6 @@ impl Object {
         }
     }
 
-    /// Notes of a suspect that it is used.
-    #[inline(always)]
-    pub(crate) fn used(self) {
-        self.used_by(0);
-    }
-
     /// Up to how many bytes from its start it has.
     #[inline(always)]
     pub(crate) fn reach(self, plan: &Plan) -> usize {

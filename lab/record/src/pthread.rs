@@ -4,6 +4,7 @@
 use crate::format::{ATOMIC, STORE};
 use crate::next::look_up;
 use crate::touch::touch;
+use ledgerline_interpose::symbol;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,10 +18,7 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: *mut c_void) -> c_int {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            };
+            const NAME: &CStr = symbol(concat!(stringify!($name), "\0"));
             touch(lock as usize, 4, $kind);
             let next = match NEXT.load(Ordering::Relaxed) {
                 0 => find(&NEXT, NAME),

@@ -1,6 +1,6 @@
 //! The beginning of a process, by start or by fork.
 
-use crate::lock::{Lock, hold_for_fork};
+use crate::lock::{Lock, end_fork, hold_for_fork};
 use crate::say::{environment, say};
 use crate::{arena, calibrate, objects, plan, thread};
 
@@ -23,7 +23,7 @@ fn begin(folder: &[u8]) -> Result<(), &'static str> {
     arena::create(folder)?;
     // SAFETY: the functions take nothing and live as long as the process.
     let hooked =
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(hold_for_fork), Some(end_fork), Some(in_child)) };
     if hooked != 0 {
         return Err("no memory at the start; nothing is recorded");
     }
@@ -35,14 +35,6 @@ fn begin(folder: &[u8]) -> Result<(), &'static str> {
     }
     drop(lock);
     Ok(())
-}
-
-extern "C" fn before_fork() {
-    hold_for_fork(true);
-}
-
-extern "C" fn in_parent() {
-    hold_for_fork(false);
 }
 
 /// The child has one thread, its own copy of objects and shadow, and a mapping of its parent's file.
@@ -58,5 +50,5 @@ extern "C" fn in_child() {
             }
         }
     }
-    hold_for_fork(false);
+    end_fork();
 }

@@ -54,7 +54,8 @@ fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     if object.suspected > 0 {
         let within = || thread::existing().is_some_and(|own| own.get(block::DEPTH) != 0);
         if plan.operations.is_empty() || within() {
-            object.used();
+            // (Whoever uses a suspect, it is used.)
+            object.used_by(0);
         }
         let offset = address.wrapping_sub(object.start);
         return size.min(object.reach(plan).saturating_sub(offset));
