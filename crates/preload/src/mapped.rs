@@ -65,15 +65,14 @@ fn with<T>(act: impl FnOnce(&mut Ranges<'_>) -> T) -> Option<T> {
     Some(done)
 }
 
+/// A sum over what lies between two addresses.
+fn sum(start: usize, end: usize, of: impl Fn(Range) -> usize) -> usize {
+    with(|ranges| ranges.pieces(start, end).map(of).sum()).unwrap_or(0)
+}
+
 /// How much of what a slot is charged for lies in a place that is about to be another's.
 fn in_place(slot: u32, start: usize, end: usize) -> usize {
-    let mut bytes = 0;
-    with(|ranges| {
-        ranges.each(start, end, |range| {
-            bytes += if range.slot == slot { range.counted() } else { 0 }
-        });
-    });
-    bytes
+    sum(start, end, |range| if range.slot == slot { range.counted() } else { 0 })
 }
 
 /// What is no more, where its slot's charge is taken over for what comes in its place: up to `over`, which falls by that.
@@ -295,13 +294,11 @@ fn protect(
         return next();
     };
     let writable = protection & libc::PROT_WRITE != 0;
-    let mut more = 0;
-    if writable {
-        let new = |range: Range| matches!(range.kind, Kind::Reserved | Kind::File);
-        with(|ranges| {
-            ranges.each(start, end, |range| more += if new(range) { range.bytes() } else { 0 });
-        });
-    }
+    let new = |range: Range| match range.kind {
+        Kind::Reserved | Kind::File => range.bytes(),
+        _ => 0,
+    };
+    let more = if writable { sum(start, end, new) } else { 0 };
     if !charge(slot, more) {
         return -1;
     }

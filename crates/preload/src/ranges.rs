@@ -166,13 +166,14 @@ impl Ranges<'_> {
         }
     }
 
-    /// Shows everything between two addresses, piece by piece.
-    pub(crate) fn each(&self, start: usize, end: usize, mut show: impl FnMut(Range)) {
-        let mut at = start;
-        while let Some(range) = self.next(at, end) {
-            show(range.within(start, end));
-            at = range.end;
-        }
+    /// Everything between two addresses, piece by piece.
+    pub(crate) fn pieces(&self, start: usize, end: usize) -> impl Iterator<Item = Range> {
+        let mut from = start;
+        std::iter::from_fn(move || {
+            let piece = self.first(from, end)?;
+            from = piece.end;
+            Some(piece)
+        })
     }
 
     /// The first piece of what lies between two addresses.
@@ -277,12 +278,12 @@ mod tests {
 
     fn pages(ranges: &Ranges<'_>) -> Obvious {
         let mut pages = [None; PAGES];
-        ranges.each(0, PAGES * PAGE, |range| {
+        for range in ranges.pieces(0, PAGES * PAGE) {
             for page in &mut pages[range.start / PAGE..range.end / PAGE] {
                 assert_eq!(*page, None, "a page is in two ranges");
                 *page = Some((range.slot, range.kind));
             }
-        });
+        }
         pages
     }
 
@@ -344,13 +345,13 @@ mod tests {
             // Neighbours that are alike are one.
             let mut before: Option<Range> = None;
             let mut count = 0;
-            ranges.each(0, usize::MAX, |next| {
+            for next in ranges.pieces(0, usize::MAX) {
                 if let Some(one) = before.replace(next) {
                     assert!(one.end <= next.start);
                     assert!(one.end < next.start || (one.slot, one.kind) != (next.slot, next.kind));
                 }
                 count += 1;
-            });
+            }
             assert_eq!(ranges.table.count(), count);
         }
     }
@@ -401,11 +402,8 @@ mod tests {
         }
         assert!(ranges.table.count() <= CROWDED + 2, "{}", ranges.table.count());
         // All of it is there, and counts; and again it can be given back as a whole.
-        let mut counted = 0;
-        ranges.each(0, usize::MAX, |range| {
-            counted += if range.kind.is_counted() { range.bytes() } else { 0 };
-        });
-        assert_eq!(counted, all * PAGE);
+        let counted = ranges.pieces(0, usize::MAX).map(|range| range.counted());
+        assert_eq!(counted.sum::<usize>(), all * PAGE);
         ranges.give_back(0, all * PAGE, dropped);
         assert_eq!(ranges.table.count(), 1);
         let mut gone = 0;

@@ -36,10 +36,10 @@ pub(crate) unsafe extern "C" fn mremap(
     let stays = flags & libc::MREMAP_DONTUNMAP != 0;
     let (mut last, mut counted) = (None, 0);
     with(|ranges| {
-        ranges.each(start, along, |piece| {
+        for piece in ranges.pieces(start, along) {
             counted += piece.counted();
             last = Some(piece);
-        });
+        }
     });
     // Nothing of it is known, or all of it is unmapped.
     let Some(last) = last else { return next() };
