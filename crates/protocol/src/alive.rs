@@ -1,5 +1,7 @@
 //! Which processes still hold memory.
 
+use crate::blind::File;
+use std::ffi::CStr;
 use std::io::Write;
 
 /// Whether a process still holds memory: it exists, and does not merely wait for its parent to collect its
@@ -16,23 +18,13 @@ pub fn alive(process: u32) -> bool {
 /// Whether `/proc` shows a process as ended; `false` where it cannot be read. One whose first thread has ended before
 /// others looks like a zombie, too, and is none: it has more threads than that.
 fn zombie(process: u32) -> bool {
-    let mut path = [0u8; 32];
-    let mut text = [0u8; 512];
-    if write!(&mut path[..], "/proc/{process}/stat\0").is_err() {
-        return false;
-    }
-    // SAFETY: opens a path that ends in zero and reads at most the buffer's length into it.
-    let length = unsafe {
-        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return false;
-        }
-        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
-        length.max(0) as usize
-    };
+    let (mut path, mut text) = ([0; 32], [0; 512]);
+    // (The longest number fits, and what is left are zeros.)
+    let _ = write!(&mut path[..], "/proc/{process}/stat");
+    let file = CStr::from_bytes_until_nul(&path).ok().and_then(File::open);
+    let Some(file) = file else { return false };
     // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
-    let text = &text[..length];
+    let text = file.read(&mut text, 0);
     let Some(end) = text.iter().rposition(|&byte| byte == b')') else { return false };
     // (The state is the third field, and the number of threads the twentieth: man 5 proc_pid_stat.)
     let mut fields = text[end + 1..].split(|&byte| byte == b' ').skip(1);

@@ -128,22 +128,17 @@ pub struct Unread;
 /// # Errors
 /// [`Unread`].
 pub fn of(path: &CStr, serves: Serves) -> Result<Option<Blind>, Unread> {
-    let mut start = [0; 4096];
-    let file = File::open(path).ok_or(Unread)?;
-    let start = file.read(&mut start, 0);
-    match interpreter(start) {
-        // Set-user-ID bits on a script are ignored; those of its interpreter count.
-        Some(word) => {
-            let mut name = [0; 256];
-            name.get_mut(..word.len()).ok_or(Unread)?.copy_from_slice(word);
-            let name = CStr::from_bytes_until_nul(&name).map_err(|_| Unread)?;
-            let file = File::open(name).ok_or(Unread)?;
-            let mut start = [0; 4096];
-            let start = file.read(&mut start, 0);
-            Ok(privileged(&file).or_else(|| inside(&file, start, serves)))
-        }
-        None => Ok(privileged(&file).or_else(|| inside(&file, start, serves))),
+    let (mut first, mut second, mut name) = ([0; 4096], [0; 4096], [0; 256]);
+    let mut file = File::open(path).ok_or(Unread)?;
+    let mut start = file.read(&mut first, 0);
+    // Set-user-ID bits on a script are ignored; those of its interpreter count.
+    if let Some(word) = interpreter(start) {
+        name.get_mut(..word.len()).ok_or(Unread)?.copy_from_slice(word);
+        let name = CStr::from_bytes_until_nul(&name).map_err(|_| Unread)?;
+        file = File::open(name).ok_or(Unread)?;
+        start = file.read(&mut second, 0);
     }
+    Ok(privileged(&file).or_else(|| inside(&file, start, serves)))
 }
 
 /// The interpreter that the first line of a script names.
@@ -298,10 +293,10 @@ fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// An open file. It is closed when this is dropped.
-struct File(libc::c_int);
+pub(crate) struct File(libc::c_int);
 
 impl File {
-    fn open(path: &CStr) -> Option<File> {
+    pub(crate) fn open(path: &CStr) -> Option<File> {
         // Not a terminal, nor a pipe that nobody writes: opening one must neither wait nor do anything.
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the path ends in zero.
@@ -310,7 +305,7 @@ impl File {
     }
 
     /// What lies at an offset, as much as there is and has space.
-    fn read<'b>(&self, into: &'b mut [u8], offset: u64) -> &'b [u8] {
+    pub(crate) fn read<'b>(&self, into: &'b mut [u8], offset: u64) -> &'b [u8] {
         let offset = libc::off_t::try_from(offset).unwrap_or(libc::off_t::MAX);
         // SAFETY: writes at most the slice's length to it.
         let read = unsafe { libc::pread(self.0, into.as_mut_ptr().cast(), into.len(), offset) };
