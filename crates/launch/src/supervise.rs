@@ -12,6 +12,7 @@ use rustix::process::{
 use super::failure::Failure;
 use super::signals::{Arrived, Signals};
 use ledgerline_account::Status;
+use ledgerline_protocol::resident_ever;
 
 /// A program that runs.
 pub struct Session {
@@ -61,7 +62,8 @@ impl Session {
             if let Some(status) = collected {
                 let wall = self.started.elapsed();
                 tick();
-                let max_resident = max_resident();
+                // (rustix has no such call.)
+                let max_resident = resident_ever(libc::RUSAGE_CHILDREN);
                 return Ok(Ended { status, wall, max_resident, signals: self.signals });
             }
             if last.elapsed() >= period {
@@ -115,18 +117,6 @@ pub(crate) fn alone() -> bool {
             Err(_) => return true,
         }
     }
-}
-
-/// What the kernel says of all children that were waited for, and theirs. (rustix has no such call.)
-fn max_resident() -> u64 {
-    // SAFETY: a rusage is integers, for which zeros are valid; the call writes one.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-        usage
-    };
-    // It counts in KiB.
-    usage.ru_maxrss.unsigned_abs() << 10
 }
 
 fn status_of(status: WaitStatus) -> Status {

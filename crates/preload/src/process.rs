@@ -26,7 +26,7 @@ use crate::thread;
 use crate::vouch;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
 use ledgerline_interpose::errno;
-use ledgerline_protocol::{By, DESCRIPTORS, Identity, Item, OnMax, Order, PERCPU};
+use ledgerline_protocol::{By, DESCRIPTORS, Identity, Item, OnMax, Order, PERCPU, resident_ever};
 use names::Name;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -299,7 +299,7 @@ fn attach() -> Option<()> {
     };
     set_group(OWN as usize, process);
     if !filter::is_on() {
-        STATE.resident_before.store(end::most_resident(), Ordering::Relaxed);
+        STATE.resident_before.store(resident_ever(libc::RUSAGE_SELF), Ordering::Relaxed);
     }
     Some(())
 }

@@ -61,7 +61,7 @@ mod status;
 
 pub use alive::alive;
 pub use identity::{Identity, OWN_NAMESPACE, number, program};
-pub use status::{Start, at_start, most_resident, vouched};
+pub use status::{Start, at_start, most_resident, resident_ever, vouched};
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

@@ -58,6 +58,20 @@ pub fn most_resident() -> Option<u64> {
     kib?.first.checked_mul(1024)
 }
 
+/// The most bytes that were resident in the calling process, whatever it executed (`RUSAGE_SELF`), or in one process of
+/// those that it waited for, and theirs (`RUSAGE_CHILDREN`).
+#[must_use]
+pub fn resident_ever(who: libc::c_int) -> u64 {
+    // SAFETY: a rusage is integers, for which zeros are valid; the call writes one.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage
+    };
+    // The kernel counts in KiB.
+    usage.ru_maxrss.unsigned_abs() << 10
+}
+
 /// A field: its first number, and of how many words it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {

@@ -3,7 +3,7 @@
 use super::{OWN, STATE, attached_as, note};
 use crate::filter;
 use crate::thread::Busy;
-use ledgerline_protocol::Item;
+use ledgerline_protocol::{Item, resident_ever};
 use std::sync::atomic::Ordering;
 
 /// Notes the most that was resident in this process, which ends.
@@ -18,7 +18,8 @@ pub(crate) fn note_end() {
     let before = STATE.resident_before.load(Ordering::Relaxed);
     // What was more before the program was executed hides what was the most since. Where that is little it is good
     // enough: the file costs twenty times the call.
-    let most = Some(most_resident()).filter(|&most| most > before || most < SMALL_RESIDENT);
+    let most = Some(resident_ever(libc::RUSAGE_SELF))
+        .filter(|&most| most > before || most < SMALL_RESIDENT);
     if let Some(most) = most.or_else(ledgerline_protocol::most_resident) {
         // Once: a handler that runs at the end may end the process by itself.
         if STATE.resident_before.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
@@ -29,15 +30,3 @@ pub(crate) fn note_end() {
 
 /// Below this, what is noted may be what the process had before it executed its program.
 const SMALL_RESIDENT: u64 = 8 << 20;
-
-/// The most bytes that were resident in this process, whatever it executed.
-pub(super) fn most_resident() -> u64 {
-    // SAFETY: a rusage is integers, for which zeros are valid; the call writes one.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    // The kernel counts in KiB.
-    usage.ru_maxrss.unsigned_abs() << 10
-}
