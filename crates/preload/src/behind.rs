@@ -124,7 +124,7 @@ fn is_found(function: Function) -> bool {
 }
 
 /// What is done in place of a function that is not there.
-fn missing() -> c_int {
+pub(crate) extern "C" fn missing() -> c_int {
     set_errno(libc::ENOSYS);
     -1
 }

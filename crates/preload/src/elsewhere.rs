@@ -191,7 +191,7 @@ pub(crate) unsafe fn called(number: c_long, first: usize, second: usize) {
 }
 
 /// The C library's `clone`, or a function that fails.
-static CLONE: AtomicPtr<c_void> = AtomicPtr::new(no_clone as *mut c_void);
+static CLONE: AtomicPtr<c_void> = AtomicPtr::new(behind::missing as *mut c_void);
 
 /// Looks it up. Once, before the program's first instruction.
 pub(crate) fn start() {
@@ -199,11 +199,6 @@ pub(crate) fn start() {
     if found != 0 {
         CLONE.store(found as *mut c_void, Ordering::Relaxed);
     }
-}
-
-extern "C" fn no_clone() -> c_int {
-    set_errno(libc::ENOSYS);
-    -1
 }
 
 extern "C" fn before_clone(flags: c_int) {

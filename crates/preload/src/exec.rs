@@ -128,7 +128,7 @@ impl Plan {
             process::unname_blind(row, blind);
         }
         if leaves {
-            process::stays_left_out();
+            process::count_left_out(1);
         }
         drop(self);
         set_errno(failure);

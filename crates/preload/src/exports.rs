@@ -131,10 +131,7 @@ unsafe extern "C" fn reallocarray_body(
     match count.checked_mul(size) {
         // SAFETY: handed on.
         Some(bytes) => unsafe { realloc::realloc(block, bytes, caller) },
-        None => {
-            set_errno(libc::ENOMEM);
-            std::ptr::null_mut()
-        }
+        None => alloc::fail(),
     }
 }
 

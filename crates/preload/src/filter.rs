@@ -27,7 +27,7 @@
 //! middle of such a call at the very moment when a filter for all threads is installed can still make it.
 
 use ledgerline::Ledger;
-use ledgerline_protocol::Start;
+use ledgerline_protocol::{Start, at_start, vouched};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many filters there may be, besides the run's own. A forked child inherits them, and the number.
@@ -57,10 +57,7 @@ pub(crate) fn take_back() {
 /// Notes whether this program was started under more filters than the run is, which nobody did if that is vouched for.
 /// Once in a program. Returns what else was read with that.
 pub(crate) fn look(of_run: Option<u32>, is_vouched: bool) -> Start {
-    let start = match is_vouched {
-        true => ledgerline_protocol::vouched(of_run),
-        false => ledgerline_protocol::at_start(),
-    };
+    let start = if is_vouched { vouched(of_run) } else { at_start() };
     if start.filters.is_some_and(|own| own > of_run.unwrap_or(0)) {
         add();
     }

@@ -17,6 +17,7 @@
 //! C's, POSIX's and Linux's: on x86-64 the two libraries agree on the types that this library hands to them, and on the
 //! numbers of what it asks.
 
+use crate::library::Found;
 use crate::objects::with_object;
 use ledgerline_interpose::find;
 use std::arch::{asm, global_asm};
@@ -93,15 +94,7 @@ unsafe extern "C" fn find_object(at: *mut c_void, result: *mut c_void) -> c_int 
     }
     let found = with_object(at as usize, |object| object.part(libc::PT_GNU_EH_FRAME));
     let Some(eh_frame) = found.flatten() else { return -1 };
-    // SAFETY: the caller's place for what is found, of which it reads the last, and no more than these.
-    unsafe { result.cast::<Found>().write(Found { others: [0; 4], eh_frame }) };
+    // SAFETY: the caller's place for what is found, of which it reads this alone: what tells how to unwind functions.
+    unsafe { (&raw mut (*result.cast::<Found>()).eh_frame).write(eh_frame as *mut c_void) };
     0
-}
-
-/// The start of glibc's `struct dl_find_object` (dlfcn.h): flags, from where to where the object is mapped and its
-/// handle; then what tells how to unwind its functions.
-#[repr(C)]
-struct Found {
-    others: [usize; 4],
-    eh_frame: usize,
 }

@@ -59,12 +59,12 @@ struct LinkMap {
 
 /// glibc's `struct dl_find_object` on architectures without a data base (dlfcn.h).
 #[repr(C)]
-struct Found {
+pub(crate) struct Found {
     flags: u64,
     map_start: *mut c_void,
     map_end: *mut c_void,
     link_map: *const LinkMap,
-    eh_frame: *mut c_void,
+    pub(crate) eh_frame: *mut c_void,
     reserved: [u64; 7],
 }
 

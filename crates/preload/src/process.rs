@@ -12,7 +12,7 @@ pub(crate) mod heap;
 mod names;
 
 pub(crate) use blind::{
-    access, can_open, leaves_anew, name_blind, order, path, stays_left_out, unname_blind,
+    access, can_open, count_left_out, leaves_anew, name_blind, order, path, unname_blind,
 };
 pub(crate) use end::note_end;
 pub(crate) use names::named_slot;
@@ -231,15 +231,10 @@ pub(crate) fn identity() -> Identity {
     Identity::from_owner(STATE.identity.load(Ordering::Relaxed))
 }
 
-/// What the process's row is called.
-fn push_name<const N: usize>(text: &mut Text<N>) {
-    push_process(text, program_name(), identity());
-}
-
 /// The path of a slot's row.
 pub(crate) fn push_path<const N: usize>(text: &mut Text<N>, slot: u32) {
     text.push(b"/");
-    push_name(text);
+    push_process(text, program_name(), identity());
     names::push(text, slot);
 }
 
@@ -285,14 +280,14 @@ fn attach() -> Option<()> {
     STATE.identity.store(identity.owner(), Ordering::Relaxed);
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
-    push_name(&mut name);
+    push_process(&mut name, program_name(), identity);
     let attached = heap::attach(run, name.as_str(), identity.owner())
         .and_then(|()| run.ledger.attach_process(name.as_str(), identity.owner()));
     let process = match attached {
         Ok(process) => process,
         Err(CreateError::Full { .. }) => {
             STATE.left_out.store(1, Ordering::Relaxed);
-            blind::count_left_out(1);
+            count_left_out(1);
             return turn_away(&[b"the ledger has no row left (run --rows)"]);
         }
         Err(_) => return turn_away(&[b"the ledger is damaged: a program wrote over it"]),

@@ -51,10 +51,10 @@ pub(crate) fn noted(block: *const c_void) -> Option<usize> {
 #[inline(always)]
 pub(crate) fn note(block: *const c_void, units: usize) {
     let steps = steps(units);
-    let Some(byte) = byte(block).or_else(|| if steps == 0 { None } else { make(block) }) else {
-        return;
-    };
-    if byte.load(Ordering::Relaxed) != steps {
+    if !note_where_noted(block, steps)
+        && steps != 0
+        && let Some(byte) = make(block)
+    {
         byte.store(steps, Ordering::Relaxed);
     }
 }

@@ -166,16 +166,10 @@ impl Environment {
         // each string is followed by one.
         let (list, mut text) = unsafe {
             let text = copy.cast::<u8>().add(pointers);
+            let room = std::slice::from_raw_parts_mut(text, length - pointers);
             let list = copy.cast::<*const c_char>();
             let list = std::slice::from_raw_parts_mut(list, pointers / size_of::<*const c_char>());
-            (
-                list,
-                Strings {
-                    room: std::slice::from_raw_parts_mut(text, length - pointers),
-                    start: 0,
-                    end: 0,
-                },
-            )
+            (list, Strings { room, start: 0, end: 0 })
         };
         let others = || {
             let own = own_path().to_bytes();

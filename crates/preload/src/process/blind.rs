@@ -101,7 +101,7 @@ pub(crate) fn unname_blind(row: Group<'static>, blind: Blind) {
 }
 
 /// Counts processes that found no row left.
-pub(super) fn count_left_out(more: i64) {
+pub(crate) fn count_left_out(more: i64) {
     if let Some(run) = run() {
         note_in(run.ledger.root(), Item::LeftOut, more);
     }
@@ -117,11 +117,6 @@ pub(crate) fn leaves_anew(own: libc::pid_t) -> bool {
         count_left_out(-1);
     }
     is_left_out
-}
-
-/// It was not executed.
-pub(crate) fn stays_left_out() {
-    count_left_out(1);
 }
 
 /// The strings of the environment that carry the order, each with its zero: what programs keep over `exec`.
