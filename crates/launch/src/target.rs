@@ -112,8 +112,13 @@ pub fn is_one(one: &Path, other: &Path) -> bool {
 
 /// Where a new file would lie: its folder, and its name there.
 fn place(path: &Path) -> Option<(PathBuf, &OsStr)> {
+    Some((folder(path).canonicalize().ok()?, path.file_name()?))
+}
+
+/// The folder that a file lies in.
+fn folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Some((folder.unwrap_or(Path::new(".")).canonicalize().ok()?, path.file_name()?))
+    folder.unwrap_or(Path::new("."))
 }
 
 /// As any new file: the umask takes its share.
@@ -121,10 +126,7 @@ const NEW: u32 = 0o666;
 
 /// A file beside `path` that replaces it once it is written; it goes when it is dropped before.
 fn neighbour(path: &Path, mode: u32) -> std::io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Builder::new()
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
+    Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(folder(path))
 }
 
 fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
