@@ -32,9 +32,7 @@ pub fn to_stderr(account: &Account) {
 struct Line {
     /// The lines that lead to the name.
     stem: String,
-    name: String,
-    ended: bool,
-    refused: bool,
+    name: (Paint, String),
     cells: Vec<String>,
     note: Option<(Paint, String)>,
 }
@@ -121,33 +119,19 @@ fn table(out: &mut String, account: &Account, style: &Style) {
         columns.map(|(title, _, cell)| (title, cell)).unzip();
     let lines = lines(account, &shown, &cells, style);
 
-    let widths: Vec<usize> = titles
-        .iter()
-        .enumerate()
-        .map(|(column, title)| {
-            lines
-                .iter()
-                .map(|line| line.cells[column].chars().count())
-                .chain([title.len()])
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
+    let widest = |(column, title): (usize, &&str)| {
+        let cells = lines.iter().map(|line| width(&line.cells[column]));
+        cells.fold(title.len(), usize::max)
+    };
+    let widths: Vec<usize> = titles.iter().enumerate().map(widest).collect();
     let numbers: usize = widths.iter().map(|width| width + 2).sum();
-    let wanted = lines
-        .iter()
-        .map(|line| width(&line.stem) + width(&line.name))
-        .chain([5])
-        .max()
-        .unwrap_or(5);
+    let named = lines.iter().map(|line| width(&line.stem) + width(&line.name.1));
+    // ("group")
+    let wanted = named.fold(5, usize::max);
     let notes =
         lines.iter().filter_map(|line| line.note.as_ref()).map(|note| width(&note.1) + 2).max();
-    let names = match style.width {
-        Some(width) => {
-            wanted.min(width.saturating_sub(numbers + notes.unwrap_or(0)).max(NARROWEST))
-        }
-        None => wanted,
-    };
+    let room = style.width.map(|width| width.saturating_sub(numbers + notes.unwrap_or(0)));
+    let names = room.map_or(wanted, |room| wanted.min(room.max(NARROWEST)));
 
     let mut title = format!("{:<names$}", "group");
     for (text, width) in titles.iter().zip(&widths) {
@@ -171,13 +155,10 @@ fn table(out: &mut String, account: &Account, style: &Style) {
 
 fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], style: &Style) {
     let stem = width(&line.stem);
-    let name = shortened(&line.name, names.saturating_sub(stem).max(1), style);
+    let (paint, name) = &line.name;
+    let name = shortened(name, names.saturating_sub(stem).max(1), style);
     let padding = names.saturating_sub(stem + width(&name));
-    let name = match (line.refused, line.ended) {
-        (true, _) => style.paint(Paint::Bad, &name),
-        (_, true) => style.paint(Paint::Faint, &name),
-        _ => style.paint(Paint::Strong, &name),
-    };
+    let name = style.paint(*paint, &name);
     let mut text = format!("{}{name}{:padding$}", style.paint(Paint::Faint, &line.stem), "");
     for (cell, width) in line.cells.iter().zip(widths) {
         let _ = write!(text, "  {cell:>width$}");
@@ -232,14 +213,14 @@ fn lines(account: &Account, shown: &[usize], cells: &[&Cell<'_>], style: &Style)
 fn line(row: &Row, stem: String, cells: &[&Cell<'_>]) -> Line {
     let damaged = row.state == State::Damaged;
     let cell = |cell: &&Cell<'_>| if damaged { "-".to_owned() } else { cell(row) };
-    Line {
-        stem,
-        name: if row.depth == 0 { "/".to_owned() } else { printable(&row.name) },
-        ended: row.state == State::Exited,
-        refused: went_over(row) || damaged,
-        cells: cells.iter().map(cell).collect(),
-        note: note(row),
-    }
+    let name = if row.depth == 0 { "/".to_owned() } else { printable(&row.name) };
+    let paint = match row.state {
+        _ if went_over(row) || damaged => Paint::Bad,
+        State::Exited => Paint::Faint,
+        _ => Paint::Strong,
+    };
+    let cells = cells.iter().map(cell).collect();
+    Line { stem, name: (paint, name), cells, note: note(row) }
 }
 
 /// Whether a limit of the row's own refused something, or was exceeded.
