@@ -139,21 +139,26 @@ impl Variables<'_, '_, '_> {
     /// The members of a record, each with where it lies and its type.
     fn members(&self, record: UnitOffset) -> gimli::Result<Vec<(u64, UnitOffset)>> {
         let mut members = Vec::new();
-        let mut tree = self.unit.entries_tree(Some(record))?;
-        let mut children = tree.root()?.children();
-        while let Some(child) = children.next()? {
-            let entry = child.entry();
+        self.children(record, |entry| {
             if entry.tag() != dw::DW_TAG_member {
-                continue;
+                return;
             }
             // A union's members have no place: they begin it.
             let place = entry.attr_value(dw::DW_AT_data_member_location);
             let place = place.map_or(Some(0), |place| place.udata_value());
-            if let (Some(place), Some(ty)) = (place, reference(entry, dw::DW_AT_type)) {
-                members.push((place, ty));
-            }
-        }
+            members.extend(place.zip(reference(entry, dw::DW_AT_type)));
+        })?;
         Ok(members)
+    }
+
+    /// Shows the entries right below one.
+    fn children(&self, of: UnitOffset, mut show: impl FnMut(&Entry<'_>)) -> gimli::Result<()> {
+        let mut tree = self.unit.entries_tree(Some(of))?;
+        let mut children = tree.root()?.children();
+        while let Some(child) = children.next()? {
+            show(child.entry());
+        }
+        Ok(())
     }
 
     /// Where a variable lies for as long as the program runs.
@@ -218,14 +223,11 @@ impl Variables<'_, '_, '_> {
     /// How many elements an array has, all its dimensions together.
     fn elements(&self, array: UnitOffset) -> gimli::Result<u64> {
         let mut count = 1u64;
-        let mut tree = self.unit.entries_tree(Some(array))?;
-        let mut dimensions = tree.root()?.children();
-        while let Some(dimension) = dimensions.next()? {
-            let entry = dimension.entry();
+        self.children(array, |entry| {
             let length = number(entry, dw::DW_AT_count)
                 .or_else(|| number(entry, dw::DW_AT_upper_bound)?.checked_add(1));
             count = count.saturating_mul(length.unwrap_or(0));
-        }
+        })?;
         Ok(count)
     }
 }

@@ -22,19 +22,12 @@ const HOW: &str = "build it by --build 'make ...', or compile with `gcc -g -fsan
                    -fsanitize, with -lledgerline_record";
 
 impl Program {
-    /// Reads a file, and makes sure that it was compiled with probes and linked with the recorder's library.
+    /// Reads a file, and makes sure that it was compiled with probes and linked with the recorder's library. `how` is what
+    /// to do about a file without probes, where that is known.
     ///
     /// # Errors
     /// One line that names the file, when it cannot be read, is no program for this machine, or has no probes.
-    pub fn open(path: &Path) -> Result<Program, Error> {
-        Program::open_advising(path, HOW)
-    }
-
-    /// The same, where it is known what to do about a file without probes.
-    ///
-    /// # Errors
-    /// Those of [`open`](Program::open).
-    pub fn open_advising(path: &Path, how: &str) -> Result<Program, Error> {
+    pub fn open(path: &Path, how: Option<&str>) -> Result<Program, Error> {
         let cannot =
             |error: std::io::Error| Error::new(format!("cannot be read ({error})")).in_file(path);
         let metadata = path.metadata().map_err(cannot)?;
@@ -44,7 +37,7 @@ impl Program {
         let bytes = std::fs::read(path).map_err(cannot)?;
         let identity = (metadata.dev(), metadata.ino());
         let program = Program { path: path.to_path_buf(), bytes, identity };
-        program.check(how).map_err(|error| error.in_file(path))?;
+        program.check(how.unwrap_or(HOW)).map_err(|error| error.in_file(path))?;
         Ok(program)
     }
 
@@ -90,14 +83,10 @@ impl Program {
         let file = self.file()?;
         let mut found = Vec::new();
         let mut names = Vec::new();
-        for symbol in file.symbols().chain(file.dynamic_symbols()) {
-            if symbol.kind() != SymbolKind::Text || symbol.size() == 0 || symbol.is_undefined() {
-                continue;
-            }
-            let Ok(spelt) = symbol.name() else { continue };
+        for (spelt, range) in functions(&file) {
             let bare = symbols::bare(spelt);
             if bare == name || spelt == name {
-                found.push(symbol.address()..symbol.address().saturating_add(symbol.size()));
+                found.push(range);
             } else {
                 names.push(bare);
             }
@@ -117,15 +106,21 @@ impl Program {
     #[must_use]
     pub fn function_at(&self, address: u64) -> Option<String> {
         let file = self.file().ok()?;
-        file.symbols()
-            .chain(file.dynamic_symbols())
-            .find(|symbol| {
-                symbol.kind() == SymbolKind::Text
-                    && (symbol.address()..symbol.address().saturating_add(symbol.size()))
-                        .contains(&address)
-            })
-            .and_then(|symbol| symbol.name().ok().map(|name| symbols::bare(name).into_owned()))
+        let (name, _) = functions(&file).find(|(_, range)| range.contains(&address))?;
+        Some(symbols::bare(name).into_owned())
     }
+}
+
+/// The functions of a file, and where each lies.
+fn functions<'f>(file: &'f object::File<'_>) -> impl Iterator<Item = (&'f str, Range<u64>)> {
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    let functions = symbols.filter(|symbol| {
+        symbol.kind() == SymbolKind::Text && symbol.size() > 0 && !symbol.is_undefined()
+    });
+    functions.filter_map(|symbol| {
+        let (start, size) = (symbol.address(), symbol.size());
+        Some((symbol.name().ok()?, start..start.saturating_add(size)))
+    })
 }
 
 /// The libraries that a file asks for.

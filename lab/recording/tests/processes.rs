@@ -152,7 +152,7 @@ fn debug_information_in_other_files_is_refused_since_globals_would_be_missed() {
     let source = "struct s { volatile long x; } object; int main(void) { object.x = 1; return 0; }";
     for flags in [&["-gsplit-dwarf"][..], &["-g0"]] {
         let Some(built) = support::build(source, "", flags) else { return };
-        let program = Program::open(&built.path).unwrap();
+        let program = Program::open(&built.path, None).unwrap();
         let types = ledgerline_layout::model::Types::new(8);
         let error = ledgerline_recording::globals::find(&program, &types, &[]).unwrap_err();
         assert!(error.to_string().contains("without -gsplit-dwarf"), "{error}");
@@ -231,7 +231,7 @@ fn a_program_without_probes_is_told_how_to_get_them() {
             std::process::Command::new("gcc").args(flags).arg(&text).arg("-o").arg(&path).status();
         status.is_ok_and(|status| status.success())
     };
-    let error = |path| Program::open(path).err().expect("it is refused").to_string();
+    let error = |path| Program::open(path, None).err().expect("it is refused").to_string();
     assert!(build(&["-g"]));
     let told = error(&path);
     assert!(told.contains("was compiled without probes; "), "{told}");
@@ -250,7 +250,7 @@ fn types_that_are_too_large_together_are_refused_and_none_is_left_out() {
     let one = |number| format!("struct of{number} {{ char bytes[1 << 20]; }} of{number};\n");
     let source: String = (0..65).map(one).chain(["int main(void) { return 0; }".into()]).collect();
     let Some(built) = support::build(&source, "gcc", &[]) else { return };
-    let program = Program::open(&built.path).unwrap();
+    let program = Program::open(&built.path, None).unwrap();
     let opened = ledgerline_layout::open(&built.path).unwrap();
     let names: Vec<String> = (0..65).map(|number| format!("of{number}")).collect();
     let plan = |names: &[String]| {

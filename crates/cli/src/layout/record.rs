@@ -187,11 +187,8 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     };
     let target = program::find(name)?;
     let file = args.of.clone().unwrap_or_else(|| target.path.clone());
-    let program = match &built {
-        Some(built) => Program::open_advising(&file, &build::advice(built, &file)),
-        None => Program::open(&file),
-    };
-    let program = program.map_err(failure)?;
+    let how = built.as_ref().map(|built| build::advice(built, &file));
+    let program = Program::open(&file, how.as_deref()).map_err(failure)?;
     let plan = plan(args, &file, &program).map_err(|error| failure(error.in_file(&file)))?;
     let launch = Launch::new(target, &args.command, &RECORDER)?;
     if args.of.is_some()

@@ -130,7 +130,7 @@ pub fn command(path: &Path) -> Command {
 pub fn record(test: &Test<'_>) -> Option<Run> {
     use std::os::unix::process::ExitStatusExt;
     let Built { folder, path } = build(test.source, test.compiler, test.flags)?;
-    let program = Program::open(&path).expect("it has probes");
+    let program = Program::open(&path, None).expect("it has probes");
     let opened = ledgerline_layout::open(&path).expect("it has types");
     let types = &opened.types;
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
