@@ -34,6 +34,34 @@ macro_rules! change {
     };
 }
 
+/// Exports a compare-and-swap of one size, within its module. The weak one never fails without reason either.
+macro_rules! compare {
+    ($bits:literal, $compare:ident) => {
+        /// A compare-and-swap. Returns whether it was done.
+        ///
+        /// # Safety
+        /// The first address is an atomic variable's, the second a variable's.
+        #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_", stringify!($compare)))]
+        pub unsafe extern "C" fn $compare(
+            at: *mut Value,
+            expected: *mut Value,
+            new: Value,
+            _: c_int,
+            _: c_int,
+        ) -> c_int {
+            // SAFETY: R5.
+            unsafe {
+                let wanted = *expected;
+                let found = compare_exchange_val(at, wanted, new, SEQUENTIAL, SEQUENTIAL);
+                if found != wanted {
+                    *expected = found;
+                }
+                c_int::from(found == wanted)
+            }
+        }
+    };
+}
+
 /// Exports the operations on one size: `__tsan_atomic8_load` and the like.
 macro_rules! export {
     ($module:ident, $atomic:ty, $value:ty, $bits:literal) => {
@@ -85,44 +113,8 @@ macro_rules! export {
             change! { $bits, fetch_xor }
             change! { $bits, fetch_nand }
 
-            /// A compare-and-swap. Returns whether it was done.
-            ///
-            /// # Safety
-            /// The first address is an atomic variable's, the second a variable's.
-            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_strong"))]
-            pub unsafe extern "C" fn compare_exchange_strong(
-                at: *mut Value,
-                expected: *mut Value,
-                new: Value,
-                _: c_int,
-                _: c_int,
-            ) -> c_int {
-                // SAFETY: R5.
-                unsafe {
-                    let wanted = *expected;
-                    let found = compare_exchange_val(at, wanted, new, SEQUENTIAL, SEQUENTIAL);
-                    if found != wanted {
-                        *expected = found;
-                    }
-                    c_int::from(found == wanted)
-                }
-            }
-
-            /// As the strong one: it never fails without reason.
-            ///
-            /// # Safety
-            /// The first address is an atomic variable's, the second a variable's.
-            #[unsafe(export_name = concat!("__tsan_atomic", $bits, "_compare_exchange_weak"))]
-            pub unsafe extern "C" fn compare_exchange_weak(
-                at: *mut Value,
-                expected: *mut Value,
-                new: Value,
-                success: c_int,
-                failure: c_int,
-            ) -> c_int {
-                // SAFETY: R5.
-                unsafe { compare_exchange_strong(at, expected, new, success, failure) }
-            }
+            compare! { $bits, compare_exchange_strong }
+            compare! { $bits, compare_exchange_weak }
 
             /// A compare-and-swap. Returns the value before.
             ///
