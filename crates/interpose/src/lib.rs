@@ -11,7 +11,7 @@
 //!
 //! Nothing here allocates, since it is called within `malloc`.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod allocator;
 mod export;
