@@ -79,7 +79,10 @@ impl Next {
     /// have their blocks from functions of their own by name, to which this library answers.
     #[inline(always)]
     pub(crate) fn alone<T>(&self, call: impl FnOnce(&Allocator) -> T) -> T {
-        let _busy = if self.headers() { None } else { Busy::enter() };
+        if self.headers() {
+            return call(&self.raw);
+        }
+        let _busy = Busy::enter();
         call(&self.raw)
     }
 
