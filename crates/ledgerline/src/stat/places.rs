@@ -75,8 +75,7 @@ struct Place {
 /// Builds a tree of [`Places`].
 #[derive(Debug)]
 pub struct PlacesBuilder {
-    number: u32,
-    places: Vec<Place>,
+    tree: Tree,
 }
 
 /// A tree that cannot be built.
@@ -138,7 +137,7 @@ impl Places {
             parent: None,
             subtree: Vec::new(),
         };
-        PlacesBuilder { number, places: vec![root] }
+        PlacesBuilder { tree: Tree { number, places: vec![root] } }
     }
 
     /// Makes a tree of one place.
@@ -240,7 +239,7 @@ impl Places {
 impl PlacesBuilder {
     /// The root.
     pub fn root(&self) -> PlaceId {
-        PlaceId { tree: self.number, index: 0 }
+        PlaceId { tree: self.tree.number, index: 0 }
     }
 
     /// Adds a place below another.
@@ -254,25 +253,25 @@ impl PlacesBuilder {
         kind: PlaceKind,
         name: &str,
     ) -> Result<PlaceId, PlaceError> {
-        if parent.tree != self.number {
+        let Tree { number, places } = &mut self.tree;
+        if parent.tree != *number {
             return Err(PlaceError::Foreign);
         }
         if !is_name(name) {
             return Err(PlaceError::Name { name: name.to_owned() });
         }
         let below = Some(parent.index);
-        if self.places.iter().any(|place| place.parent == below && place.name == name) {
+        if places.iter().any(|place| place.parent == below && place.name == name) {
             return Err(PlaceError::Duplicate { name: name.to_owned() });
         }
-        let up = |&at: &u32| self.places[at as usize].parent;
+        let up = |&at: &u32| places[at as usize].parent;
         let depth = std::iter::successors(Some(parent.index), up).count() + 1;
-        if self.places.len() >= PLACES_MAX || depth > DEPTH_MAX {
+        if places.len() >= PLACES_MAX || depth > DEPTH_MAX {
             return Err(PlaceError::TooLarge);
         }
-        let index = self.places.len() as u32;
-        let (name, parent) = (name.to_owned(), below);
-        self.places.push(Place { name, kind, parent, subtree: Vec::new() });
-        Ok(PlaceId { tree: self.number, index })
+        let index = places.len() as u32;
+        places.push(Place { name: name.to_owned(), kind, parent: below, subtree: Vec::new() });
+        Ok(PlaceId { tree: *number, index })
     }
 
     /// Adds a NUMA node below the root.
@@ -296,23 +295,24 @@ impl PlacesBuilder {
     /// # Errors
     /// When the root's name is not allowed.
     pub fn build(mut self) -> Result<Places, PlaceError> {
-        if self.number == u32::MAX {
+        let Tree { number, places } = &mut self.tree;
+        if *number == u32::MAX {
             return Err(PlaceError::TooLarge);
         }
-        if !is_name(&self.places[0].name) {
-            return Err(PlaceError::Name { name: self.places[0].name.clone() });
+        if !is_name(&places[0].name) {
+            return Err(PlaceError::Name { name: places[0].name.clone() });
         }
-        for index in (0..self.places.len()).rev() {
+        for index in (0..places.len()).rev() {
             // The places below come later in the list, so their subtrees are complete.
-            let mut subtree = std::mem::take(&mut self.places[index].subtree);
+            let (above, below) = places.split_at_mut(index);
+            let Place { parent, subtree, .. } = &mut below[0];
             subtree.push(index as u32);
             subtree.sort_unstable();
-            if let Some(parent) = self.places[index].parent {
-                self.places[parent as usize].subtree.extend(&subtree);
+            if let Some(parent) = *parent {
+                above[parent as usize].subtree.extend(&*subtree);
             }
-            self.places[index].subtree = subtree;
         }
-        Ok(Places { tree: Arc::new(Tree { number: self.number, places: self.places }) })
+        Ok(Places { tree: Arc::new(self.tree) })
     }
 }
 
