@@ -2,7 +2,7 @@
 
 use super::counters::{Counters, Shared, limits};
 use super::items::Item;
-use super::layout::{Described, Layout, View};
+use super::layout::{Layout, View};
 use super::places::{Places, is_name};
 use super::threshold;
 use super::width::{Width, WidthKind};
@@ -120,7 +120,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
             }
         }
         let tree = &self.places;
-        view.describe(I::ALL.iter().map(|item| item.name()), Described::all(tree));
+        view.describe(I::ALL.iter().map(|item| item.name()), tree);
         Ok(Counters {
             first: view.block(0, 0),
             block: layout.block,

@@ -1,6 +1,7 @@
 //! Reads the counters of another process.
 
-use super::layout::{Described, Header, View, read_layout};
+use super::layout::{Header, View, read_layout};
+use super::places::PlaceSnapshot;
 use super::snapshot::CountersSnapshot;
 use crate::region::Region;
 use std::fs::File;
@@ -33,7 +34,7 @@ use std::io;
 pub struct CountersFile {
     view: View,
     items: Vec<String>,
-    places: Vec<Described>,
+    places: Vec<PlaceSnapshot>,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     region: Region,
 }

@@ -16,7 +16,7 @@
 //! fall into the same cache set, which makes adding up a row several times cheaper than with columns a page
 //! apart.
 
-use super::places::{NAME_MAX, PLACES_MAX, PlaceId, PlaceKind, Places};
+use super::places::{NAME_MAX, PLACES_MAX, PlaceKind, PlaceSnapshot, Places};
 use super::width::WidthKind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::atomic::{AtomicI64, AtomicU8};
@@ -172,25 +172,6 @@ pub(super) struct PlaceRecord {
     pub(super) below: AtomicU64,
 }
 
-/// A place as a file names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Described {
-    pub(super) name: String,
-    pub(super) kind: PlaceKind,
-    pub(super) parent: usize,
-}
-
-impl Described {
-    /// The places of a tree.
-    pub(super) fn all(tree: &Places) -> impl Iterator<Item = Described> {
-        tree.iter().map(|place| Described {
-            name: tree.name(place).to_owned(),
-            kind: tree.kind(place),
-            parent: tree.parent(place).map_or(0, PlaceId::index),
-        })
-    }
-}
-
 fn kind_from(number: u32) -> Option<PlaceKind> {
     [PlaceKind::Machine, PlaceKind::Node, PlaceKind::Zone, PlaceKind::Other]
         .into_iter()
@@ -277,19 +258,15 @@ impl View {
     }
 
     /// Writes down the parts of the table. Last of all it writes that this is a table.
-    pub(super) fn describe<'n>(
-        &self,
-        items: impl Iterator<Item = &'n str>,
-        places: impl Iterator<Item = Described>,
-    ) {
+    pub(super) fn describe<'n>(&self, items: impl Iterator<Item = &'n str>, tree: &Places) {
         for (at, name) in items.enumerate() {
             self.item(at).write(name);
         }
-        for (at, place) in places.enumerate() {
-            let record = self.place(at);
-            record.name.write(&place.name);
-            record.parent.store(place.parent as u32, Ordering::Relaxed);
-            record.kind.store(place.kind as u32, Ordering::Relaxed);
+        for place in tree.iter() {
+            let record = self.place(place.index());
+            record.name.write(tree.name(place));
+            record.parent.store(tree.parent(place).map_or(0, |at| at.index), Ordering::Relaxed);
+            record.kind.store(tree.kind(place) as u32, Ordering::Relaxed);
         }
         let (header, layout) = (self.header(), &self.layout);
         header.version.store(VERSION, Ordering::Relaxed);
@@ -306,8 +283,8 @@ impl View {
         (0..self.layout.items).map(|item| self.item(item).read()).collect()
     }
 
-    /// The places, if they form a tree.
-    pub(super) fn read_places(&self) -> Option<Vec<Described>> {
+    /// The places, if they form a tree; without what is counted there.
+    pub(super) fn read_places(&self) -> Option<Vec<PlaceSnapshot>> {
         (0..self.layout.places)
             .map(|at| {
                 let record = self.place(at);
@@ -315,7 +292,8 @@ impl View {
                 let kind = kind_from(record.kind.load(Ordering::Relaxed))?;
                 let name = record.name.read()?;
                 // Parents come first, so that there is no cycle; only the root is its own parent.
-                (parent < at || at == 0 && parent == 0).then_some(Described { name, kind, parent })
+                let is_tree = parent < at || at == 0 && parent == 0;
+                is_tree.then(|| PlaceSnapshot::unread(name, kind, (at > 0).then_some(parent)))
             })
             .collect()
     }

@@ -36,9 +36,10 @@ pub use file::CountersFile;
 pub use fold::ThresholdError;
 pub use items::{Item, UnknownItem};
 pub use places::{
-    DEPTH_MAX, NAME_MAX, PLACES_MAX, PlaceError, PlaceId, PlaceKind, Places, PlacesBuilder,
+    DEPTH_MAX, NAME_MAX, PLACES_MAX, PlaceError, PlaceId, PlaceKind, PlaceSnapshot, Places,
+    PlacesBuilder,
 };
 pub use read::{Clamps, Reading};
 pub use refresh::RefreshHandle;
-pub use snapshot::{CountersSnapshot, PlaceSnapshot};
+pub use snapshot::CountersSnapshot;
 pub use width::{Signed, Width, WidthKind};

@@ -38,6 +38,29 @@ impl PlaceId {
     }
 }
 
+/// One place at the time of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: PlaceKind,
+    /// The place that it lies in, by its position in [`CountersSnapshot::places`](super::CountersSnapshot::places); `None` for the
+    /// root.
+    pub parent: Option<usize>,
+    /// How far a CPU's difference may be from zero; 0 where there is no threshold.
+    pub threshold: u32,
+    /// The value of each item here and at all places below: totals and differences, clamped at zero.
+    pub values: Vec<u64>,
+}
+
+impl PlaceSnapshot {
+    /// A place of which nothing was read yet.
+    pub(super) fn unread(name: String, kind: PlaceKind, parent: Option<usize>) -> PlaceSnapshot {
+        PlaceSnapshot { name, kind, parent, threshold: 0, values: Vec::new() }
+    }
+}
+
 /// A fixed tree of places. A clone is cheap.
 ///
 /// ```

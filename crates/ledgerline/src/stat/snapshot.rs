@@ -2,8 +2,8 @@
 
 use super::counters::Counters;
 use super::items::Item;
-use super::layout::{Described, View};
-use super::places::PlaceKind;
+use super::layout::View;
+use super::places::{PlaceId, PlaceKind, PlaceSnapshot};
 use super::read::{row, steady};
 use super::width::{Width, WidthKind};
 use crate::sync::{Ordering, PATIENCE};
@@ -24,22 +24,6 @@ pub struct CountersSnapshot {
     /// the process of a file died in the middle of one. Then some differences may be missing, or counted
     /// twice.
     pub steady: bool,
-}
-
-/// One place at the time of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceSnapshot {
-    /// Its name.
-    pub name: String,
-    /// Its kind.
-    pub kind: PlaceKind,
-    /// The place that it lies in, by its position in [`CountersSnapshot::places`]; `None` for the
-    /// root.
-    pub parent: Option<usize>,
-    /// How far a CPU's difference may be from zero; 0 where there is no threshold.
-    pub threshold: u32,
-    /// The value of each item here and at all places below: totals and differences, clamped at zero.
-    pub values: Vec<u64>,
 }
 
 impl CountersSnapshot {
@@ -74,11 +58,11 @@ impl CountersSnapshot {
         names.try_fold(0, |at, name| self.children(at).find(|&c| self.places[c].name == name))
     }
 
-    /// Reads a table whose names are given.
+    /// Reads a table whose names and places are given.
     pub(super) fn read(
         view: &View,
         items: Vec<String>,
-        places: Vec<Described>,
+        mut places: Vec<PlaceSnapshot>,
         patience: u32,
     ) -> CountersSnapshot {
         let add_up = match view.layout.width {
@@ -95,26 +79,22 @@ impl CountersSnapshot {
                 .map(|place| (0..items.len()).map(|item| here(place, item)).collect())
                 .collect();
             // This goes from the end, so the places below a place are added to it before its own turn.
-            for place in (1..places.len()).rev() {
-                let own = std::mem::take(&mut values[place]);
-                for (up, own) in values[places[place].parent].iter_mut().zip(&own) {
+            for (at, place) in places.iter().enumerate().rev() {
+                let Some(parent) = place.parent else { continue };
+                let (above, below) = values.split_at_mut(at);
+                for (up, own) in above[parent].iter_mut().zip(&below[0]) {
                     *up += own;
                 }
-                values[place] = own;
             }
             values
         });
         let clamp = |value: i128| value.clamp(0, i64::MAX.into()) as u64;
-        let places =
-            places.into_iter().zip(values).enumerate().map(|(at, (place, values))| PlaceSnapshot {
-                name: place.name,
-                kind: place.kind,
-                parent: (at > 0).then_some(place.parent),
-                threshold: view.place(at).threshold.load(Ordering::Relaxed),
-                values: values.into_iter().map(clamp).collect(),
-            });
+        for (at, (place, values)) in places.iter_mut().zip(values).enumerate() {
+            place.threshold = view.place(at).threshold.load(Ordering::Relaxed);
+            place.values = values.into_iter().map(clamp).collect();
+        }
         let (width, cpus) = (view.layout.width, view.layout.columns);
-        CountersSnapshot { width, cpus, items, places: places.collect(), steady }
+        CountersSnapshot { width, cpus, items, places, steady }
     }
 }
 
@@ -122,7 +102,11 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// The whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
     pub fn table(&self) -> CountersSnapshot {
         let items = I::ALL.iter().map(|item| item.name().to_owned()).collect();
-        let places = Described::all(self.places()).collect();
-        CountersSnapshot::read(&self.view, items, places, PATIENCE)
+        let tree = self.places();
+        let place = |at| {
+            let parent = tree.parent(at).map(PlaceId::index);
+            PlaceSnapshot::unread(tree.name(at).to_owned(), tree.kind(at), parent)
+        };
+        CountersSnapshot::read(&self.view, items, tree.iter().map(place).collect(), PATIENCE)
     }
 }
