@@ -1,11 +1,9 @@
 //! Plain per-CPU sums, the cheapest counters there are.
 
-use super::Mode;
-use super::machine::{columns_of_cpus, shared_column};
-use super::registration::{COMPACT, by_index};
-use super::{probe, rseq};
+use super::machine::columns_of_cpus;
+use super::{Mode, Words};
 use crate::region::Region;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use std::io;
 
 /// A fixed number of signed 64-bit sums, each with one instance a CPU.
@@ -22,18 +20,11 @@ use std::io;
 /// ```
 #[derive(Debug)]
 pub struct Array {
-    base: *const AtomicU64,
-    stride: usize,
+    words: Words,
     slots: usize,
-    columns: u32,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     region: Region,
 }
-
-// SAFETY: the memory is touched through sections and atomics only, and mapped as long as `region`.
-unsafe impl Send for Array {}
-// SAFETY: as above.
-unsafe impl Sync for Array {}
 
 impl Array {
     /// Makes an array of `slots` sums, all zero.
@@ -43,16 +34,17 @@ impl Array {
     pub fn new(slots: usize) -> io::Result<Array> {
         // The mode is known before the first addition.
         super::detect();
-        let columns = columns_of_cpus();
         // Columns are at least a page apart: two CPUs never share a line, nor a line pair.
         let stride = slots
             .max(1)
             .checked_mul(8)
             .and_then(|bytes| bytes.checked_next_multiple_of(4096))
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        let size = stride.checked_mul(columns as usize).ok_or(io::ErrorKind::OutOfMemory)?;
-        let region = Region::anonymous(size)?;
-        Ok(Array { base: region.at(0), stride, slots, columns, region })
+        let size = stride.checked_mul(columns_of_cpus() as usize);
+        let region = Region::anonymous(size.ok_or(io::ErrorKind::OutOfMemory)?)?;
+        // SAFETY: the region has a column of `stride` bytes for each, and lives as long as the array.
+        let words = unsafe { Words::new(region.at(0), stride) };
+        Ok(Array { words, slots, region })
     }
 
     /// Adds `n` to the running CPU's instance of a sum; wraps silently at 2^63 like the machine.
@@ -63,38 +55,8 @@ impl Array {
     #[inline(always)]
     pub fn add(&self, slot: usize, n: i64) {
         assert!(slot < self.slots, "slot {slot} of an array of {}", self.slots);
-        // SAFETY: `slot` was checked and the array has a column for every index (P3).
-        unsafe {
-            let base = self.base.add(slot);
-            let area = probe::fast_area();
-            if area != 0 {
-                return rseq::add::<COMPACT>(area, base.cast(), self.stride, n);
-            }
-            self.add_otherwise(base, n);
-        }
-    }
-
-    /// # Safety
-    /// `base` is the address of a slot in the first column.
-    #[cold]
-    #[inline(never)]
-    unsafe fn add_otherwise(&self, base: *const AtomicU64, n: i64) {
-        // SAFETY: as in `add`. (With compact ids the thread was registered just now.)
-        let done = unsafe {
-            by_index!(probe::registration(), |INDEX, area| rseq::add::<INDEX>(
-                area,
-                base.cast(),
-                self.stride,
-                n
-            ))
-        };
-        if done.is_some() {
-            return;
-        }
-        let column = shared_column(probe::registration().is_some());
-        // SAFETY: the column is below the number of columns; the slot by the caller.
-        unsafe { &*base.byte_add(column as usize * self.stride) }
-            .fetch_add(n as u64, Ordering::Relaxed);
+        // SAFETY: the slot was checked.
+        unsafe { self.words.add(slot, n) };
     }
 
     /// Adds up all CPUs' instances. The sum is exact when writers are still, otherwise off by what was
@@ -104,11 +66,9 @@ impl Array {
     /// If there is no such slot.
     pub fn sum(&self, slot: usize) -> i64 {
         assert!(slot < self.slots, "slot {slot} of an array of {}", self.slots);
-        (0..self.columns as usize)
-            // SAFETY: both indices are within the array.
-            .map(|column| unsafe {
-                (*self.base.add(slot).byte_add(column * self.stride)).load(Ordering::Relaxed)
-            })
+        (0..self.words.columns)
+            // SAFETY: the slot was checked.
+            .map(|column| unsafe { self.words.word(column, slot) }.load(Ordering::Relaxed))
             .fold(0i64, |sum, part| sum.wrapping_add(part as i64))
     }
 

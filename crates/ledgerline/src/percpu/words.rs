@@ -11,7 +11,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct Words {
     base: *const AtomicU64,
     stride: usize,
-    columns: u32,
+    pub(super) columns: u32,
     at: Registration,
 }
 
@@ -39,12 +39,28 @@ impl Words {
         unsafe { &*self.base.add(slot).byte_add(column as usize * self.stride) }
     }
 
-    /// Adds `n` to the running column's word, modulo 2^64. Returns the new sum, and how far from the first
+    /// Adds `n` to the running column's word, modulo 2^64.
+    ///
+    /// # Safety
+    /// `slot` is within a column.
+    #[inline(always)]
+    pub(super) unsafe fn add(&self, slot: usize, n: i64) {
+        let area = probe::fast_area();
+        // SAFETY: there is a word in every column that the kernel can report (P3), by `new`; the slot by the caller.
+        unsafe {
+            if area != 0 {
+                return rseq::add::<COMPACT>(area, self.base.add(slot).cast(), self.stride, n);
+            }
+            self.add_return_otherwise(slot, n);
+        }
+    }
+
+    /// As [`add`](Self::add). Returns the new sum, and how far from the first
     /// column that word lies. [`column`](Self::column) tells which column that is, by a division that most
     /// callers do not need.
     ///
     /// # Safety
-    /// `slot` is within a column.
+    /// As there.
     #[inline(always)]
     pub(crate) unsafe fn add_return(&self, slot: usize, n: i64) -> (i64, usize) {
         let area = probe::fast_area();
