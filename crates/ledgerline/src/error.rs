@@ -1,9 +1,8 @@
 //! The errors, in sentences that an operator understands.
 
-use crate::counter::COUNTER_MAX;
 use crate::report::diagnosis::Diagnosis;
 use crate::size;
-use crate::stock::refusal::{Reason, is_beyond};
+use crate::stock::refusal::{Reason, Refusal};
 use crate::table::handle::CAPACITY_MAX;
 use crate::table::id::GroupId;
 use crate::table::name::NameError;
@@ -67,31 +66,20 @@ impl fmt::Debug for Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RefusedCharge { group, refused_by, .. } = &*self.0;
-        let [requested, usage, limit, most] =
-            [self.requested, self.usage, self.limit, COUNTER_MAX].map(size::format);
-        match self.reason {
-            Reason::Limit if self.requested > COUNTER_MAX => {
-                write!(f, "{group} cannot hold {requested}: no group counts beyond {most}")
-            }
-            Reason::Limit if is_beyond(self.limit, self.usage, self.requested) => write!(
-                f,
-                "{group} cannot hold {requested} more, {usage} in use: no group counts beyond {most}"
-            ),
-            Reason::Limit => {
-                write!(f, "{group} is full: {requested} requested, {usage} of max {limit} in use")
-            }
-            Reason::Cancelled => write!(
-                f,
-                "{group} was cancelled to make room for others, and does not wait for room ({requested} requested)"
-            ),
+        let &RefusedCharge { refused_by, charged, limit, usage, requested, reason, .. } = &**self;
+        let (group, bytes) = (&self.group, size::format(requested));
+        match reason {
             Reason::Damaged => write!(
                 f,
-                "the ledger is damaged, another program wrote over it: {group} was not charged ({requested} requested)"
+                "the ledger is damaged, another program wrote over it: {group} was not charged ({bytes} requested)"
             ),
-            Reason::Gone => write!(
+            Reason::Gone => {
+                write!(f, "{group} takes no more charges (group {refused_by}, {bytes} requested)")
+            }
+            _ => Refusal { group: refused_by, charged, limit, usage, requested, reason }.say(
                 f,
-                "{group} takes no more charges (group {refused_by}, {requested} requested)"
+                group,
+                size::format,
             ),
         }
     }

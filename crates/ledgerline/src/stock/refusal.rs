@@ -65,50 +65,53 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal { group, limit, usage, requested, .. } = self;
+impl Refusal {
+    /// Says it of a group by its name, with numbers as `number` shows them.
+    pub(crate) fn say<T: fmt::Display>(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        group: impl fmt::Display,
+        number: impl Fn(u64) -> T,
+    ) -> fmt::Result {
+        let [requested, usage, limit, most] =
+            [self.requested, self.usage, self.limit, COUNTER_MAX].map(number);
         match self.reason {
-            Reason::Limit if *requested > COUNTER_MAX => {
-                write!(
-                    f,
-                    "group {group} cannot hold {requested}: no group counts beyond {COUNTER_MAX}"
-                )
+            Reason::Limit if self.requested > COUNTER_MAX => {
+                write!(f, "{group} cannot hold {requested}: no group counts beyond {most}")
             }
-            Reason::Limit if is_beyond(*limit, *usage, *requested) => write!(
+            Reason::Limit if self.is_beyond() => write!(
                 f,
-                "group {group} cannot hold {requested} more, {usage} in use: no group counts \
-                 beyond {COUNTER_MAX}"
+                "{group} cannot hold {requested} more, {usage} in use: no group counts beyond {most}"
             ),
-            Reason::Limit => write!(
-                f,
-                "group {group} is full: {requested} requested, {usage} of max {limit} in use"
-            ),
+            Reason::Limit => {
+                write!(f, "{group} is full: {requested} requested, {usage} of max {limit} in use")
+            }
             Reason::Cancelled => write!(
                 f,
-                "group {group} was cancelled to make room for others, and does not wait for room \
-                 ({requested} requested)"
+                "{group} was cancelled to make room for others, and does not wait for room ({requested} requested)"
             ),
             Reason::Damaged => {
-                write!(
-                    f,
-                    "the ledger is damaged: group {group} was not charged ({requested} requested)"
-                )
+                write!(f, "the ledger is damaged: {group} was not charged ({requested} requested)")
             }
-            Reason::Gone => {
-                write!(f, "group {group} takes no more charges ({requested} requested)")
-            }
+            Reason::Gone => write!(f, "{group} takes no more charges ({requested} requested)"),
         }
+    }
+
+    /// Whether it is no limit that somebody set that leaves no room, but what a counter counts. (A group without a limit has
+    /// that for one. Who charges over the limits is refused for nothing else.)
+    fn is_beyond(&self) -> bool {
+        self.limit >= COUNTER_MAX || self.usage.saturating_add(self.requested) > COUNTER_MAX
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // (Allocates nothing.)
+        self.say(f, format_args!("group {}", self.group), |number| number)
     }
 }
 
 impl std::error::Error for Refusal {}
-
-/// Whether it is no limit that somebody set that leaves no room, but what a counter counts. (A group without a limit has that
-/// for one. Who charges over the limits is refused for nothing else.)
-pub(crate) fn is_beyond(limit: u64, usage: u64, requested: u64) -> bool {
-    limit >= COUNTER_MAX || usage.saturating_add(requested) > COUNTER_MAX
-}
 
 /// Turns a walk's refusal into the caller's.
 pub(crate) fn of(
