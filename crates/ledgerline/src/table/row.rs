@@ -78,6 +78,14 @@ const _: () = {
     assert!(offset_of!(Row, children) / 64 == 2);
 };
 
+/// Sets a bit. (The line stays shared while it is set.)
+#[inline]
+fn note(bits: &AtomicU64, bit: u32) {
+    if bits.load(Ordering::Relaxed) >> bit & 1 == 0 {
+        bits.fetch_or(1 << bit, Ordering::Relaxed);
+    }
+}
+
 impl Row {
     /// From here on the row may say something that is not of its last group. (The caller has seen that
     /// group retired, or has freed the row.)
@@ -172,10 +180,7 @@ impl Row {
 
     /// Notes that a column holds a cell or counts of this row.
     pub(crate) fn note_column(&self, column: u32) {
-        let bit = 1 << (column % 64);
-        if self.columns.load(Ordering::Relaxed) & bit == 0 {
-            self.columns.fetch_or(bit, Ordering::Relaxed);
-        }
+        note(&self.columns, column % 64);
     }
 
     /// The noted columns as a number: another set gives another number.
@@ -195,19 +200,12 @@ impl Row {
     /// Notes that a column has sums of this row (`sums.rs`). The last bit stands for the totals, so the
     /// columns share the others.
     pub(crate) fn note_statistics(&self, column: u32) {
-        self.note_in_statistics(1 << (column % 63));
+        note(&self.counter.track.statistics, column % 63);
     }
 
     /// Notes that there are totals of this row.
     pub(crate) fn note_totals(&self) {
-        self.note_in_statistics(1 << 63);
-    }
-
-    fn note_in_statistics(&self, bit: u64) {
-        let noted = &self.counter.track.statistics;
-        if noted.load(Ordering::Relaxed) & bit == 0 {
-            noted.fetch_or(bit, Ordering::Relaxed);
-        }
+        note(&self.counter.track.statistics, 63);
     }
 
     /// Whether the row may have sums or totals.
