@@ -204,12 +204,6 @@ impl PageCounter {
         Changes::of(word).below.max(Changes::of(word).own) > MANY
     }
 
-    /// The words of a row that begins.
-    pub(super) fn reset_changes(&self) {
-        self.hot.changes.store(0, Ordering::Relaxed);
-        self.hot.uncollected.store(0, Ordering::Relaxed);
-    }
-
     /// The word of a row that has this max.
     #[cfg(loom)]
     pub(super) fn sealed(max: u64) -> AtomicU64 {

@@ -138,12 +138,13 @@ impl PageCounter {
             &self.track.max_events,
             &self.track.high_events,
             &self.hot.thrift,
+            &self.hot.changes,
+            &self.hot.uncollected,
             &self.limits.low,
             &self.limits.min,
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        self.reset_changes();
         self.hot.stuck.forget();
         self.hot.stuck_in_flight.forget();
         self.track.prepaid.take_all();
