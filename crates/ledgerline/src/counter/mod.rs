@@ -26,7 +26,7 @@
 //! Each protocol has its file: `reserve`, `grant`, `limit`, `life`. `idle` bounds what lies idle, and
 //! `watermark` keeps the highest usage.
 
-pub(crate) mod transfers;
+pub(crate) mod moves;
 pub(crate) mod walk;
 
 pub(crate) mod changes;

@@ -12,7 +12,7 @@ mod owned;
 mod purses;
 mod waiting;
 
-use crate::counter::transfers::Transfers;
+use crate::counter::moves::Moves;
 use crate::counter::walk::{self, NotGranted};
 use crate::counter::{NotSet, PageCounter};
 use crate::gate::Gate;
@@ -417,22 +417,22 @@ fn a_reading_between_two_quiet_moments_shows_a_transfer_whole_or_not_at_all() {
     model(|| {
         let [from, to] = [0, 1].map(|_| Arc::new(PageCounter::new(100)));
         walk::try_charge(&[&from], 5).unwrap();
-        let transfers = Arc::new(Transfers::default());
-        let other = (from.clone(), to.clone(), transfers.clone());
+        let moves = Arc::new(Moves::default());
+        let other = (from.clone(), to.clone(), moves.clone());
         let mover = thread::spawn(move || {
-            let (from, to, transfers) = other;
-            let under_way = transfers.begin();
+            let (from, to, moves) = other;
+            let under_way = moves.begin();
             walk::try_charge(&[&to], 5).unwrap();
             walk::uncharge(&[&from], 5).1.unwrap();
             drop(under_way);
         });
-        let before = transfers.quiet();
+        let before = moves.quiet();
         let seen = (from.usage(), to.usage());
-        if before.is_some() && transfers.quiet() == before {
+        if before.is_some() && moves.quiet() == before {
             assert!(matches!(seen, (5, 0) | (0, 5)), "{seen:?}");
         }
         mover.join().unwrap();
-        assert_eq!(transfers.quiet(), Some(1));
+        assert_eq!(moves.quiet(), Some(1));
         assert_eq!((from.usage(), to.usage()), (0, 5));
     });
 }

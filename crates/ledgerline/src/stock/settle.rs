@@ -103,11 +103,11 @@ pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
     rows.retain(|&(_, top, _)| !unsettled.contains(&owner(top)));
     // The lowest first: a row is freed when none below it is left.
     rows.sort_unstable_by_key(|&(depth, ..)| std::cmp::Reverse(depth));
-    table.begin_collection();
+    let under_way = table.collections().begin();
     for &(_, top, index) in &rows {
         fold::fold(table, &held, index, into, index == top);
     }
-    table.end_collection();
+    drop(under_way);
     rows.iter().filter(|(_, top, index)| top == index).map(|&(.., index)| index).collect()
 }
 

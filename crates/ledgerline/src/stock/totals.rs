@@ -13,7 +13,7 @@ use crate::table::{Table, collect, follow};
 const TRIES: usize = 100;
 /// How long it waits for the end of one before each try.
 const TURNS: u32 = 1000;
-/// The collection for whose end a reader waited in vain, as [`Table::collections_word`] names it: its process was killed
+/// The collection for whose end a reader waited in vain, as `Moves::word` names it: its process was killed
 /// in the middle, or another program wrote over the numbers. Who reads a thousand groups does not wait a thousand
 /// times. (Relaxed: it orders nothing.)
 static ENDLESS: AtomicU64 = AtomicU64::new(0);
@@ -42,7 +42,7 @@ fn steadily<T>(table: &Table, mut read: impl FnMut() -> T) -> T {
     for _ in 1..TRIES {
         let before = quiet(table);
         let seen = read();
-        if before.is_none() || table.collections() == before {
+        if before.is_none() || table.collections().quiet() == before {
             return seen;
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn collect_changes(table: &Table) {
 }
 
 fn take_changes(table: &Table, _held: &Held) {
-    table.begin_collection();
+    let _under_way = table.collections().begin();
     for column in 0..table.columns.count() {
         for row in table.changed(column).iter().filter(|&row| row < table.capacity()) {
             let counter = &table.row(row).counter;
@@ -75,7 +75,6 @@ fn take_changes(table: &Table, _held: &Held) {
             });
         }
     }
-    table.end_collection();
 }
 
 /// How often limits of a group and its subtree were changed, as of the last collection (zero, if it is gone). It drains
@@ -88,14 +87,14 @@ pub(crate) fn changes(table: &Table, id: GroupId) -> u64 {
 /// Waits while another process collects. `None` if that does not end.
 fn quiet(table: &Table) -> Option<u64> {
     for turn in 0..TURNS {
-        if let Some(quiet) = table.collections() {
+        if let Some(quiet) = table.collections().quiet() {
             return Some(quiet);
         }
-        if ENDLESS.load(Ordering::Relaxed) == table.collections_word() {
+        if ENDLESS.load(Ordering::Relaxed) == table.collections().word() {
             return None;
         }
         wait_a_turn(turn);
     }
-    ENDLESS.store(table.collections_word(), Ordering::Relaxed);
+    ENDLESS.store(table.collections().word(), Ordering::Relaxed);
     None
 }

@@ -23,7 +23,7 @@ pub(crate) fn collect(table: &Table, held: &Held) {
         return;
     }
     let mut changing = Vec::new();
-    table.begin_collection();
+    let under_way = table.collections().begin();
     for (column, row) in cells() {
         // The row leaves the set before it is read: a later count puts it in again. (The summaries of
         // the set stay, since rows are put in without the lock.)
@@ -38,7 +38,7 @@ pub(crate) fn collect(table: &Table, held: &Held) {
             take_counted(table, &path);
         }
     }
-    table.end_collection();
+    drop(under_way);
     // Their changes of limits are the caller's to take (`stock/totals.rs`).
     changing.into_iter().for_each(|(column, row)| table.note_changed(column, row));
 }
@@ -118,12 +118,11 @@ pub(crate) fn collect_row(table: &Table, path: &RowPath<'_>) {
     if !counts_anything(table, path.leaf()) {
         return;
     }
-    table.begin_collection();
+    let _under_way = table.collections().begin();
     for column in 0..table.columns.count() {
         take_sums(table, column, path);
     }
     take_counted(table, path);
-    table.end_collection();
 }
 
 /// Whether a row counted anything that its parent does not get with the counts in its columns.

@@ -26,6 +26,7 @@ use super::header::{Counts, Header};
 use super::plan::Plan;
 use super::row::{Row, state};
 use super::{Settings, Table, rows_used};
+use crate::counter::moves::Moves;
 use crate::os;
 use crate::percpu::STRIDE;
 use crate::percpu::word::Cell;
@@ -70,7 +71,7 @@ unsafe impl Send for Copy {}
 /// Whether something that moves numbers from one place of the ledger to another was under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quiet {
-    /// No transfer was: units are in one group (`counter/transfers.rs`).
+    /// No transfer was: units are in one group (`counter/moves.rs`).
     pub(crate) transfers: bool,
     /// No collection was: what was counted is in cells or in totals (`table/sums.rs`).
     pub(crate) collections: bool,
@@ -113,7 +114,8 @@ impl Copy {
 
     fn read_once(&mut self, deadline: Instant) -> io::Result<Quiet> {
         self.read_header()?;
-        let numbers = |copy: &Copy| (copy.table.transfers().quiet(), copy.table.collections());
+        let numbers =
+            |copy: &Copy| [copy.table.transfers(), copy.table.collections()].map(Moves::quiet);
         let before = numbers(self);
         let told = self.told();
         let rows = self.rows_in_use()? as usize;
@@ -134,10 +136,9 @@ impl Copy {
         let after = numbers(self);
         // (The number of rows that the look was made with.)
         self.table.header().given.high_water.store(told, Ordering::Release);
-        Ok(Quiet {
-            transfers: before.0.is_some() && before.0 == after.0,
-            collections: before.1.is_some() && before.1 == after.1,
-        })
+        let [transfers, collections] =
+            [0, 1].map(|kind| before[kind].is_some() && before[kind] == after[kind]);
+        Ok(Quiet { transfers, collections })
     }
 
     /// Copies the header alone.

@@ -1,7 +1,7 @@
 //! The first page of a ledger's region, and the counts beside the cells.
 
 use super::items::{ITEMS_MAX, Name};
-use crate::counter::transfers::Transfers;
+use crate::counter::moves::Moves;
 use crate::region::free_list::FreeList;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::wake::eventcount::Eventcount;
@@ -30,9 +30,9 @@ pub(crate) struct Header {
     /// Whether the process that made the ledger alone sets limits: 0 or 1.
     pub(crate) makers_limits: AtomicU32,
     pub(crate) given: GivenRows,
-    /// Transfers from group to group (`counter/transfers.rs`).
-    pub(super) transfers: Transfers,
-    pub(super) collections: Collections,
+    /// Transfers from group to group (`counter/moves.rs`).
+    pub(super) transfers: Moves,
+    pub(super) collections: Moves,
     /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
     pub(crate) underflows: AtomicU64,
     pub(crate) strays: AtomicU64,
@@ -56,11 +56,6 @@ pub(crate) struct GivenRows {
     /// Which process settles rows (`stock/settler.rs`).
     pub(crate) settler: AtomicU64,
 }
-
-/// How many collections of statistics began, and how many ended (`sums.rs`).
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub(super) struct Collections(pub(super) [AtomicU64; 2]);
 
 /// The counts of a row in one column beyond what its charge word holds.
 #[repr(C)]

@@ -41,12 +41,11 @@ pub(crate) mod row;
 pub(crate) mod sums;
 
 use crate::counter::IMPOSSIBLE;
-use crate::counter::transfers::Transfers;
+use crate::counter::moves::Moves;
 use crate::percpu::{Columns, STRIDE, Tagged};
 use crate::region::Region;
 use crate::region::row_set::RowSet;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::table::header::Collections;
 use crate::wake::queue_head::QueueHeads;
 use handle::CAPACITY_MAX;
 use header::{Counts, Header, MAGIC, VERSION};
@@ -353,31 +352,11 @@ impl Table {
         }
     }
 
-    pub(crate) fn transfers(&self) -> &Transfers {
+    pub(crate) fn transfers(&self) -> &Moves {
         &self.header().transfers
     }
 
-    /// How many collections of statistics there were, or `None` while one is under way. If two calls give
-    /// the same number, nothing moved from the cells to the totals in between.
-    pub(crate) fn collections(&self) -> Option<u64> {
-        // Acquire, partners of the Release below. First the number that ended: equal numbers mean that at
-        // some moment in between none was under way.
-        let Collections([begun, ended]) = &self.header().collections;
-        let ended = ended.load(Ordering::Acquire);
-        (begun.load(Ordering::Acquire) == ended).then_some(ended)
-    }
-
-    /// A number for the collections that began and ended so far; others give another number.
-    pub(crate) fn collections_word(&self) -> u64 {
-        let [begun, ended] = &self.header().collections.0;
-        begun.load(Ordering::Relaxed).rotate_left(32) ^ ended.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn begin_collection(&self) {
-        self.header().collections.0[0].fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn end_collection(&self) {
-        self.header().collections.0[1].fetch_add(1, Ordering::Release);
+    pub(crate) fn collections(&self) -> &Moves {
+        &self.header().collections
     }
 }
