@@ -89,36 +89,26 @@ macro_rules! section {
         ] $($operands)*)
     };
 
-    (take: $($operands:tt)*) => { section!(@update [] $($operands)*) };
+    (take: $($operands:tt)*) => { section!(@any [] $($operands)*) };
     // The word is read before the cap: an open word is stored after its cap (`Cell::open`).
     (put: $($operands:tt)*) => {
-        section!(@update ["cmp {t:e}, dword ptr [{c} + {cell} + 8]", "ja {no}"] $($operands)*)
+        section!(@any ["cmp {t:e}, dword ptr [{c} + {cell} + 8]", "ja {no}"] $($operands)*)
     };
-    (@update [$($cap:literal),*] $($operands:tt)*) => {
-        armed!([
-            point!(1),
-            "mov {c:e}, dword ptr fs:[{area} + {index}]",
-            point!(2),
-            "shl {c}, {shift}",
-            "mov {t}, qword ptr [{c} + {cell}]",
-            point!(3),
-            "add {t}, {delta}",
-            $($cap,)*
-            "mov {x}, {t}",
-            "xor {x}, {id}",
-            point!(4),
-            "test {x}, {test}",
-            "jne {no}",
-            point!(5),
-            "mov qword ptr [{c} + {cell}], {t}",
-        ] $($operands)*)
+    (@any $cap:tt $($operands:tt)*) => {
+        section!(@update $cap ["xor {x}, {id}", point!(4), "test {x}, {test}"] $($operands)*)
     };
-
-    (take_first: $($operands:tt)*) => { section!(@update_first [] $($operands)*) };
+    (take_first: $($operands:tt)*) => { section!(@first [] $($operands)*) };
     (put_first: $($operands:tt)*) => {
-        section!(@update_first ["cmp {t:e}, dword ptr [{c} + {cell} + 8]", "ja {no}"] $($operands)*)
+        section!(@first ["cmp {t:e}, dword ptr [{c} + {cell} + 8]", "ja {no}"] $($operands)*)
     };
-    (@update_first [$($cap:literal),*] $($operands:tt)*) => {
+    (@first $cap:tt $($operands:tt)*) => {
+        section!(
+            @update $cap
+            ["shr {x}, {first_shift}", point!(4), "and {x:e}, {test}", "cmp {x:e}, {first}"]
+            $($operands)*
+        )
+    };
+    (@update [$($cap:literal),*] [$($test:expr),*] $($operands:tt)*) => {
         armed!([
             point!(1),
             "mov {c:e}, dword ptr fs:[{area} + {index}]",
@@ -129,10 +119,7 @@ macro_rules! section {
             "add {t}, {delta}",
             $($cap,)*
             "mov {x}, {t}",
-            "shr {x}, {first_shift}",
-            point!(4),
-            "and {x:e}, {test}",
-            "cmp {x:e}, {first}",
+            $($test,)*
             "jne {no}",
             point!(5),
             "mov qword ptr [{c} + {cell}], {t}",
