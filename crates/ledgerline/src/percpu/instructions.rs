@@ -34,9 +34,6 @@ mod aarch64;
 #[macro_use]
 mod x86_64;
 
-#[cfg(all(rseq, target_arch = "x86_64"))]
-pub(crate) use x86_64::TESTED;
-
 /// Elsewhere nothing runs a section: no thread is registered there (`registration::adopt`).
 #[cfg(not(rseq))]
 macro_rules! section {

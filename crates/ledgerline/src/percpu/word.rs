@@ -46,6 +46,9 @@ const GUARDS: u64 = 1 << 31 | 1 << 39 | FROZEN;
 const GENERATION: u64 = 0xffff << 48;
 /// The bits that a sum must share with the group's id to be stored.
 pub(crate) const TEST: u64 = GENERATION | GUARDS;
+/// [`TEST`], where an instruction finds it: with this in a register, a function of three arguments would have to save others.
+#[cfg(owned_windows)]
+pub(crate) static TESTED: u64 = TEST;
 
 /// A word of the given generation with nothing in it.
 pub(crate) const fn empty(generation: u16) -> u64 {

@@ -5,11 +5,6 @@
 //! A processor forwards a whole word from a store to the next load at once, and a byte only after many cycles
 //! (2.4 ns an update of a lane on Zen 4, where a word takes 0.6).
 
-use crate::percpu::word::TEST;
-
-/// See [`TEST`]. In memory: with this in a register, a function of three arguments would have to save others.
-pub(crate) static TESTED: u64 = TEST;
-
 /// Arms a restartable section: descriptor, abort trampoline, the section's instructions.
 ///
 /// `{t}` is a scratch register, `{area}` the register with the address of the area's `rseq_cs`
@@ -168,7 +163,7 @@ macro_rules! section {
             "mov qword ptr [{c}], {t}",
         ]
         lent = in(reg) $lent,
-        test = sym $crate::percpu::instructions::TESTED,
+        test = sym $crate::percpu::word::TESTED,
         $($operands)*)
     };
 

@@ -6,12 +6,9 @@
 use super::{STANDS, Told};
 use crate::percpu::owned::{Owner, VERDICTS};
 use crate::percpu::seats::{HASH, SEAT_SHIFT, SEATS, SEATS_SHIFT, Seat};
-use crate::percpu::word::{self, Cell, TEST};
+use crate::percpu::word::{self, Cell, TESTED};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
-
-/// [`TEST`], where an instruction finds it.
-static TEST_WORD: u64 = TEST;
 
 /// A numbered place inside a window at which a test can hold the thread (see `../owned/tests.rs`).
 #[cfg(test)]
@@ -93,7 +90,7 @@ macro_rules! window {
                 who = const offset_of!(Seat, who),
                 offset = const offset_of!(Seat, offset),
                 at = const offset_of!(Seat, owner) + Owner::AT,
-                test = sym TEST_WORD,
+                test = sym TESTED,
                 stands = const STANDS,
                 mask = const -(ALIGNMENT as i64),
                 end = const END,
