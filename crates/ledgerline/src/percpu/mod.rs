@@ -76,29 +76,23 @@ pub(crate) mod word;
 mod words;
 
 #[cfg(not(loom))]
-pub use array::Array;
+pub use self::{
+    array::Array,
+    machine::{possible_cpus, tell_possible_cpus},
+};
 #[cfg(not(loom))]
-pub(crate) use columns::{
-    Columns, columns_in_memory, put_fast, put_first, put_lent, take_fast, take_first, take_known,
-    take_lent,
+pub(crate) use self::{
+    columns::{Columns, columns_in_memory, put_fast, put_first, put_lent},
+    columns::{take_fast, take_first, take_known, take_lent},
+    lent::Lent,
+    machine::{columns_in_files, columns_of_cpus, stripe, thread_pointer},
+    membarrier::fence,
+    node::running_node,
+    tagged::Tagged,
+    word::STRIDE,
+    words::Words,
 };
 pub use grounds::{Grounds, Index, Without};
-#[cfg(not(loom))]
-pub(crate) use lent::Lent;
-#[cfg(not(loom))]
-pub(crate) use machine::{columns_in_files, columns_of_cpus, stripe, thread_pointer};
-#[cfg(not(loom))]
-pub use machine::{possible_cpus, tell_possible_cpus};
-#[cfg(not(loom))]
-pub(crate) use membarrier::fence;
-#[cfg(not(loom))]
-pub(crate) use node::running_node;
-#[cfg(not(loom))]
-pub(crate) use tagged::Tagged;
-#[cfg(not(loom))]
-pub(crate) use word::STRIDE;
-#[cfg(not(loom))]
-pub(crate) use words::Words;
 
 /// Gives back what threads have that this process, a forked child, does not have.
 #[cfg(not(loom))]
