@@ -17,6 +17,7 @@
 //! (A page fault inside a section is the one thing that outlasts the fence: the kernel resolves it before it
 //! sends the thread back. So the address stays mapped, whatever lies there by then: `region/retired.rs`.)
 
+use super::word::{Cell, STRIDE_SHIFT};
 use crate::sync::{AtomicU64, AtomicUsize};
 
 /// What the sections look at: the number under which a ledger's cells are lent, and where the first column is.
@@ -27,66 +28,58 @@ pub(crate) struct Lent {
     pub(crate) cells: AtomicUsize,
 }
 
-pub(crate) use sections::{put, take};
+/// A cell's place in its column is its row, shifted by this.
+const CELL_SHIFT: u32 = size_of::<Cell>().trailing_zeros();
 
-#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
-mod sections {
-    use super::Lent;
-    use crate::percpu::word::{Cell, STRIDE_SHIFT};
-
-    /// A cell's place in its column is its row, shifted by this.
-    const CELL_SHIFT: u32 = size_of::<Cell>().trailing_zeros();
-
-    /// Defines `take`, or `put`.
-    macro_rules! update {
-        ($(#[$doc:meta])* $name:ident, $section:ident) => {
-            $(#[$doc])*
-            #[inline(always)]
-            pub(crate) unsafe fn $name<const INDEX: isize>(
-                area: isize,
-                lent: &Lent,
-                number: u64,
-                id: u64,
-                delta: u64,
-            ) -> bool {
-                // SAFETY: as in `rseq::take` and `rseq::put` (P1, P2, the order of word and cap), and the number is
-                // compared before the address is used. Guarded by
-                // `inject::tests::a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them`.
-                unsafe {
-                    section!($section(lent):
-                        t = out(reg) _,
-                        x = out(reg) _,
-                        c = out(reg) _,
-                        area = in(reg) area,
-                        index = const INDEX,
-                        shift = const STRIDE_SHIFT,
-                        number = in(reg) number,
-                        cell_shift = const CELL_SHIFT,
-                        delta = in(reg) delta,
-                        id = in(reg) id,
-                        no = label { return false },
-                    );
-                }
-                true
+/// Defines `take`, or `put`.
+macro_rules! update {
+    ($(#[$doc:meta])* $name:ident, $section:ident) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) unsafe fn $name<const INDEX: isize>(
+            area: isize,
+            lent: &Lent,
+            number: u64,
+            id: u64,
+            delta: u64,
+        ) -> bool {
+            // SAFETY: as in `rseq::take` and `rseq::put` (P1, P2, the order of word and cap), and the number is
+            // compared before the address is used. Guarded by
+            // `inject::tests::a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them`.
+            unsafe {
+                section!($section(lent):
+                    t = out(reg) _,
+                    x = out(reg) _,
+                    c = out(reg) _,
+                    area = in(reg) area,
+                    index = const INDEX,
+                    shift = const STRIDE_SHIFT,
+                    number = in(reg) number,
+                    cell_shift = const CELL_SHIFT,
+                    delta = in(reg) delta,
+                    id = in(reg) id,
+                    no = label { return false },
+                );
             }
-        };
-    }
-
-    update!(
-        /// As [`take`](crate::percpu::rseq::take) for the cell of `id`'s row, while `number` is lent.
-        ///
-        /// # Safety
-        /// While `lent.number` is `number`, `lent.cells` is a first column that has that row, and after another number
-        /// was stored it stays so until a fence. `area` is the calling thread's registration.
-        take,
-        take_lent
-    );
-    update!(
-        /// As [`put`](crate::percpu::rseq::put), while `number` is lent.
-        ///
-        /// # Safety
-        /// As [`take`].
-        put,
-        put_lent
-    );
+            true
+        }
+    };
 }
+
+update!(
+    /// As [`take`](crate::percpu::rseq::take) for the cell of `id`'s row, while `number` is lent.
+    ///
+    /// # Safety
+    /// While `lent.number` is `number`, `lent.cells` is a first column that has that row, and after another number
+    /// was stored it stays so until a fence. `area` is the calling thread's registration.
+    take,
+    take_lent
+);
+update!(
+    /// As [`put`](crate::percpu::rseq::put), while `number` is lent.
+    ///
+    /// # Safety
+    /// As [`take`].
+    put,
+    put_lent
+);

@@ -39,6 +39,7 @@ mod grounds;
 #[cfg(all(rseq, test))]
 pub(crate) mod inject;
 #[cfg(not(loom))]
+#[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 mod lent;
 #[cfg(rseq)]
 mod linked;

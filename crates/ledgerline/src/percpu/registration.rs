@@ -83,29 +83,24 @@ macro_rules! by_index {
 
 pub(crate) use by_index;
 
+/// Finds glibc's registration. There is none in old versions and with the tunable `glibc.pthread.rseq=0`, and none
+/// that serves where a kernel, a sandbox or valgrind refuses the system call.
 #[cfg(all(rseq, not(own_area)))]
-mod glibc {
-    use super::{RSEQ_CS, Registration};
-    use crate::percpu::Without;
-
-    /// Finds glibc's registration. There is none in old versions and with the tunable `glibc.pthread.rseq=0`, and none
-    /// that serves where a kernel, a sandbox or valgrind refuses the system call.
-    pub(crate) fn adopt() -> Result<Registration, Without> {
-        // SAFETY: looks two data symbols up by their NUL-terminated names. glibc exports them as
-        // `const unsigned int` and `const ptrdiff_t` and never changes them after start-up.
-        let (size, offset) = unsafe {
-            let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
-            let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
-            if size.is_null() || offset.is_null() {
-                return Err(Without::Library);
-            }
-            (*size, *offset)
-        };
-        if size == 0 {
-            return Err(Without::Registration);
+pub(crate) fn adopt() -> Result<Registration, Without> {
+    // SAFETY: looks two data symbols up by their NUL-terminated names. glibc exports them as
+    // `const unsigned int` and `const ptrdiff_t` and never changes them after start-up.
+    let (size, offset) = unsafe {
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+        if size.is_null() || offset.is_null() {
+            return Err(Without::Library);
         }
-        super::filled(offset + RSEQ_CS)
+        (*size, *offset)
+    };
+    if size == 0 {
+        return Err(Without::Registration);
     }
+    filled(offset + RSEQ_CS)
 }
 
 /// The registration at `area`, if the kernel fills it.
@@ -144,9 +139,6 @@ pub(crate) fn adopt() -> Result<Registration, Without> {
     }
     filled(own_area::distance() + RSEQ_CS)
 }
-
-#[cfg(all(rseq, not(own_area)))]
-pub(crate) use glibc::adopt;
 
 /// Other systems have no sections.
 #[cfg(not(rseq))]
