@@ -30,9 +30,7 @@ fn found() -> (Registration, Grounds) {
         let forced = forced();
         let found = sections(forced);
         #[cfg(all(rseq, not(own_area)))]
-        if let Ok(Registration::Compact { area }) = found {
-            FAST_AREA.store(area, Ordering::Relaxed);
-        }
+        FAST_AREA.store(found.map_or(0, Registration::compact_area), Ordering::Relaxed);
         let owned = found.is_err().then(|| owned_columns(forced));
         let mode = match owned {
             None => Mode::Rseq,
