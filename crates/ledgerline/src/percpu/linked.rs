@@ -1,4 +1,5 @@
-//! Names that the linker knows.
+//! Names that the linker knows, and thread-local variables that it puts at one distance from the thread pointer in all
+//! threads: there sections find them.
 
 /// A symbol's name with the library's version: two versions in one program have two symbols.
 macro_rules! of_this_version {
@@ -14,4 +15,48 @@ macro_rules! of_this_version {
     };
 }
 
-pub(super) use of_this_version;
+/// Defines such a variable, by its section and that one's kind, its size, and what it holds when a thread starts. `$name` is a
+/// macro that makes its name. It is a constant without a destructor: it is there before `main`, and until the thread's last
+/// instruction.
+macro_rules! thread_local_at_a_distance {
+    ($name:ident in $section:literal $kind:literal, $size:literal: $content:literal $($operands:tt)*) => {
+        std::arch::global_asm!(
+            concat!(".pushsection ", $section, $name!(), ",\"awT\",", $kind),
+            concat!(".balign ", $size),
+            concat!(".globl ", $name!()),
+            concat!(".hidden ", $name!()),
+            concat!(".type ", $name!(), ", @tls_object"),
+            concat!(".size ", $name!(), ", ", $size),
+            concat!($name!(), ":"),
+            $content,
+            ".popsection"
+            $($operands)*
+        );
+    };
+}
+
+/// How far that variable lies from the thread pointer, in every thread.
+macro_rules! distance_of {
+    ($name:ident) => {{
+        let distance: isize;
+        // SAFETY: reads what the linker or the loader wrote.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!(
+                concat!("mov {distance}, qword ptr [rip + ", $name!(), "@GOTTPOFF]"),
+                distance = out(reg) distance,
+                options(nostack, readonly, preserves_flags, pure),
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!(
+                concat!("adrp {distance}, :gottprel:", $name!()),
+                concat!("ldr {distance}, [{distance}, :gottprel_lo12:", $name!(), "]"),
+                distance = out(reg) distance,
+                options(nostack, readonly, preserves_flags, pure),
+            );
+        }
+        distance
+    }};
+}
+
+pub(super) use {distance_of, of_this_version, thread_local_at_a_distance};

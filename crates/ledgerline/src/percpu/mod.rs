@@ -17,7 +17,7 @@
 //! | `seats`         | which thread owns which column                                    |
 //! | `windows`       | a charge in the column that the thread owns; instructions are below, by architecture |
 //! | `columns`       | one interface over all: cells by column                           |
-//! | `linked`        | names that the linker knows                                       |
+//! | `linked`        | names and thread-local variables that the linker places           |
 //! | `machine`       | how many CPUs there may be; the thread's pointer and stripe       |
 //! | `node`          | the NUMA node of the running CPU                                  |
 //! | `membarrier`    | the remote fences                                                 |

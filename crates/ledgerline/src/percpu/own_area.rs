@@ -24,10 +24,10 @@
 //! in a static program, musl's usual one. A dynamic one may open a library later, which musl then refuses to load. So
 //! for those there are sections only if the build says `--cfg ledgerline_initial_exec` (`build.rs`).
 
-use super::linked::of_this_version;
+use super::linked::{distance_of, of_this_version, thread_local_at_a_distance};
 use crate::os::at_end::AtEnd;
 use crate::sync::are_calls_forbidden;
-use std::arch::{asm, global_asm};
+use std::arch::asm;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr;
@@ -42,17 +42,7 @@ macro_rules! symbol {
 }
 
 // All zeros when a thread starts: unknown, and not fast. See `Mine`, which is as long.
-global_asm!(
-    concat!(".pushsection .tbss.", symbol!(), ",\"awT\",@nobits"),
-    ".balign 64",
-    concat!(".globl ", symbol!()),
-    concat!(".hidden ", symbol!()),
-    concat!(".type ", symbol!(), ", @tls_object"),
-    concat!(".size ", symbol!(), ", 64"),
-    concat!(symbol!(), ":"),
-    ".zero 64",
-    ".popsection",
-);
+thread_local_at_a_distance!(symbol in ".tbss." "@nobits", "64": ".zero 64");
 
 /// What each thread has.
 #[repr(C, align(64))]
@@ -103,16 +93,7 @@ pub(super) fn fast() -> isize {
 
 /// How far the variable, and the area in it, lies from the thread pointer, in every thread.
 pub(super) fn distance() -> isize {
-    let distance: isize;
-    // SAFETY: reads what the linker or the loader wrote.
-    unsafe {
-        asm!(
-            concat!("mov {distance}, qword ptr [rip + ", symbol!(), "@GOTTPOFF]"),
-            distance = out(reg) distance,
-            options(nostack, readonly, preserves_flags, pure),
-        );
-    }
-    distance
+    distance_of!(symbol)
 }
 
 fn mine() -> &'static Mine {

@@ -53,9 +53,8 @@ pub(in crate::percpu) fn with<T>(purse: &Purse, work: impl FnOnce() -> T) -> T {
 #[cfg(rseq)]
 mod variable {
     use super::{NONE_YET, Purse};
-    use crate::percpu::linked::of_this_version;
+    use crate::percpu::linked::{distance_of, of_this_version, thread_local_at_a_distance};
     use crate::percpu::thread_pointer;
-    use std::arch::{asm, global_asm};
     use std::ptr;
 
     macro_rules! purse {
@@ -64,40 +63,11 @@ mod variable {
         };
     }
 
-    // A constant without a destructor: it is there before `main`, and until the thread's last instruction.
-    global_asm!(
-        concat!(".pushsection .tdata.", purse!(), ",\"awT\",@progbits"),
-        ".balign 8",
-        concat!(".globl ", purse!()),
-        concat!(".hidden ", purse!()),
-        concat!(".type ", purse!(), ", @tls_object"),
-        concat!(".size ", purse!(), ", 8"),
-        concat!(purse!(), ":"),
-        ".quad {none}",
-        ".popsection",
-        none = sym NONE_YET,
-    );
+    thread_local_at_a_distance!(purse in ".tdata." "@progbits", "8": ".quad {none}", none = sym NONE_YET);
 
     /// How far the variable lies from the thread pointer, in every thread.
     pub(in crate::percpu) fn distance() -> isize {
-        let distance: isize;
-        // SAFETY: reads what the linker or the loader wrote.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            asm!(
-                concat!("mov {distance}, qword ptr [rip + ", purse!(), "@GOTTPOFF]"),
-                distance = out(reg) distance,
-                options(nostack, readonly, preserves_flags, pure),
-            );
-            #[cfg(target_arch = "aarch64")]
-            asm!(
-                concat!("adrp {distance}, :gottprel:", purse!()),
-                concat!("ldr {distance}, [{distance}, :gottprel_lo12:", purse!(), "]"),
-                distance = out(reg) distance,
-                options(nostack, readonly, preserves_flags, pure),
-            );
-        }
-        distance
+        distance_of!(purse)
     }
 
     pub(super) fn place() -> *mut &'static Purse {
