@@ -10,7 +10,6 @@
 pub(crate) mod free_list;
 pub(crate) mod parts;
 mod retired;
-#[cfg(not(loom))]
 pub(crate) mod row_set;
 #[cfg(not(loom))]
 pub mod shadow;

@@ -16,6 +16,7 @@
 //! Taking costs a load for every 4096 numbers in use, and a little for each number that was rung. The set
 //! grows by chunks, which stay where they are, so that ringing needs no lock.
 
+use crate::region::row_set::Bits;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wake::eventcount::Eventcount;
 use std::sync::OnceLock;
@@ -96,14 +97,9 @@ impl Rung {
         let mut first = 0u32;
         for chunk in self.segments.iter().map_while(OnceLock::get).flatten() {
             if chunk.summary.load(Ordering::Relaxed) != 0 {
-                let mut words = chunk.summary.swap(0, Ordering::Acquire);
-                while words != 0 {
-                    let word = words.trailing_zeros();
-                    words &= words - 1;
-                    let mut bits = chunk.words[word as usize].swap(0, Ordering::Acquire);
-                    while bits != 0 {
-                        each(first + word * 64 + bits.trailing_zeros());
-                        bits &= bits - 1;
+                for word in Bits(chunk.summary.swap(0, Ordering::Acquire)) {
+                    for bit in Bits(chunk.words[word].swap(0, Ordering::Acquire)) {
+                        each(first + (word * 64 + bit) as u32);
                     }
                 }
             }

@@ -4,6 +4,7 @@
 //! these are taken it goes without, and its units come from the cells.
 
 use super::{Purse, mine};
+use crate::region::row_set::Bits;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -100,14 +101,12 @@ pub(crate) fn undisturbed<T>(look: impl FnOnce() -> T) -> Option<T> {
     (before & 1 == 0 && MOVES.load(Ordering::Relaxed) == before).then_some(seen)
 }
 
-/// Shows the open purses. (A loop, and no chain of iterators: who drains may have a small stack.)
+/// Shows the open purses. (Loops, and no chain of iterators: who drains may have a small stack.)
 pub(crate) fn each_open(mut see: impl FnMut(&'static Purse)) {
     for (word, bits) in OPEN.iter().enumerate() {
         // Acquire, partner of the AcqRel in `note`: what an open purse says of itself was written before.
-        let mut bits = bits.load(Ordering::Acquire);
-        while bits != 0 {
-            see(&ALL[word * 64 + bits.trailing_zeros() as usize]);
-            bits &= bits - 1;
+        for bit in Bits(bits.load(Ordering::Acquire)) {
+            see(&ALL[word * 64 + bit]);
         }
     }
 }
