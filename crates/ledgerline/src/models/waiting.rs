@@ -14,7 +14,7 @@ use loom::thread;
 #[test]
 fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
     model(|| {
-        let all = Arc::new((Open::none(), QueueHead::default(), PageCounter::new(4)));
+        let all = Arc::new((Open::default(), QueueHead::default(), PageCounter::new(4)));
         walk::try_charge(&[&all.2], 4).unwrap();
         let other = all.clone();
         let returned = thread::spawn(move || {
@@ -38,7 +38,7 @@ fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
 #[test]
 fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
     model(|| {
-        let all = Arc::new((Open::none(), QueueHead::default(), PageCounter::new(4)));
+        let all = Arc::new((Open::default(), QueueHead::default(), PageCounter::new(4)));
         walk::try_charge(&[&all.2], 4).unwrap();
         let (returning, opening) = (all.clone(), all.clone());
         let queues = Arc::new(Mutex::new(()));

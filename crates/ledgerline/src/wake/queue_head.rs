@@ -70,14 +70,10 @@ impl QueueHead {
 }
 
 /// How many queues are open. A return asks this before it looks at any head.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Open(AtomicU32);
 
 impl Open {
-    pub(crate) fn none() -> Self {
-        Open(AtomicU32::new(0))
-    }
-
     /// Announces a head that was opened. A waiter that looks for room afterwards misses no units.
     pub(crate) fn announce(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -130,7 +126,7 @@ impl QueueHeads {
     /// Makes the heads for so many rows. Allocates nothing but address space.
     pub(crate) fn new(rows: usize) -> io::Result<QueueHeads> {
         let heads = Region::anonymous(rows * size_of::<QueueHead>())?;
-        Ok(QueueHeads { open: Open::none(), heads })
+        Ok(QueueHeads { open: Open::default(), heads })
     }
 
     /// Where the heads lie.
