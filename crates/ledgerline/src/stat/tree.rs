@@ -105,7 +105,8 @@ impl Sum {
     /// Makes a sum over as many CPUs as the shape has, whatever this machine has. Any thread may add on any
     /// of them, by atomics. It is for CPUs of a simulation, and for stripes that are not CPUs.
     pub fn with_shape(shape: Shape) -> Sum {
-        let starts = shape.levels().flat_map(|level| (0..level.words).map(move |n| level.start(n)));
+        let starts =
+            shape.levels.iter().flat_map(|level| (0..level.words).map(move |n| level.start(n)));
         let lines: Box<[Line]> =
             starts.chain([0]).map(|start| Line(AtomicU64::new(start))).collect();
         let started = lines[..shape.cpus() as usize].iter().map(|line| line.get()).sum();
@@ -200,7 +201,7 @@ impl Update<'_> {
     /// Makes one atomic addition. Says whether there is another to do.
     fn step(&mut self) -> bool {
         let shape = &self.sum.shape;
-        let Some(level) = shape.level(self.level) else {
+        let Some(level) = shape.levels.get(self.level) else {
             let top = &self.sum.lines[self.sum.lines.len() - 1];
             // Release, partner of the Acquire in `approximate`: a reader that sees a carry there sees the
             // cell that it came from. (AcqRel below passes that on from node to node.)

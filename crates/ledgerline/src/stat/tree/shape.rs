@@ -40,7 +40,7 @@ const ABOVE: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The CPUs' cells, and the nodes from the lowest to those below the top.
-    levels: Box<[Level]>,
+    pub(super) levels: Box<[Level]>,
     below: u64,
     above: u64,
 }
@@ -221,13 +221,5 @@ impl Shape {
         let multiple = self.top_multiple();
         let carry = u128::from(largest.div_ceil(multiple)) * u128::from(multiple);
         u64::try_from(carry.saturating_mul(writers.into())).unwrap_or(u64::MAX)
-    }
-
-    pub(super) fn levels(&self) -> impl Iterator<Item = Level> {
-        self.levels.iter().copied()
-    }
-
-    pub(super) fn level(&self, level: usize) -> Option<&Level> {
-        self.levels.get(level)
     }
 }

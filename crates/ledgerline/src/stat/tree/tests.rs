@@ -35,10 +35,11 @@ fn holds(sum: &Sum, held: u64) -> Result<(), TestCaseError> {
 /// Brings every word of the tree to one of its ends, by one addition on each CPU.
 fn push_to_an_end(sum: &Sum, up: bool) {
     for cpu in 0..sum.shape.cpus() {
-        let ends = sum.shape.levels().filter(|level| cpu % (1 << level.shift) == 0).map(|level| {
-            let start = level.start(cpu >> level.shift) as i64;
-            if up { (level.multiple - level.step()) as i64 - start } else { -start }
-        });
+        let ends =
+            sum.shape.levels.iter().filter(|level| cpu % (1 << level.shift) == 0).map(|level| {
+                let start = level.start(cpu >> level.shift) as i64;
+                if up { (level.multiple - level.step()) as i64 - start } else { -start }
+            });
         sum.add_on(cpu, ends.sum());
     }
 }
@@ -157,7 +158,7 @@ fn the_bound_in_flight_is_attained() {
                 // Every word at its end: the next addition passes through all of them.
                 bring_to_end(&sum, up);
                 let mut update = sum.begin(cpu, if up { largest } else { -largest });
-                for _ in 0..sum.shape.levels().count() {
+                for _ in 0..sum.shape.levels.len() {
                     assert!(update.step(), "the carry came to an end below the top");
                 }
                 held.push(update);
@@ -180,7 +181,7 @@ fn the_bound_in_flight_is_attained() {
 
 /// Brings every word to its end from wherever it is, the CPUs' cells last.
 fn bring_to_end(sum: &Sum, up: bool) {
-    for (at, level) in sum.shape.levels().enumerate().collect::<Vec<_>>().into_iter().rev() {
+    for (at, level) in sum.shape.levels.iter().enumerate().rev() {
         for word in 0..level.words {
             let now = sum.lines[level.first + word as usize].get();
             let remainder = now & (level.multiple as i64 - 1);
