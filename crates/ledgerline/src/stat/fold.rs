@@ -119,10 +119,8 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
         let taken = self.take_locked(places, 0..self.cpus(), true);
         for (&place, &old) in places.iter().zip(&old) {
-            match taken {
-                Some(_) => self.set(place, threshold, threshold, old.max(threshold)),
-                None => self.set(place, old, old, old.max(threshold)),
-            }
+            let now = if taken.is_some() { threshold } else { old };
+            self.set(place, now, now, old.max(threshold));
         }
         taken
     }
