@@ -15,7 +15,7 @@
 use crate::report::size;
 use ledgerline_fleet::book::BudgetView;
 use ledgerline_fleet::fleet::{Budget, FleetError, Standing};
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,12 +27,14 @@ use tokio::task::block_in_place;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The lease of the budget at a pool's top.
+#[derive(Debug)]
 pub(crate) struct Lease {
     asks: Arc<Asks>,
     patience: Duration,
 }
 
 /// What outlives the caller that asks.
+#[derive(Debug)]
 struct Asks {
     budget: Budget,
     /// The units that a task in the background asks for; 0 while there is none. One that comes for more has it ask again.
@@ -41,28 +43,10 @@ struct Asks {
     told: Mutex<Option<Told>>,
 }
 
+#[derive(Debug)]
 struct Told {
     at: Instant,
     totals: Result<Vec<BudgetView>, FleetError>,
-}
-
-/// What a consumer lacks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
-    /// By how much the lease is to be larger than what is charged.
-    pub(crate) units: u64,
-    /// What its query will hold.
-    pub(crate) query: u64,
-    pub(crate) otherwise: Otherwise,
-}
-
-/// What the caller does if there is no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Otherwise {
-    /// It spills what it holds.
-    Spills,
-    /// Its query may end in an error.
-    Ends,
 }
 
 impl Lease {
@@ -94,23 +78,23 @@ impl Lease {
         Instant::now() + self.patience
     }
 
-    /// Asks for more, and waits for that until `end` where it may. Returns whether it was there, at least for a moment. If it
-    /// was not, there may still be more than before.
-    pub(crate) fn grow(&self, wish: Wish, end: Instant) -> bool {
-        let Wish { units, query, otherwise } = wish;
+    /// Asks that the lease be larger by `units` than what is charged, and waits for that until `end` where it may. If there is
+    /// no more, who asks spills, or its query, which will hold `query`, may end in an error. Returns whether it was there, at
+    /// least for a moment. If it was not, there may still be more than before.
+    pub(crate) fn grow(&self, units: u64, query: u64, spills: bool, end: Instant) -> bool {
         let rest = end.saturating_duration_since(Instant::now());
         if rest.is_zero() || !may_block() {
             self.ask_in_background(units);
             return false;
         }
-        if otherwise == Otherwise::Spills && self.asks.was_refused_just_now() {
+        if spills && self.asks.was_refused_just_now() {
             return false;
         }
         let (answer, answered) = sync_channel(1);
         let asks = self.asks.clone();
         self.runtime().spawn(async move {
             let mut grown = asks.ask(units).await;
-            if !grown && otherwise == Otherwise::Ends && asks.may_come(query) {
+            if !grown && !spills && asks.may_come(query) {
                 grown = asks.budget.charge_within(units, rest).await.is_ok();
             }
             // Whoever asked may wait no longer.
@@ -165,15 +149,6 @@ impl Lease {
                 let _ = write!(text, " ({} ms ago)", at.elapsed().as_millis());
             }
         }
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("budget", &self.asks.budget)
-            .field("patience", &self.patience)
-            .finish_non_exhaustive()
     }
 }
 

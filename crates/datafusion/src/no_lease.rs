@@ -5,19 +5,6 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) enum Lease {}
 
-#[expect(dead_code, reason = "nobody reads what nobody makes")]
-pub(crate) struct Wish {
-    pub(crate) units: u64,
-    pub(crate) query: u64,
-    pub(crate) otherwise: Otherwise,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Otherwise {
-    Spills,
-    Ends,
-}
-
 impl Lease {
     pub(crate) fn covers(&self, _path: &str) -> bool {
         match *self {}
@@ -31,7 +18,7 @@ impl Lease {
         match *self {}
     }
 
-    pub(crate) fn grow(&self, _wish: Wish, _end: Instant) -> bool {
+    pub(crate) fn grow(&self, _units: u64, _query: u64, _spills: bool, _end: Instant) -> bool {
         match *self {}
     }
 

@@ -1,7 +1,7 @@
 //! A query: a group, and the memory pool that its operators reserve from.
 
 use crate::consumer::Consumer;
-use crate::lease::{Lease, Otherwise, Wish};
+use crate::lease::Lease;
 use crate::level::Level;
 use crate::node::Node;
 use crate::refusal::{Refused, Why};
@@ -166,12 +166,11 @@ impl QueryPool {
         bytes: u64,
         mut why: Why<'a>,
     ) -> Result<(), Why<'a>> {
-        let end = lease.deadline();
-        let otherwise = if consumer.has_to_spill() { Otherwise::Spills } else { Otherwise::Ends };
+        let (end, spills) = (lease.deadline(), consumer.has_to_spill());
         while why.is_lease(lease, consumer) {
             let Some(units) = self.levels[0].lacking(consumer, bytes) else { break };
             let query = self.level().reserved().saturating_add(bytes);
-            let grown = lease.grow(Wish { units, query, otherwise }, end);
+            let grown = lease.grow(units, query, spills, end);
             // There may be enough for this one even if there was less than it asked for.
             match self.take(consumer, bytes) {
                 Err(again) if grown && !consumer.can_spill => why = again,
