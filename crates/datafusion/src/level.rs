@@ -34,7 +34,7 @@
 //! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
 
 use crate::consumer::Consumer;
-use crate::rss::Rooms;
+use crate::rss::Room;
 use crate::settings::Settings;
 use crossbeam_utils::CachePadded;
 use ledgerline::OwnedGroup;
@@ -117,6 +117,10 @@ pub(crate) struct Survey {
     pub(crate) largest_other: u64,
 }
 
+impl Survey {
+    const ALONE: Survey = Survey { active: 1, largest_other: 0 };
+}
+
 /// A consumer that asks for more in a level that is short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
@@ -144,20 +148,10 @@ pub(crate) fn line_when_short(lines: Lines, asker: Asker, survey: Survey) -> u64
 /// Why a level did not let a consumer grow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
-    pub(crate) room: u64,
+    pub(crate) room: Room,
     pub(crate) lines: Lines,
     pub(crate) spillable: u64,
     pub(crate) survey: Survey,
-    /// What the process holds and nobody reserved, where that makes the room smaller than max.
-    pub(crate) uncounted: Option<u64>,
-}
-
-/// What consumers may fill here.
-struct Room {
-    spill: u64,
-    refuse: u64,
-    /// Whether RSS makes it smaller than max.
-    by_rss: bool,
 }
 
 impl Level {
@@ -211,14 +205,13 @@ impl Level {
             return Ok(());
         };
         if !consumer.can_spill {
-            return self.admit_fixed(bytes, &room);
+            return self.admit_fixed(bytes, room);
         }
         let fixed = self.fixed_and_foreign();
         let lines = Lines::of(room.spill, fixed, &self.settings);
         if consumer.held() == 0 {
             let first = Lines::of(room.refuse, fixed, &self.settings).first;
-            let survey = Survey { active: 1, largest_other: 0 };
-            return self.take(bytes, first).map_err(|_| self.short(&room, lines, survey));
+            return self.take(bytes, first).map_err(|_| self.short(room, lines, Survey::ALONE));
         }
         if self.take(bytes, lines.growth).is_ok() {
             return Ok(());
@@ -226,7 +219,7 @@ impl Level {
         let survey = self.survey(consumer);
         let (held, spilling_from) = (consumer.held(), consumer.spilling_from());
         let line = line_when_short(lines, Asker { held, asks: bytes, spilling_from }, survey);
-        self.take(bytes, line).map_err(|_| self.short(&room, lines, survey))
+        self.take(bytes, line).map_err(|_| self.short(room, lines, survey))
     }
 
     /// How much more than what is charged the max has to allow, so that a consumer is admitted and nobody is asked to spill.
@@ -244,10 +237,10 @@ impl Level {
     }
 
     /// What cannot spill is refused by the max, which the ledger keeps, and by a watch of RSS, here.
-    fn admit_fixed(&self, bytes: u64, room: &Room) -> Result<(), Short> {
-        if room.by_rss && self.reserved().saturating_add(bytes) > room.refuse {
+    fn admit_fixed(&self, bytes: u64, room: Room) -> Result<(), Short> {
+        if room.uncounted.is_some() && self.reserved().saturating_add(bytes) > room.refuse {
             let lines = Lines::of(room.refuse, self.fixed_and_foreign(), &self.settings);
-            return Err(self.short(room, lines, Survey { active: 0, largest_other: 0 }));
+            return Err(self.short(room, lines, Survey::ALONE));
         }
         self.add(false, bytes);
         Ok(())
@@ -276,20 +269,12 @@ impl Level {
     /// The room; `None` where nothing limits it.
     fn room(&self) -> Option<Room> {
         let max = self.group.group().max().get();
-        let watched = self.watched();
-        if max.is_none() && watched.is_none() {
-            return None;
+        let watch = self.settings.rss.as_ref().filter(|_| self.is_top);
+        let watched = watch.map(|watch| watch.room(|| self.group.group().precise()));
+        match (watched, max) {
+            (None, None) => None,
+            _ => Some(watched.unwrap_or(Room::ENDLESS).within(max.unwrap_or(u64::MAX))),
         }
-        let max = max.unwrap_or(u64::MAX);
-        let Rooms { spill, refuse } =
-            watched.unwrap_or(Rooms { spill: u64::MAX, refuse: u64::MAX });
-        let by_rss = spill.min(refuse) < max;
-        Some(Room { spill: max.min(spill), refuse: max.min(refuse), by_rss })
-    }
-
-    fn watched(&self) -> Option<Rooms> {
-        let watch = self.settings.rss.as_ref().filter(|_| self.is_top)?;
-        Some(watch.rooms(|| self.group.group().precise()))
     }
 
     /// Bytes that no spill here gives back: of consumers that cannot, and what others charged to the group.
@@ -308,7 +293,7 @@ impl Level {
     /// Looks at all consumers below that can spill.
     fn survey(&self, asker: &Consumer) -> Survey {
         let now = self.now();
-        let mut survey = Survey { active: 1, largest_other: 0 };
+        let mut survey = Survey::ALONE;
         for (_, other) in self.spillers().iter().filter(|(id, _)| **id != asker.id) {
             survey.active += u64::from(other.is_active(now, RECENT));
             survey.largest_other = survey.largest_other.max(other.held());
@@ -316,11 +301,8 @@ impl Level {
         survey
     }
 
-    fn short(&self, room: &Room, lines: Lines, survey: Survey) -> Short {
-        let watch = self.settings.rss.as_ref().filter(|_| room.by_rss);
-        let uncounted = watch.map(|watch| watch.uncounted());
-        let spillable = self.counts.spillable.load(Relaxed);
-        Short { room: room.spill, lines, spillable, survey, uncounted }
+    fn short(&self, room: Room, lines: Lines, survey: Survey) -> Short {
+        Short { room, lines, spillable: self.counts.spillable.load(Relaxed), survey }
     }
 }
 

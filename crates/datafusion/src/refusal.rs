@@ -26,7 +26,7 @@ impl Why<'_> {
     pub(crate) fn is_lease(&self, lease: &Lease, consumer: &Consumer) -> bool {
         match self {
             Why::Short(level, short) => {
-                short.uncounted.is_none() && lease.covers(&level.group().group().path())
+                short.room.uncounted.is_none() && lease.covers(&level.group().group().path())
             }
             Why::Full(refusal) => {
                 refusal.reason == Reason::Limit && lease.covers(&path_of(consumer, refusal))
@@ -113,13 +113,13 @@ impl Refused<'_> {
     }
 
     fn say_short(&self, text: &mut String, path: &str, short: &Short) {
-        let Short { room, lines, spillable, survey, uncounted } = short;
-        if let Some(uncounted) = uncounted {
+        let Short { room, lines, spillable, survey } = short;
+        if let Some(uncounted) = room.uncounted {
             let _ = write!(
                 text,
                 "the process holds {} that nobody reserved, which leaves {} for {path}; ",
-                size(*uncounted),
-                size(*room)
+                size(uncounted),
+                size(room.spill)
             );
         }
         if !self.consumer.can_spill {
@@ -130,7 +130,7 @@ impl Refused<'_> {
             text,
             "{path} has {} of {} for consumers that can spill, and they hold {}",
             size(lines.growth),
-            size(*room),
+            size(room.spill),
             size(*spillable)
         );
         if survey.largest_other > self.consumer.held() {

@@ -37,13 +37,25 @@ pub struct RssWatch {
     uncounted: AtomicU64,
 }
 
-/// What a watch leaves for the account.
+/// What a watch, or a max, leaves for the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rooms {
+pub(crate) struct Room {
     /// For growing consumers that can spill.
     pub(crate) spill: u64,
     /// For everybody.
     pub(crate) refuse: u64,
+    /// What the process holds beyond the account, if that is why there is no more.
+    pub(crate) uncounted: Option<u64>,
+}
+
+impl Room {
+    pub(crate) const ENDLESS: Room = Room { spill: u64::MAX, refuse: u64::MAX, uncounted: None };
+
+    /// What is left of it below a max.
+    pub(crate) fn within(self, max: u64) -> Room {
+        let uncounted = self.uncounted.filter(|_| self.spill.min(self.refuse) < max);
+        Room { spill: self.spill.min(max), refuse: self.refuse.min(max), uncounted }
+    }
 }
 
 impl RssWatch {
@@ -88,7 +100,7 @@ impl RssWatch {
     }
 
     /// What is left for an account that holds `account()` bytes; reads anew if that is due.
-    pub(crate) fn rooms(&self, account: impl Fn() -> u64) -> Rooms {
+    pub(crate) fn room(&self, account: impl Fn() -> u64) -> Room {
         let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         let due = self.due.load(Relaxed);
         let next = now.saturating_add(u64::try_from(self.period.as_micros()).unwrap_or(u64::MAX));
@@ -99,13 +111,9 @@ impl RssWatch {
             self.uncounted.store(resident.saturating_sub(account()), Relaxed);
         }
         let uncounted = self.uncounted.load(Relaxed);
-        let room = |share: Share| share.part(self.limit).saturating_sub(uncounted);
-        Rooms { spill: room(self.spill_at), refuse: room(self.refuse_at) }
-    }
-
-    /// What the last reading found beyond the account.
-    pub(crate) fn uncounted(&self) -> u64 {
-        self.uncounted.load(Relaxed)
+        let [spill, refuse] = [self.spill_at, self.refuse_at]
+            .map(|share| share.part(self.limit).saturating_sub(uncounted));
+        Room { spill, refuse, uncounted: Some(uncounted) }
     }
 }
 
@@ -116,7 +124,7 @@ impl fmt::Debug for RssWatch {
             .field("spill_at", &self.spill_at)
             .field("refuse_at", &self.refuse_at)
             .field("period", &self.period)
-            .field("uncounted", &self.uncounted())
+            .field("uncounted", &self.uncounted)
             .finish_non_exhaustive()
     }
 }
@@ -138,10 +146,19 @@ mod tests {
     #[test]
     fn what_nobody_reserved_is_taken_off_the_room() {
         let watch = RssWatch::new(1000).every(Duration::ZERO).reading(|| Some(700));
-        assert_eq!(watch.rooms(|| 500), Rooms { spill: 650, refuse: 750 });
-        assert_eq!(watch.rooms(|| 900), Rooms { spill: 850, refuse: 950 }, "the account is larger");
+        let room = |spill, refuse, uncounted| Room { spill, refuse, uncounted: Some(uncounted) };
+        assert_eq!(watch.room(|| 500), room(650, 750, 200));
+        assert_eq!(watch.room(|| 900), room(850, 950, 0), "the account is larger");
         let watch = watch.spill_at(0.5).refuse_at(0.6);
-        assert_eq!(watch.rooms(|| 0), Rooms { spill: 0, refuse: 0 });
+        assert_eq!(watch.room(|| 0), room(0, 0, 700));
+    }
+
+    #[test]
+    fn a_max_is_told_where_it_leaves_less_than_the_watch() {
+        let watched = Room { spill: 650, refuse: 750, uncounted: Some(200) };
+        assert_eq!(watched.within(700), Room { spill: 650, refuse: 700, uncounted: Some(200) });
+        assert_eq!(watched.within(650), Room { spill: 650, refuse: 650, uncounted: None });
+        assert_eq!(Room::ENDLESS.within(9), Room { spill: 9, refuse: 9, uncounted: None });
     }
 
     #[test]
@@ -153,7 +170,7 @@ mod tests {
             Some(0)
         });
         for _ in 0..1000 {
-            watch.rooms(|| 0);
+            watch.room(|| 0);
         }
         assert_eq!(reads.load(Relaxed), 1);
     }
