@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Lease {
     asks: Arc<Asks>,
-    patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// What outlives the caller that asks.
@@ -53,10 +53,6 @@ impl Lease {
     pub(crate) fn new(budget: Budget) -> Lease {
         let asks = Asks { budget, ahead: AtomicU64::new(0), told: Mutex::default() };
         Lease { asks: Arc::new(asks), patience: Duration::ZERO }
-    }
-
-    pub(crate) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
     }
 
     /// Whether a group's max is a lease of the fleet's: the budget's own, and those above it.

@@ -34,24 +34,23 @@
 //! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
 
 use crate::consumer::Consumer;
+use crate::engine::Engine;
 use crate::rss::Room;
 use crate::settings::Settings;
 use crossbeam_utils::CachePadded;
-use ledgerline::OwnedGroup;
+use ledgerline::{Group, OwnedGroup};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// How long a consumer that was asked to spill counts as active while it holds nothing, in milliseconds.
 const RECENT: u64 = 1000;
 
 pub(crate) struct Level {
-    group: OwnedGroup,
-    settings: Settings,
+    pub(crate) owned: OwnedGroup,
+    engine: Arc<Engine>,
     /// Whether this is the level at which RSS is watched: the pool's top.
     is_top: bool,
-    start: Instant,
     /// On lines of their own: each `try_grow` below changes them, and reads what stands above.
     counts: CachePadded<Counts>,
     /// Consumers below that can spill, by their numbers.
@@ -155,29 +154,18 @@ pub(crate) struct Short {
 }
 
 impl Level {
-    pub(crate) fn new(
-        group: OwnedGroup,
-        settings: Settings,
-        is_top: bool,
-        start: Instant,
-    ) -> Level {
-        Level {
-            group,
-            settings,
-            is_top,
-            start,
-            counts: CachePadded::default(),
-            spillers: Mutex::default(),
-        }
+    pub(crate) fn new(owned: OwnedGroup, engine: Arc<Engine>, is_top: bool) -> Level {
+        let (counts, spillers) = (CachePadded::default(), Mutex::default());
+        Level { owned, engine, is_top, counts, spillers }
     }
 
-    pub(crate) fn group(&self) -> &OwnedGroup {
-        &self.group
+    pub(crate) fn group(&self) -> Group<'_> {
+        self.owned.group()
     }
 
     /// Milliseconds since the pool was made.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+        u64::try_from(self.engine.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
     }
 
     /// Bytes that all consumers below reserved.
@@ -207,10 +195,10 @@ impl Level {
         if !consumer.can_spill {
             return self.admit_fixed(bytes, room);
         }
-        let fixed = self.fixed_and_foreign();
-        let lines = Lines::of(room.spill, fixed, &self.settings);
+        let (fixed, settings) = (self.fixed_and_foreign(), &self.engine.settings);
+        let lines = Lines::of(room.spill, fixed, settings);
         if consumer.held() == 0 {
-            let first = Lines::of(room.refuse, fixed, &self.settings).first;
+            let first = Lines::of(room.refuse, fixed, settings).first;
             return self.take(bytes, first).map_err(|_| self.short(room, lines, Survey::ALONE));
         }
         if self.take(bytes, lines.growth).is_ok() {
@@ -230,16 +218,16 @@ impl Level {
         }
         let after = self.counts.spillable.load(Relaxed).saturating_add(bytes);
         let (fixed, begins) = (self.fixed_and_foreign(), consumer.held() == 0);
-        let room = Lines::least_room(fixed, &self.settings, |lines| {
+        let room = Lines::least_room(fixed, &self.engine.settings, |lines| {
             after <= if begins { lines.first } else { lines.growth }
         })?;
-        Some(room.saturating_sub(self.group.group().precise()).max(bytes))
+        Some(room.saturating_sub(self.group().precise()).max(bytes))
     }
 
     /// What cannot spill is refused by the max, which the ledger keeps, and by a watch of RSS, here.
     fn admit_fixed(&self, bytes: u64, room: Room) -> Result<(), Short> {
         if room.uncounted.is_some() && self.reserved().saturating_add(bytes) > room.refuse {
-            let lines = Lines::of(room.refuse, self.fixed_and_foreign(), &self.settings);
+            let lines = Lines::of(room.refuse, self.fixed_and_foreign(), &self.engine.settings);
             return Err(self.short(room, lines, Survey::ALONE));
         }
         self.add(false, bytes);
@@ -268,9 +256,9 @@ impl Level {
 
     /// The room; `None` where nothing limits it.
     fn room(&self) -> Option<Room> {
-        let max = self.group.group().max().get();
-        let watch = self.settings.rss.as_ref().filter(|_| self.is_top);
-        let watched = watch.map(|watch| watch.room(|| self.group.group().precise()));
+        let max = self.group().max().get();
+        let watch = self.engine.settings.rss.as_ref().filter(|_| self.is_top);
+        let watched = watch.map(|watch| watch.room(|| self.group().precise()));
         match (watched, max) {
             (None, None) => None,
             _ => Some(watched.unwrap_or(Room::ENDLESS).within(max.unwrap_or(u64::MAX))),
@@ -284,7 +272,7 @@ impl Level {
     /// came or went meanwhile.)
     fn fixed_and_foreign(&self) -> u64 {
         let before = self.reserved();
-        let usage = self.group.group().approximate();
+        let usage = self.group().approximate();
         let ours = before.max(self.reserved());
         let foreign = usage.value.saturating_sub(usage.bound).saturating_sub(ours);
         self.counts.fixed.load(Relaxed).saturating_add(foreign)
@@ -310,7 +298,7 @@ impl std::fmt::Debug for Level {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (spillable, fixed) =
             (self.counts.spillable.load(Relaxed), self.counts.fixed.load(Relaxed));
-        write!(f, "Level({} can spill {spillable}, cannot {fixed})", self.group.group().path())
+        write!(f, "Level({} can spill {spillable}, cannot {fixed})", self.group().path())
     }
 }
 

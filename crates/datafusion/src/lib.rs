@@ -59,6 +59,7 @@
 
 mod consumer;
 mod ended;
+mod engine;
 #[cfg(feature = "fleet")]
 mod lease;
 #[cfg(not(feature = "fleet"))]

@@ -1,39 +1,55 @@
-//! What a pool and its queries share: the levels from the top, and the life of a tenant's group.
+//! What pools, tenants and queries have alike: the levels from the top, and the life of a group.
 
 use crate::ended::Ended;
-use crate::lease::Lease;
+use crate::engine::Engine;
 use crate::level::Level;
 use crate::settings::Settings;
-use ledgerline::OwnedGroup;
+use crate::top::Top;
+use ledgerline::{CreateError, OwnedGroup};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A pool at the top, or a tenant.
+/// A pool at the top, a tenant or a query.
 #[derive(Debug)]
 pub(crate) struct Node {
     /// From the pool at the top to this one.
-    pub(crate) levels: Arc<[Arc<Level>]>,
-    pub(crate) settings: Settings,
-    pub(crate) start: Instant,
-    /// The pool above, whose group outlives this one's. `None` at the top, whose group is the caller's.
-    pub(crate) above: Option<Arc<Node>>,
-    /// Of the pool at the top, as the next.
-    pub(crate) ended: Arc<Ended>,
-    /// Of the pool at the top, if that is a budget.
-    pub(crate) lease: Option<Arc<Lease>>,
+    pub(crate) levels: Vec<Arc<Level>>,
+    pub(crate) engine: Arc<Engine>,
+    /// The one above, whose group outlives this one's. `None` at the top, whose group is the caller's.
+    above: Option<Arc<Node>>,
 }
 
 impl Node {
+    pub(crate) fn top(Top { group, lease }: Top, settings: Settings) -> Node {
+        let (start, ended) = (Instant::now(), Ended::default());
+        let engine = Arc::new(Engine { settings, start, ended, lease });
+        let level = Level::new(group, engine.clone(), true);
+        Node { levels: vec![Arc::new(level)], engine, above: None }
+    }
+
+    /// Creates a group below this one's.
+    pub(crate) fn below(self: &Arc<Node>, name: &str) -> Result<Node, CreateError> {
+        let engine = self.engine.clone();
+        let group = engine.ended.make_room(|| self.group().create(name))?;
+        let level = Arc::new(Level::new(group, engine.clone(), false));
+        let levels = self.levels.iter().cloned().chain([level]).collect();
+        Ok(Node { levels, engine, above: Some(self.clone()) })
+    }
+
+    pub(crate) fn level(&self) -> &Level {
+        self.levels.last().expect("each pool has a level")
+    }
+
     pub(crate) fn group(&self) -> &OwnedGroup {
-        self.levels.last().expect("each pool has a level").group()
+        &self.level().owned
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         if self.above.is_some() {
-            // A group that somebody else created below it keeps it; that one's owner sees it.
-            let _kept = self.group().group().destroy();
+            // A group that somebody else created below it keeps it; that one's owner sees it. A query's is gone already.
+            let _kept_or_gone = self.group().group().destroy();
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A pool: a group of the ledger, the groups of tenants below it, and the queries of each.
 
-use crate::level::Level;
 use crate::node::Node;
 use crate::query::Query;
 use crate::report::QueryReport;
@@ -10,7 +9,6 @@ use crate::share::Share;
 use crate::top::Top;
 use ledgerline::{CreateError, Group, OwnedGroup};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A group that queries reserve memory in: the whole engine's, or a tenant's. Clones are handles of the same pool.
 ///
@@ -43,14 +41,7 @@ impl LedgerPool {
     /// # Errors
     /// As [`OwnedGroup::create`].
     pub fn tenant(&self, name: &str) -> Result<LedgerPool, CreateError> {
-        let Node { levels, settings, start, ended, lease, .. } = &*self.node;
-        let group = ended.make_room(|| self.owned_group().create(name))?;
-        let level = Level::new(group, settings.clone(), false, *start);
-        let levels = levels.iter().cloned().chain([Arc::new(level)]).collect();
-        let above = Some(self.node.clone());
-        let (settings, ended, lease) = (settings.clone(), ended.clone(), lease.clone());
-        let node = Node { levels, settings, start: *start, above, ended, lease };
-        Ok(LedgerPool { node: Arc::new(node) })
+        Ok(LedgerPool { node: Arc::new(self.node.below(name)?) })
     }
 
     /// Creates a query's group, and the memory pool that its operators reserve from. Costs as much as a group and,
@@ -59,8 +50,7 @@ impl LedgerPool {
     /// # Errors
     /// As [`OwnedGroup::create`].
     pub fn for_query(&self, name: &str) -> Result<Query, CreateError> {
-        let group = self.node.ended.make_room(|| self.owned_group().create(name))?;
-        Ok(Query::new(self.node.clone(), group))
+        Ok(Query::new(self.node.below(name)?))
     }
 
     /// The pool's group: its limits may be set at any time, its usage and peak read.
@@ -99,7 +89,7 @@ impl LedgerPoolBuilder {
 
     /// Watches the process's resident memory beside the account.
     pub fn watch_rss(mut self, watch: RssWatch) -> Self {
-        self.settings.rss = Some(Arc::new(watch));
+        self.settings.rss = Some(watch);
         self
     }
 
@@ -113,24 +103,19 @@ impl LedgerPoolBuilder {
     #[cfg(feature = "fleet")]
     pub fn wait_for_lease(mut self, patience: std::time::Duration) -> Self {
         if let Some(lease) = &mut self.top.lease {
-            lease.set_patience(patience);
+            lease.patience = patience;
         }
         self
     }
 
     /// Calls `hook` with the report of each query that ends, in the thread that ends it.
     pub fn on_query_end(mut self, hook: impl Fn(&QueryReport) + Send + Sync + 'static) -> Self {
-        self.settings.on_end = Some(Arc::new(hook));
+        self.settings.on_end = Some(Box::new(hook));
         self
     }
 
     /// Makes the pool.
     pub fn build(self) -> LedgerPool {
-        let (settings, start) = (self.settings, Instant::now());
-        let level = Level::new(self.top.group, settings.clone(), true, start);
-        let levels = Arc::from([Arc::new(level)]);
-        let lease = self.top.lease.map(Arc::new);
-        let ended = Arc::default();
-        LedgerPool { node: Arc::new(Node { levels, settings, start, above: None, ended, lease }) }
+        LedgerPool { node: Arc::new(Node::top(self.top, self.settings)) }
     }
 }

@@ -13,7 +13,7 @@ use datafusion_execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use datafusion_execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use ledgerline::{Group, OwnedGroup};
+use ledgerline::Group;
 use std::cmp::Reverse;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -29,14 +29,9 @@ pub struct Query {
 }
 
 impl Query {
-    pub(crate) fn new(node: Arc<Node>, group: OwnedGroup) -> Query {
-        let level = Arc::new(Level::new(group, node.settings.clone(), false, node.start));
-        let mut levels = node.levels.to_vec();
-        levels.push(level);
-        let path = levels.last().expect("it was pushed").group().group().path();
+    pub(crate) fn new(node: Node) -> Query {
         let pool = QueryPool {
-            path,
-            levels: levels.into(),
+            path: node.level().group().path(),
             node,
             consumers: ShardedLock::default(),
             ended: AtomicBool::new(false),
@@ -83,7 +78,7 @@ impl Query {
 
     /// The query's group: its limits may be set, its usage and peak read.
     pub fn group(&self) -> Group<'_> {
-        self.pool.level().group().group()
+        self.pool.node.level().group()
     }
 
     /// Consumers that hold something, the largest first, with their bytes.
@@ -100,11 +95,10 @@ impl Query {
 
 /// The memory pool of one query. What DataFusion gets as `Arc<dyn MemoryPool>`.
 pub(crate) struct QueryPool {
+    /// As it is told when its group is gone, too.
     path: String,
-    /// From the pool's top to the query, which is the last.
-    levels: Arc<[Arc<Level>]>,
     /// Keeps the tenant's group while the query lives.
-    node: Arc<Node>,
+    node: Node,
     /// Each try_grow looks into it. Of this lock each thread has a part that other readers do not write.
     consumers: ShardedLock<HashMap<usize, Arc<Consumer>>>,
     /// Relaxed, as the counts: whoever ends the query is chosen by the swap, and the ledger refuses late charges.
@@ -115,10 +109,6 @@ pub(crate) struct QueryPool {
 }
 
 impl QueryPool {
-    fn level(&self) -> &Arc<Level> {
-        self.levels.last().expect("the query's own level is there")
-    }
-
     /// Whoever has the guard charges nothing: reclaimers and wakers are foreign code, which may register a consumer.
     fn consumers(&self) -> ShardedLockReadGuard<'_, HashMap<usize, Arc<Consumer>>> {
         // Nothing panics halfway through a change of the map.
@@ -146,14 +136,15 @@ impl QueryPool {
         if self.ended.load(Relaxed) {
             return Err(Why::Ended);
         }
-        for (at, level) in self.levels.iter().enumerate().rev() {
+        let levels = &self.node.levels;
+        for (at, level) in levels.iter().enumerate().rev() {
             if let Err(short) = level.admit(consumer, bytes) {
-                self.give_back(&self.levels[at + 1..], consumer, bytes);
+                give_back(&levels[at + 1..], consumer, bytes);
                 return Err(Why::Short(level, short));
             }
         }
         consumer.try_charge(bytes).map_err(|refusal| {
-            self.give_back(&self.levels, consumer, bytes);
+            give_back(levels, consumer, bytes);
             Why::Full(refusal)
         })
     }
@@ -168,8 +159,8 @@ impl QueryPool {
     ) -> Result<(), Why<'a>> {
         let (end, spills) = (lease.deadline(), consumer.has_to_spill());
         while why.is_lease(lease, consumer) {
-            let Some(units) = self.levels[0].lacking(consumer, bytes) else { break };
-            let query = self.level().reserved().saturating_add(bytes);
+            let Some(units) = self.node.levels[0].lacking(consumer, bytes) else { break };
+            let query = self.node.level().reserved().saturating_add(bytes);
             let grown = lease.grow(units, query, spills, end);
             // There may be enough for this one even if there was less than it asked for.
             match self.take(consumer, bytes) {
@@ -180,14 +171,10 @@ impl QueryPool {
         Err(why)
     }
 
-    fn give_back(&self, levels: &[Arc<Level>], consumer: &Consumer, bytes: u64) {
-        levels.iter().for_each(|level| level.sub(consumer.can_spill, bytes));
-    }
-
     /// Has a lease that is nearly used up grow before somebody is refused.
     fn foresee(&self) {
-        if let Some(lease) = &self.node.lease {
-            lease.foresee(self.levels[0].reserved());
+        if let Some(lease) = &self.node.engine.lease {
+            lease.foresee(self.node.levels[0].reserved());
         }
     }
 
@@ -195,7 +182,7 @@ impl QueryPool {
         if self.ended.swap(true, Relaxed) {
             return None;
         }
-        let group = self.level().group().group();
+        let group = self.node.level().group();
         let peak = group.peak();
         let holders = self.holders();
         // Busy only in a sandbox without membarrier, or in a signal handler: then the group stays, and what it
@@ -214,11 +201,15 @@ impl QueryPool {
             refused: self.refused.load(Relaxed),
             overrun: self.overrun.load(Relaxed),
         };
-        if let Some(hook) = &self.node.settings.on_end {
+        if let Some(hook) = &self.node.engine.settings.on_end {
             hook(&report);
         }
         Some(report)
     }
+}
+
+fn give_back(levels: &[Arc<Level>], consumer: &Consumer, bytes: u64) {
+    levels.iter().for_each(|level| level.sub(consumer.can_spill, bytes));
 }
 
 /// Bytes as the ledger counts them.
@@ -233,9 +224,10 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        let consumer = Arc::new(Consumer::new(consumer, self.level().group(), &self.node.ended));
+        let ended = &self.node.engine.ended;
+        let consumer = Arc::new(Consumer::new(consumer, self.node.group(), ended));
         if consumer.can_spill {
-            self.levels.iter().for_each(|level| level.add_spiller(&consumer));
+            self.node.levels.iter().for_each(|level| level.add_spiller(&consumer));
         }
         let mut consumers = self.consumers.write().unwrap_or_else(PoisonError::into_inner);
         consumers.insert(consumer.id, consumer);
@@ -247,26 +239,28 @@ impl MemoryPool for QueryPool {
         drop(consumers);
         let Some(consumer) = removed else { return };
         if consumer.can_spill {
-            self.levels.iter().for_each(|level| level.remove_spiller(consumer.id));
+            self.node.levels.iter().for_each(|level| level.remove_spiller(consumer.id));
         }
+        let ended = &self.node.engine.ended;
         if let Some(group) = consumer.own_group() {
-            self.node.ended.add(group.clone());
+            ended.add(group.clone());
         }
         // Looked at behind the addition: of several that end at once, the last to come here sees that all are gone.
         if self.consumers().is_empty() {
-            self.node.ended.destroy();
+            ended.destroy();
         }
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         let (consumer, additional) = (self.consumer(reservation), bytes(additional));
-        self.levels.iter().for_each(|level| level.add(consumer.can_spill, additional));
+        let levels = &self.node.levels;
+        levels.iter().for_each(|level| level.add(consumer.can_spill, additional));
         let charged = consumer.charge(additional);
         let over = |level: &Arc<Level>| {
-            let group = level.group().group();
+            let group = level.group();
             group.max().get().is_some_and(|max| group.approximate().value > max)
         };
-        if !charged || self.levels.iter().any(over) {
+        if !charged || levels.iter().any(over) {
             self.overrun.fetch_add(additional, Relaxed);
         }
         self.foresee();
@@ -276,26 +270,26 @@ impl MemoryPool for QueryPool {
         let (consumer, shrink) = (self.consumer(reservation), bytes(shrink));
         // The ledger first: a level's counts are never less than its part of the ledger.
         consumer.uncharge(shrink);
-        self.give_back(&self.levels, &consumer, shrink);
+        give_back(&self.node.levels, &consumer, shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let (consumer, additional) = (self.consumer(reservation), bytes(additional));
         let mut taken = self.take(&consumer, additional);
-        if let Some(lease) = &self.node.lease {
+        if let Some(lease) = &self.node.engine.lease {
             taken = taken.or_else(|why| self.take_beyond_lease(lease, &consumer, additional, why));
         }
         self.foresee();
         taken.map_err(|why| {
             if consumer.can_spill {
-                consumer.ask_to_spill(self.level().now());
+                consumer.ask_to_spill(self.node.level().now());
                 self.asked_to_spill.fetch_add(1, Relaxed);
             } else {
                 self.refused.fetch_add(1, Relaxed);
             }
             let consumers = self.consumers().values().cloned().collect();
-            let (query, levels) = (&*self.path, &*self.levels);
-            let (settings, lease) = (&self.node.settings, self.node.lease.as_deref());
+            let (query, levels) = (&*self.path, &*self.node.levels);
+            let (settings, lease) = (&self.node.engine.settings, self.node.engine.lease.as_ref());
             Refused {
                 consumer: &consumer,
                 bytes: additional,
@@ -311,11 +305,12 @@ impl MemoryPool for QueryPool {
     }
 
     fn reserved(&self) -> usize {
-        usize::try_from(self.level().reserved()).unwrap_or(usize::MAX)
+        usize::try_from(self.node.level().reserved()).unwrap_or(usize::MAX)
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        let max = self.levels.iter().filter_map(|level| level.group().group().max().get()).min();
+        let levels = self.node.levels.iter();
+        let max = levels.filter_map(|level| level.group().max().get()).min();
         max.map_or(MemoryLimit::Infinite, |max| {
             MemoryLimit::Finite(usize::try_from(max).unwrap_or(usize::MAX))
         })
@@ -330,13 +325,16 @@ impl Drop for QueryPool {
 
 impl fmt::Debug for QueryPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueryPool").field("path", &self.path).field("levels", &self.levels).finish()
+        f.debug_struct("QueryPool")
+            .field("path", &self.path)
+            .field("levels", &self.node.levels)
+            .finish()
     }
 }
 
 impl fmt::Display for QueryPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({}, used: {}", self.name(), self.path, size(self.level().reserved()))?;
+        write!(f, "{}({}, used: {}", self.name(), self.path, size(self.node.level().reserved()))?;
         match self.memory_limit() {
             MemoryLimit::Finite(limit) => write!(f, ", limit: {})", size(bytes(limit))),
             _ => f.write_str(")"),

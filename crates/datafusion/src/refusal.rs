@@ -26,7 +26,7 @@ impl Why<'_> {
     pub(crate) fn is_lease(&self, lease: &Lease, consumer: &Consumer) -> bool {
         match self {
             Why::Short(level, short) => {
-                short.room.uncounted.is_none() && lease.covers(&level.group().group().path())
+                short.room.uncounted.is_none() && lease.covers(&level.group().path())
             }
             Why::Full(refusal) => {
                 refusal.reason == Reason::Limit && lease.covers(&path_of(consumer, refusal))
@@ -64,7 +64,7 @@ impl Refused<'_> {
         self.say_why(&mut text);
         let _ = write!(text, "\nChain: {query}/{} holds {}", consumer.name, size(consumer.held()));
         for level in self.levels.iter().rev() {
-            let group = level.group().group();
+            let group = level.group();
             let path = group.path();
             let _ = write!(text, "; {path} holds {}", size(group.precise()));
             if let Some(max) = group.max().get() {
@@ -99,7 +99,7 @@ impl Refused<'_> {
     fn say_why(&self, text: &mut String) {
         let _ = match &self.why {
             Why::Short(level, short) => {
-                self.say_short(text, &level.group().group().path(), short);
+                self.say_short(text, &level.group().path(), short);
                 Ok(())
             }
             Why::Full(refusal) if refusal.reason == Reason::Limit => {

@@ -4,13 +4,11 @@ use crate::report::QueryReport;
 use crate::rss::RssWatch;
 use crate::share::Share;
 use std::fmt;
-use std::sync::Arc;
 
 /// Whoever wants to know how queries ended.
-pub(crate) type EndHook = Arc<dyn Fn(&QueryReport) + Send + Sync>;
+type EndHook = Box<dyn Fn(&QueryReport) + Send + Sync>;
 
 /// What holds for a pool and all pools below it.
-#[derive(Clone)]
 pub(crate) struct Settings {
     /// Of each limit, for consumers that cannot spill.
     pub(crate) kept: Share,
@@ -18,7 +16,7 @@ pub(crate) struct Settings {
     pub(crate) finish: Share,
     /// How many consumers an error names.
     pub(crate) top: usize,
-    pub(crate) rss: Option<Arc<RssWatch>>,
+    pub(crate) rss: Option<RssWatch>,
     pub(crate) on_end: Option<EndHook>,
 }
 
