@@ -15,7 +15,7 @@
 use crate::report::size;
 use ledgerline_fleet::book::BudgetView;
 use ledgerline_fleet::fleet::{Budget, FleetError, Standing};
-use std::fmt::Write;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -122,27 +122,27 @@ impl Lease {
     }
 
     /// Says which lease it was that is full, and what the fleet has.
-    pub(crate) fn say(&self, text: &mut String) {
+    pub(crate) fn say(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let budget = &self.asks.budget;
         let lease = size(budget.lease());
-        let _ = write!(text, "\nFleet: this node has leased {lease} of {}", budget.path());
+        write!(f, "\nFleet: this node has leased {lease} of {}", budget.path())?;
         let standing = budget.standing();
         if standing != Standing::Open {
-            let _ = write!(text, "; {standing}");
+            write!(f, "; {standing}")?;
         }
         match &*self.asks.told() {
-            None => text.push_str("; the store is asked for more"),
+            None => f.write_str("; the store is asked for more"),
             Some(Told { totals: Err(error), .. }) => {
-                let _ = write!(text, "; the store was asked for more: {error}");
+                write!(f, "; the store was asked for more: {error}")
             }
             Some(Told { totals: Ok(totals), at }) => {
                 for budget in totals {
                     let BudgetView { path, limit, leased, idle, .. } = budget;
                     let [limit, leased, idle] = [limit, leased, idle].map(|units| size(*units));
-                    let _ = write!(text, "; all nodes have {leased} of {path}'s limit of {limit}");
-                    let _ = write!(text, ", {idle} of that idle");
+                    write!(f, "; all nodes have {leased} of {path}'s limit of {limit}")?;
+                    write!(f, ", {idle} of that idle")?;
                 }
-                let _ = write!(text, " ({} ms ago)", at.elapsed().as_millis());
+                write!(f, " ({} ms ago)", at.elapsed().as_millis())
             }
         }
     }

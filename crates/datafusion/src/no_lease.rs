@@ -1,5 +1,6 @@
 //! Stands for `lease.rs` where the feature `fleet` is off: no pool has a lease.
 
+use std::fmt;
 use std::time::Instant;
 
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Lease {
         match *self {}
     }
 
-    pub(crate) fn say(&self, _text: &mut String) {
+    pub(crate) fn say(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {}
     }
 }

@@ -7,14 +7,13 @@ use crate::node::Node;
 use crate::refusal::{Refused, Why};
 use crate::report::{QueryReport, size};
 use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard};
-use datafusion_common::{HashMap, Result};
+use datafusion_common::{DataFusionError, HashMap, Result};
 use datafusion_execution::TaskContext;
 use datafusion_execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use datafusion_execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use ledgerline::Group;
-use std::cmp::Reverse;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -83,7 +82,7 @@ impl Query {
 
     /// Consumers that hold something, the largest first, with their bytes.
     pub fn holders(&self) -> Vec<(String, u64)> {
-        self.pool.holders()
+        self.pool.named_holders()
     }
 
     /// Ends the query now: its groups are destroyed, and whoever asks for more is refused. What reservations
@@ -120,15 +119,18 @@ impl QueryPool {
         self.consumers().get(&id).expect("a reservation's consumer is registered").clone()
     }
 
-    fn holders(&self) -> Vec<(String, u64)> {
+    /// Consumers that hold something, the largest first. (Each is asked once: it may change while they are sorted.)
+    fn holders(&self) -> Vec<(Arc<Consumer>, u64)> {
         let consumers = self.consumers();
-        let mut holders = consumers
-            .values()
-            .filter(|consumer| consumer.held() > 0)
-            .map(|consumer| (consumer.name.clone(), consumer.held()))
-            .collect::<Vec<_>>();
-        holders.sort_by_key(|(name, held)| (Reverse(*held), name.clone()));
+        let each = consumers.values().map(|consumer| (consumer.clone(), consumer.held()));
+        let mut holders: Vec<_> = each.filter(|&(_, held)| held > 0).collect();
+        holders.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.name.cmp(&b.name)));
         holders
+    }
+
+    fn named_holders(&self) -> Vec<(String, u64)> {
+        let holders = self.holders().into_iter();
+        holders.map(|(consumer, held)| (consumer.name.clone(), held)).collect()
     }
 
     /// Takes room at each level, the lowest first, and then from the ledger; all of it or nothing.
@@ -184,7 +186,7 @@ impl QueryPool {
         }
         let group = self.node.level().group();
         let peak = group.peak();
-        let holders = self.holders();
+        let holders = self.named_holders();
         // Busy only in a sandbox without membarrier, or in a signal handler: then the group stays, and what it
         // holds is what is told.
         let leftover = match group.destroy_tree() {
@@ -287,20 +289,11 @@ impl MemoryPool for QueryPool {
             } else {
                 self.refused.fetch_add(1, Relaxed);
             }
-            let consumers = self.consumers().values().cloned().collect();
-            let (query, levels) = (&*self.path, &*self.node.levels);
-            let (settings, lease) = (&self.node.engine.settings, self.node.engine.lease.as_ref());
-            Refused {
-                consumer: &consumer,
-                bytes: additional,
-                why,
-                query,
-                levels,
-                consumers,
-                settings,
-                lease,
-            }
-            .into_error()
+            let (consumer, node, holders) = (&consumer, &self.node, self.holders());
+            let (query, bytes) = (&*self.path, additional);
+            let refused = Refused { query, node, consumer, bytes, why, holders };
+            // Of the kind that operators know to spill at.
+            DataFusionError::ResourcesExhausted(refused.to_string())
         })
     }
 

@@ -3,12 +3,10 @@
 use crate::consumer::Consumer;
 use crate::lease::Lease;
 use crate::level::{Level, Short};
+use crate::node::Node;
 use crate::report::size;
-use crate::settings::Settings;
-use datafusion_common::DataFusionError;
 use ledgerline::{Reason, Refusal};
-use std::cmp::Reverse;
-use std::fmt::Write;
+use std::fmt;
 use std::sync::Arc;
 
 /// Why a consumer was refused.
@@ -38,106 +36,88 @@ impl Why<'_> {
 
 /// What there is to tell about.
 pub(crate) struct Refused<'a> {
+    /// The query's path.
+    pub(crate) query: &'a str,
+    pub(crate) node: &'a Node,
     pub(crate) consumer: &'a Consumer,
     pub(crate) bytes: u64,
     pub(crate) why: Why<'a>,
-    /// The query's path, as it is told when its group is gone, too.
-    pub(crate) query: &'a str,
-    /// From the pool's top to the query.
-    pub(crate) levels: &'a [Arc<Level>],
-    pub(crate) consumers: Vec<Arc<Consumer>>,
-    pub(crate) settings: &'a Settings,
-    /// The lease of the pool's top, if that is a budget.
-    pub(crate) lease: Option<&'a Lease>,
+    /// The query's consumers that hold something, the largest first.
+    pub(crate) holders: Vec<(Arc<Consumer>, u64)>,
+}
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { query, node, consumer, holders, .. } = self;
+        write!(f, "{query}/{} asked for {} and was refused: ", consumer.name, size(self.bytes))?;
+        self.say_why(f)?;
+        write!(f, "\nChain: {query}/{} holds {}", consumer.name, size(consumer.held()))?;
+        for level in node.levels.iter().rev() {
+            let group = level.group();
+            let path = group.path();
+            write!(f, "; {path} holds {}", size(group.precise()))?;
+            if let Some(max) = group.max().get() {
+                write!(f, " of {} {}", self.limit(&path), size(max))?;
+            }
+        }
+        let top = node.engine.settings.top;
+        write!(f, "\nTop consumers of {query}: ")?;
+        for (at, (holder, held)) in holders.iter().take(top).enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let spill = if holder.can_spill { "can spill" } else { "cannot spill" };
+            write!(f, "{comma}{} {} ({spill})", holder.name, size(*held))?;
+        }
+        match (holders.len(), holders.len().saturating_sub(top)) {
+            (0, _) => f.write_str("none")?,
+            (_, 0) => {}
+            (_, more) => write!(f, " and {more} more")?,
+        }
+        match &node.engine.lease {
+            Some(lease) if self.why.is_lease(lease, consumer) => lease.say(f),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Refused<'_> {
-    /// The error, of the kind that operators know to spill at.
-    pub(crate) fn into_error(self) -> DataFusionError {
-        DataFusionError::ResourcesExhausted(self.text())
-    }
-
-    fn text(&self) -> String {
-        let (query, consumer) = (self.query, self.consumer);
-        let mut text =
-            format!("{query}/{} asked for {} and was refused: ", consumer.name, size(self.bytes));
-        self.say_why(&mut text);
-        let _ = write!(text, "\nChain: {query}/{} holds {}", consumer.name, size(consumer.held()));
-        for level in self.levels.iter().rev() {
-            let group = level.group();
-            let path = group.path();
-            let _ = write!(text, "; {path} holds {}", size(group.precise()));
-            if let Some(max) = group.max().get() {
-                let _ = write!(text, " of {} {}", self.limit(&path), size(max));
-            }
-        }
-        let mut holders = self.consumers.iter().filter(|one| one.held() > 0).collect::<Vec<_>>();
-        holders.sort_by_key(|one| Reverse(one.held()));
-        let more = holders.len().saturating_sub(self.settings.top);
-        let _ = write!(text, "\nTop consumers of {query}: ");
-        for (at, holder) in holders.iter().take(self.settings.top).enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            let spill = if holder.can_spill { "can spill" } else { "cannot spill" };
-            let _ = write!(text, "{comma}{} {} ({spill})", holder.name, size(holder.held()));
-        }
-        match (holders.len(), more) {
-            (0, _) => text.push_str("none"),
-            (_, 0) => {}
-            (_, more) => drop(write!(text, " and {more} more")),
-        }
-        if let Some(lease) = self.lease.filter(|lease| self.why.is_lease(lease, self.consumer)) {
-            lease.say(&mut text);
-        }
-        text
-    }
-
     /// What the limit of a group is: its max, which is set here, or what the fleet leased.
     fn limit(&self, path: &str) -> &'static str {
-        if self.lease.is_some_and(|lease| lease.covers(path)) { "lease" } else { "max" }
+        let lease = self.node.engine.lease.as_ref();
+        if lease.is_some_and(|lease| lease.covers(path)) { "lease" } else { "max" }
     }
 
-    fn say_why(&self, text: &mut String) {
-        let _ = match &self.why {
-            Why::Short(level, short) => {
-                self.say_short(text, &level.group().path(), short);
-                Ok(())
-            }
+    fn say_why(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::Short(level, short) => self.say_short(f, &level.group().path(), short),
             Why::Full(refusal) if refusal.reason == Reason::Limit => {
                 let path = path_of(self.consumer, refusal);
                 let (used, limit) = (size(refusal.usage), size(refusal.limit));
-                write!(text, "{path} is full, {used} of {} {limit} in use", self.limit(&path))
+                write!(f, "{path} is full, {used} of {} {limit} in use", self.limit(&path))
             }
-            Why::Full(refusal) => write!(text, "{refusal}"),
-            Why::Ended => write!(text, "{} has ended", self.query),
-        };
+            Why::Full(refusal) => write!(f, "{refusal}"),
+            Why::Ended => write!(f, "{} has ended", self.query),
+        }
     }
 
-    fn say_short(&self, text: &mut String, path: &str, short: &Short) {
+    fn say_short(&self, f: &mut fmt::Formatter<'_>, path: &str, short: &Short) -> fmt::Result {
         let Short { room, lines, spillable, survey } = short;
-        if let Some(uncounted) = room.uncounted {
-            let _ = write!(
-                text,
-                "the process holds {} that nobody reserved, which leaves {} for {path}; ",
-                size(uncounted),
-                size(room.spill)
-            );
+        let limit = size(room.spill);
+        if let Some(uncounted) = room.uncounted.map(size) {
+            write!(f, "the process holds {uncounted} that nobody reserved, ")?;
+            write!(f, "which leaves {limit} for {path}; ")?;
         }
         if !self.consumer.can_spill {
-            text.push_str("nothing is left for consumers that cannot spill");
-            return;
+            return f.write_str("nothing is left for consumers that cannot spill");
         }
-        let _ = write!(
-            text,
-            "{path} has {} of {} for consumers that can spill, and they hold {}",
-            size(lines.growth),
-            size(room.spill),
-            size(*spillable)
-        );
+        write!(f, "{path} has {} of {limit} for consumers that can spill, ", size(lines.growth))?;
+        write!(f, "and they hold {}", size(*spillable))?;
         if survey.largest_other > self.consumer.held() {
             let largest = size(survey.largest_other);
-            let _ = write!(text, "; the largest of {} holds {largest}", survey.active);
+            write!(f, "; the largest of {} holds {largest}", survey.active)
         } else if survey.active > 1 {
-            let _ = write!(text, "; it is the largest of {}", survey.active);
+            write!(f, "; it is the largest of {}", survey.active)
+        } else {
+            Ok(())
         }
     }
 }
