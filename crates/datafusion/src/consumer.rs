@@ -34,7 +34,7 @@ impl Consumer {
     /// Gives a consumer its group below the query's.
     pub(crate) fn new(consumer: &MemoryConsumer, query: &OwnedGroup, ended: &Ended) -> Consumer {
         let name = group_name(consumer.name());
-        let own = ended.make_room(|| query.create(&name)).ok();
+        let own = ended.create(query, &name).ok();
         Consumer {
             id: consumer.id(),
             name: consumer.name().to_owned(),

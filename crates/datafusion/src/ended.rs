@@ -31,17 +31,14 @@ impl Ended {
     }
 
     /// Creates a group; destroys those that wait, and tries again, where no row is left.
-    pub(crate) fn make_room<T>(
-        &self,
-        create: impl Fn() -> Result<T, CreateError>,
-    ) -> Result<T, CreateError> {
-        create().or_else(|error| match error {
-            CreateError::Full { .. } => {
+    pub(crate) fn create(&self, above: &OwnedGroup, name: &str) -> Result<OwnedGroup, CreateError> {
+        match above.create(name) {
+            Err(CreateError::Full { .. }) => {
                 self.destroy();
-                create()
+                above.create(name)
             }
-            error => Err(error),
-        })
+            created => created,
+        }
     }
 }
 
@@ -66,8 +63,8 @@ mod tests {
         let kept = (0..62).map(|_| root.create("join").unwrap()).collect::<Vec<_>>();
         ended.add(root.create("sort").unwrap());
         assert!(matches!(root.create("sort"), Err(CreateError::Full { .. })));
-        ended.make_room(|| root.create("sort")).unwrap();
+        ended.create(&root, "sort").unwrap();
         assert_eq!(live(), kept.len() + 1);
-        assert!(ended.make_room(|| root.create("sort")).is_err());
+        assert!(ended.create(&root, "sort").is_err());
     }
 }

@@ -30,7 +30,7 @@ impl Node {
     /// Creates a group below this one's.
     pub(crate) fn below(self: &Arc<Node>, name: &str) -> Result<Node, CreateError> {
         let engine = self.engine.clone();
-        let group = engine.ended.make_room(|| self.group().create(name))?;
+        let group = engine.ended.create(self.group(), name)?;
         let level = Arc::new(Level::new(group, engine.clone(), false));
         let levels = self.levels.iter().cloned().chain([level]).collect();
         Ok(Node { levels, engine, above: Some(self.clone()) })
