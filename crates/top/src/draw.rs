@@ -1,12 +1,12 @@
 //! The screen: a title, the rows, the pane of the chosen group, and always the keys in the last line.
 
-mod help;
+pub mod help;
 pub mod list;
 mod pane;
 pub mod pen;
 mod table;
 
-use crate::keys::{Help, LINE};
+use crate::keys::{HELP, Help, LINE};
 use crate::state::State;
 use crate::theme::Theme;
 use pen::{Pen, width_of};
@@ -30,7 +30,7 @@ pub fn screen(frame: &mut Frame<'_>, state: &mut State, theme: &Theme) {
     }
     let rest = |from: u16, to: u16| Rect { y: area.y + from, height: to - from, ..area };
     if state.help {
-        help::draw(rest(head.min(1), last), buffer, theme);
+        help::draw(rest(head.min(1), last), buffer, &HELP, &help::WORDS, theme);
     } else {
         if head > 1 {
             choices(line(1), buffer, state, theme);
@@ -118,6 +118,15 @@ pub fn line_of_keys(area: Rect, buffer: &mut Buffer, keys: &[Help], theme: &Them
         x = pen.left(x, area.width, key, theme.strong());
         x = pen.left(x + 1, area.width, what, Style::new()) + 2;
     }
+}
+
+/// A line across the screen, with a heading in it.
+pub fn rule(area: Rect, buffer: &mut Buffer, heading: &str, theme: &Theme) {
+    let mut pen = Pen::new(buffer, area.y, theme.unicode);
+    let rule = if theme.unicode { "─" } else { "-" };
+    pen.left(area.x, area.width, &rule.repeat(area.width.into()), theme.faint());
+    let room = area.width.saturating_sub(4);
+    pen.left(area.x + 2, room, &format!(" {heading} "), theme.strong());
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! What keys do.
+//! What keys do, on each screen that has what they ask for.
 
+use crate::shown::Answer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::time::Duration;
 
 /// What a key asks for, outside of the line that a filter is typed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +43,10 @@ pub enum Command {
     Help,
     /// Close the help, else the pane, else the filter; else go back to the list of ledgers.
     Close,
-    /// Draw everything anew.
-    Redraw,
-    /// Stop, as a shell's job.
-    Suspend,
-    /// End.
-    Quit,
+    /// Of budgets: show all, or those alone that are over, lack units or are deleted.
+    Amiss,
+    /// What the terminal does, and not the screen.
+    Terminal(Answer),
 }
 
 /// A line of the help: keys, and what they do.
@@ -95,9 +95,9 @@ pub fn command(key: KeyEvent) -> Option<Command> {
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Some(Command::Quit),
-            KeyCode::Char('z') => Some(Command::Suspend),
-            KeyCode::Char('l') => Some(Command::Redraw),
+            KeyCode::Char('c') => Some(Command::Terminal(Answer::Quit)),
+            KeyCode::Char('z') => Some(Command::Terminal(Answer::Suspend)),
+            KeyCode::Char('l') => Some(Command::Terminal(Answer::Redraw)),
             KeyCode::Char('f') => Some(Command::Page(1)),
             KeyCode::Char('b') => Some(Command::Page(-1)),
             _ => None,
@@ -128,9 +128,20 @@ pub fn command(key: KeyEvent) -> Option<Command> {
         KeyCode::Char(']') => Command::Interval(1),
         KeyCode::Char('?') => Command::Help,
         KeyCode::Esc => Command::Close,
-        KeyCode::Char('q') => Command::Quit,
+        KeyCode::Char('a') => Command::Amiss,
+        KeyCode::Char('q') => Command::Terminal(Answer::Quit),
         _ => return None,
     })
+}
+
+/// The next longer one of these times (in milliseconds), or the next shorter one. Where there is none, the time stays.
+pub fn stepped(time: Duration, times: &[u64], step: i8) -> Duration {
+    let now = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let next = match step {
+        1 => times.iter().find(|&&other| other > now),
+        _ => times.iter().rev().find(|&&other| other < now),
+    };
+    next.map_or(time, |&next| Duration::from_millis(next))
 }
 
 #[cfg(test)]

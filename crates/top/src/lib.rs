@@ -12,6 +12,7 @@
 //! | `order`    | which rows are shown, and in which order: sort, folds, filter             |
 //! | `entry`    | the rows that can be shown: groups with rates, programs merged of them    |
 //! | `column`, `history`, `keys`, `text`, `theme` | columns; the last looks; what keys do; numbers as text; colours |
+//! | `window`   | the stretch of a list that a screen shows                                 |
 //! | `list`, `find` | the ledgers that there are, of which one is opened                    |
 //! | `other`    | what a screen of something else needs: `ledgerline fleet top` is one      |
 //!
@@ -62,6 +63,7 @@ mod state;
 mod terminal;
 mod text;
 mod theme;
+mod window;
 
 pub use column::Column;
 pub use document::{once_json, stream};

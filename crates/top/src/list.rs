@@ -2,6 +2,7 @@
 
 use crate::keys::{self, Command};
 use crate::shown::Answer;
+use crate::window::Window;
 use ledgerline_watch::find::Found;
 use ratatui::crossterm::event::KeyEvent;
 
@@ -13,7 +14,7 @@ pub struct List {
     /// Why the last one that was chosen could not be opened.
     pub trouble: Option<String>,
     at: usize,
-    first: usize,
+    window: Window,
 }
 
 impl List {
@@ -36,9 +37,7 @@ impl List {
 
     /// The lines that a screen of this height shows; the chosen one is among them.
     pub fn window(&mut self, height: usize) -> std::ops::Range<usize> {
-        let height = height.max(1);
-        self.first = self.first.clamp((self.at + 1).saturating_sub(height), self.at);
-        self.first..(self.first + height).min(self.found.len())
+        self.window.around(self.at, self.found.len(), height)
     }
 
     /// Does what a key asks for.
@@ -52,9 +51,7 @@ impl List {
             Some(Command::First) => go(isize::MIN),
             Some(Command::Last) => go(isize::MAX),
             Some(Command::Pane | Command::Unfold) if !self.found.is_empty() => return Answer::Open,
-            Some(Command::Redraw) => return Answer::Redraw,
-            Some(Command::Suspend) => return Answer::Suspend,
-            Some(Command::Quit) => return Answer::Quit,
+            Some(Command::Terminal(answer)) => return answer,
             _ => (),
         }
         Answer::Show

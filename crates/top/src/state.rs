@@ -6,6 +6,7 @@ use crate::history::{Histories, LOOKS};
 use crate::keys::{self, Command};
 use crate::order::{self, Choice, Folds};
 use crate::shown::Answer;
+use crate::window::Window;
 use ledgerline_watch::{Look, Rates, Tempo};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::ops::Range;
@@ -46,8 +47,7 @@ pub struct State {
     chosen: Key,
     /// The line of the chosen row.
     at: usize,
-    /// The first line on the screen, and how many are there.
-    window: (usize, usize),
+    window: Window,
 }
 
 impl State {
@@ -72,7 +72,7 @@ impl State {
             lines: Vec::new(),
             chosen,
             at: 0,
-            window: (0, 1),
+            window: Window::default(),
         };
         state.looked(look);
         state
@@ -134,12 +134,7 @@ impl State {
 
     /// The lines that a screen of this height shows: the chosen row is always among them.
     pub fn window(&mut self, height: usize) -> Range<usize> {
-        let height = height.max(1);
-        let least = (self.at + 1).saturating_sub(height);
-        let most = self.at.min(self.lines.len().saturating_sub(height));
-        let first = self.window.0.clamp(least, most);
-        self.window = (first, height);
-        first..(first + height).min(self.lines.len())
+        self.window.around(self.at, self.lines.len(), height)
     }
 
     /// Does what a key asks for.
@@ -149,7 +144,7 @@ impl State {
         }
         let Some(command) = keys::command(key) else { return Answer::Show };
         // (A help that hides the rows lets nothing be done to them unseen.)
-        if self.help && !matches!(command, Command::Quit | Command::Suspend | Command::Redraw) {
+        if self.help && !matches!(command, Command::Terminal(_)) {
             self.help = false;
             return Answer::Show;
         }
@@ -179,7 +174,7 @@ impl State {
     }
 
     fn command(&mut self, command: Command) -> Answer {
-        let page = self.window.1 as isize;
+        let page = self.window.height() as isize;
         match command {
             Command::Move(lines) => self.go(lines),
             Command::Page(pages) => self.go(pages * (page - 1).max(1)),
@@ -222,7 +217,9 @@ impl State {
                 self.paused = !self.paused;
                 return if self.paused { Answer::Show } else { Answer::Look };
             }
-            Command::Interval(step) => self.step(step),
+            Command::Interval(step) => {
+                self.interval = keys::stepped(self.interval, &INTERVALS, step);
+            }
             Command::Help => self.help = true,
             Command::Close if self.pane => self.pane = false,
             Command::Close if self.choice.filter.is_empty() => return Answer::Back,
@@ -230,9 +227,8 @@ impl State {
                 self.choice.filter.clear();
                 self.rebuild();
             }
-            Command::Redraw => return Answer::Redraw,
-            Command::Suspend => return Answer::Suspend,
-            Command::Quit => return Answer::Quit,
+            Command::Amiss => (),
+            Command::Terminal(answer) => return answer,
         }
         Answer::Show
     }
@@ -269,15 +265,6 @@ impl State {
             };
         }
         self.rebuild();
-    }
-
-    fn step(&mut self, step: i8) {
-        let now = self.interval.as_millis() as u64;
-        let next = match step {
-            1 => INTERVALS.into_iter().find(|&other| other > now),
-            _ => INTERVALS.into_iter().rev().find(|&other| other < now),
-        };
-        self.interval = next.map_or(self.interval, Duration::from_millis);
     }
 
     fn rebuild(&mut self) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ledgerline::size;
 use ledgerline_fleet::book::{BudgetView, Full, Refused, View};
-use ledgerline_top::other::{Pen, Theme, keys as line_of_keys, width_of};
+use ledgerline_top::other::{Help, Pen, Theme, help, line_of_keys, rule, width_of};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -32,7 +32,7 @@ const COLUMNS: [(&str, u16); 9] = [
 const NODE: [(&str, u16); 4] = [("lease", 8), ("used", 8), ("unmet", 8), ("ends", 8)];
 
 /// What is not a key.
-const WORDS: [(&str, &str); 4] = [
+const WORDS: [Help; 4] = [
     ("unmet", "units that nodes want and lack; so many nodes wait for them"),
     ("over", "leased, or in use beyond leases, above max: nothing is granted"),
     ("refused", "charges, on all nodes that ever were"),
@@ -51,7 +51,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, state: &mut State, theme: &Theme, no
         title(part(0, 1), buffer, state, theme, now);
     }
     if state.help {
-        return help(part(head.min(1), last), buffer, theme);
+        return help(part(head.min(1), last), buffer, &HELP, &WORDS, theme);
     }
     if head > 1 {
         summary(part(1, 2), buffer, state, theme);
@@ -209,17 +209,13 @@ fn pane_height(state: &State) -> u16 {
 fn pane(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme, now: Instant) {
     let Some(place) = state.chosen() else { return };
     let (view, budget) = (state.view(place), state.budget(place));
-    let rule = if theme.unicode { "─" } else { "-" };
-    let mut pen = Pen::new(buffer, area.y, theme.unicode);
-    pen.left(area.x, area.width, &rule.repeat(area.width.into()), theme.faint());
     let minimum = match budget.minimum {
         0 => String::new(),
         minimum => format!(", min {} a node", size::format(minimum)),
     };
     let deleted = if budget.closing { ", deleted" } else { "" };
-    let heading =
-        format!(" {}: max {}{minimum}{deleted} ", budget.path, size::format(budget.limit));
-    pen.left(area.x + 2, area.width.saturating_sub(4), &heading, theme.strong());
+    let heading = format!("{}: max {}{minimum}{deleted}", budget.path, size::format(budget.limit));
+    rule(area, buffer, &heading, theme);
     let old = state.read.map_or(Duration::ZERO, |read| now.saturating_duration_since(read));
     let at = view.at.saturating_add(u64::try_from(old.as_millis()).unwrap_or(u64::MAX));
     // The nodes to the left, with what room they need; the refusals beside them, where there is room for both.
@@ -300,13 +296,5 @@ fn refused(area: Rect, buffer: &mut Buffer, refusals: &[&Refused], at: u64, them
             refused.node
         );
         pen.left(area.x + 12, area.width.saturating_sub(12), &text, Style::new());
-    }
-}
-
-fn help(area: Rect, buffer: &mut Buffer, theme: &Theme) {
-    for (y, (keys, what)) in (area.y..area.bottom()).zip(HELP.iter().chain(&WORDS)) {
-        let mut pen = Pen::new(buffer, y, theme.unicode);
-        pen.left(area.x + 1, 12, keys, theme.strong());
-        pen.left(area.x + 14, area.width.saturating_sub(14), what, Style::new());
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledgerline_fleet::book::{BudgetView, View};
-use ledgerline_top::other::{Answer, Shown, Theme};
+use ledgerline_top::other::{Answer, Command, Shown, Theme, Window, command, stepped};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyEvent;
 
@@ -18,8 +18,6 @@ use crate::read::Books;
 use crate::watch::{Seen, Watch};
 
 pub use keys::HELP;
-
-use keys::Command;
 
 /// Times between readings that the keys choose from, in milliseconds.
 const INTERVALS: [u64; 8] = [200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -43,9 +41,7 @@ struct State {
     rows: Vec<Place>,
     /// The chosen budget's path: it stays chosen whatever comes and goes around it.
     chosen: String,
-    /// The first row on the screen, and how many it has room for.
-    first: usize,
-    room: usize,
+    window: Window,
     amiss_alone: bool,
     pane_hidden: bool,
     help: bool,
@@ -73,7 +69,7 @@ impl Shown for Screen {
     }
 
     fn key(&mut self, key: KeyEvent) -> Answer {
-        match keys::command(key) {
+        match command(key) {
             Some(Command::Terminal(answer)) => return answer,
             Some(command) => self.state.obey(command),
             None => {}
@@ -148,11 +144,8 @@ impl State {
 
     /// The lines that the screen has room for, the chosen one among them.
     fn window(&mut self, room: usize) -> std::ops::Range<usize> {
-        self.room = room.max(1);
         let place = self.place();
-        self.first = self.first.min(place).max((place + 1).saturating_sub(self.room));
-        self.first = self.first.min(self.rows.len().saturating_sub(self.room));
-        self.first..(self.first + room).min(self.rows.len())
+        self.window.around(place, self.rows.len(), room)
     }
 
     fn obey(&mut self, command: Command) {
@@ -160,7 +153,7 @@ impl State {
         match command {
             Command::Move(by) => self.choose(place.saturating_add_signed(by)),
             Command::Page(by) => {
-                let by = by.saturating_mul(self.room.max(1) as isize);
+                let by = by.saturating_mul(self.window.height().max(1) as isize);
                 self.choose(place.saturating_add_signed(by));
             }
             Command::First => self.choose(0),
@@ -171,7 +164,7 @@ impl State {
             }
             Command::Pane => self.pane_hidden = !self.pane_hidden,
             Command::Pause => self.paused = !self.paused,
-            Command::Interval(by) => self.interval = stepped(self.interval, by),
+            Command::Interval(by) => self.interval = stepped(self.interval, &INTERVALS, by),
             Command::Help => self.help = !self.help,
             Command::Close if self.help => self.help = false,
             Command::Close if self.amiss_alone => {
@@ -179,7 +172,8 @@ impl State {
                 self.arrange(place);
             }
             Command::Close => self.pane_hidden = true,
-            Command::Terminal(_) => {}
+            // What is a ledger's alone, or the terminal's.
+            _ => {}
         }
     }
 }
@@ -192,13 +186,4 @@ fn by_levels(one: &str, two: &str) -> Ordering {
 /// Whether somebody should look at a budget: it is over, nodes lack units, or it goes.
 fn is_amiss(budget: &BudgetView) -> bool {
     budget.over > 0 || budget.unmet > 0 || budget.closing
-}
-
-/// The next longer time between readings, or the next shorter one.
-fn stepped(interval: Duration, by: i8) -> Duration {
-    let now = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-    let mut longer = INTERVALS.into_iter().filter(|one| *one > now);
-    let mut shorter = INTERVALS.into_iter().rev().filter(|one| *one < now);
-    let next = if by > 0 { longer.next() } else { shorter.next() };
-    next.map_or(interval, Duration::from_millis)
 }

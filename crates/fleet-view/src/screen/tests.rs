@@ -31,7 +31,7 @@ fn press(state: &mut State, keys: &str) {
             '\x1b' => KeyCode::Esc,
             letter => KeyCode::Char(letter),
         };
-        state.obey(keys::command(KeyEvent::new(code, KeyModifiers::NONE)).expect("a key"));
+        state.obey(command(KeyEvent::new(code, KeyModifiers::NONE)).expect("a key"));
     }
 }
 
@@ -86,4 +86,15 @@ fn a_chosen_budget_stays_chosen_whatever_comes_before_it_and_screens_of_any_size
     }
     press(&mut state, "]]p[\x1b");
     assert!(state.paused && state.pane_hidden && state.interval == Duration::from_secs(2));
+}
+
+#[test]
+fn every_letter_that_the_help_shows_does_something() {
+    let keys = HELP.iter().chain(&keys::LINE).flat_map(|(keys, _)| keys.split(' '));
+    for key in keys.filter(|key| key.len() == 1 || *key == "[]") {
+        for letter in key.chars() {
+            let event = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
+            assert!(command(event).is_some(), "{key}");
+        }
+    }
 }

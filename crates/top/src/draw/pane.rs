@@ -30,15 +30,7 @@ fn columns(width: u16) -> usize {
 
 /// Draws the pane.
 pub fn draw(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
-    let mut pen = Pen::new(buffer, area.y, theme.unicode);
-    let rule = if theme.unicode { "─" } else { "-" };
-    pen.left(area.x, area.width, &rule.repeat(area.width.into()), theme.faint());
-    pen.left(
-        area.x + 2,
-        area.width.saturating_sub(4),
-        &format!(" {} ", title(state)),
-        theme.strong(),
-    );
+    super::rule(area, buffer, &title(state), theme);
     let facts = facts(state);
     let lines = facts.len().div_ceil(columns(area.width)).max(1);
     for (place, (name, value)) in facts.iter().enumerate() {

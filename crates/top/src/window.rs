@@ -1,0 +1,26 @@
+//! The stretch of a list that a screen shows.
+
+use std::ops::Range;
+
+/// The stretch of a list that a screen shows.
+#[derive(Debug, Default)]
+pub struct Window {
+    first: usize,
+    height: usize,
+}
+
+impl Window {
+    /// Which of so many lines a screen of this height shows: the chosen one is always among them.
+    pub fn around(&mut self, chosen: usize, lines: usize, height: usize) -> Range<usize> {
+        self.height = height.max(1);
+        let least = (chosen + 1).saturating_sub(self.height);
+        let most = chosen.min(lines.saturating_sub(self.height));
+        self.first = self.first.clamp(least, most);
+        self.first..(self.first + self.height).min(lines)
+    }
+
+    /// How many lines the screen has room for, as it was drawn last.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+}
