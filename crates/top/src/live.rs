@@ -8,11 +8,10 @@ use crate::shown::{Answer, Shown};
 use crate::terminal::Screen;
 use crate::theme::Theme;
 use ledgerline_watch::Source;
-use ratatui::crossterm::event::KeyEvent;
 use rustix::process::{Signal, getpgrp, getsid, kill_current_process_group};
 use signal_hook::consts::SIGTSTP;
 use signal_hook::low_level::emulate_default_handler;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -35,14 +34,6 @@ struct Ui {
     stopped: bool,
 }
 
-/// Something that the part that is shown has to know of.
-enum Happened {
-    Key(KeyEvent),
-    /// What was to be done is done.
-    Nothing,
-    Signal(i32),
-}
-
 /// Shows a ledger on the terminal until the reader quits. A signal that ends programs ends this one after the terminal
 /// was given back, and this call does not return.
 ///
@@ -53,7 +44,7 @@ enum Happened {
 /// # Errors
 /// A sentence that says what to do: there is no terminal, or it shows nothing but lines; the ledger cannot be read.
 pub fn run(source: &Source, options: &Options) -> Result<(), String> {
-    on_the_terminal(|ui| ui.show(&mut Followed::new(source, options)?))
+    run_other(&mut Followed::new(source, options)?)
 }
 
 /// Shows the ledgers that there are, and the one that the reader chooses, as [`run`] does.
@@ -61,7 +52,7 @@ pub fn run(source: &Source, options: &Options) -> Result<(), String> {
 /// # Errors
 /// As [`run`], but that a ledger that cannot be read is told of in the list.
 pub fn run_any(options: &Options) -> Result<(), String> {
-    on_the_terminal(|ui| ui.show(&mut Choosing::new(options)))
+    run_other(&mut Choosing::new(options))
 }
 
 /// Shows something else, as [`run`] shows a ledger.
@@ -69,18 +60,14 @@ pub fn run_any(options: &Options) -> Result<(), String> {
 /// # Errors
 /// There is no terminal, or it shows nothing but lines.
 pub fn run_other(shown: &mut dyn Shown) -> Result<(), String> {
-    on_the_terminal(|ui| ui.show(shown))
-}
-
-/// Takes the terminal, and gives it back before a signal takes effect.
-fn on_the_terminal(show: impl FnOnce(&mut Ui) -> Result<End, String>) -> Result<(), String> {
     able()?;
     let theme = Theme::of_terminal();
     let end = {
         let screen = Screen::take().map_err(failed)?;
         let events = events::listen().map_err(failed)?;
-        show(&mut Ui { screen, events, theme, stopped: false })?
+        Ui { screen, events, theme, stopped: false }.show(shown)?
     };
+    // (The terminal is given back before a signal takes effect.)
     match end {
         End::Quit | End::Back => Ok(()),
         End::Signal(signal) => {
@@ -92,7 +79,7 @@ fn on_the_terminal(show: impl FnOnce(&mut Ui) -> Result<End, String>) -> Result<
 
 /// Whether standard output can be drawn on.
 fn able() -> Result<(), String> {
-    if !std::io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() {
         return Err("standard output is no terminal: --once prints one look as a table, \
                     --json a line for each look"
             .to_owned());
@@ -107,7 +94,7 @@ fn able() -> Result<(), String> {
     Ok(())
 }
 
-fn failed(error: std::io::Error) -> String {
+fn failed(error: io::Error) -> String {
     format!("the terminal: {error}")
 }
 
@@ -121,10 +108,13 @@ impl Ui {
             let mut event = self.wait(shown.every());
             // All that happened until now is drawn once.
             while let Some(happened) = event {
-                match self.react(happened)? {
-                    Happened::Signal(signal) => return Ok(End::Signal(signal)),
-                    Happened::Nothing => (),
-                    Happened::Key(key) => match shown.key(key) {
+                match happened {
+                    Event::End(signal) => return Ok(End::Signal(signal)),
+                    Event::Lost(error) => return Err(failed(error)),
+                    Event::Resized => (),
+                    Event::Stop => self.stop().map_err(failed)?,
+                    Event::Continued => self.go_on().map_err(failed)?,
+                    Event::Key(key) => match shown.key(key) {
                         Answer::Show | Answer::Look => (),
                         Answer::Open => {
                             if let Some(mut opened) = shown.open()
@@ -151,31 +141,27 @@ impl Ui {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                Some(Event::Lost(std::io::ErrorKind::BrokenPipe.into()))
+                Some(Event::Lost(io::ErrorKind::BrokenPipe.into()))
             }
         }
     }
 
-    /// Does what has to be done whatever is shown.
-    fn react(&mut self, event: Event) -> Result<Happened, String> {
-        match event {
-            Event::Key(key) => return Ok(Happened::Key(key)),
-            Event::End(signal) => return Ok(Happened::Signal(signal)),
-            Event::Lost(error) => return Err(failed(error)),
-            Event::Resized => Ok(()),
-            // (Nobody could let it go on.)
-            Event::Stop if !is_job() => Ok(()),
-            Event::Stop => {
-                self.stopped = true;
-                self.screen.without(|| drop(emulate_default_handler(SIGTSTP)))
-            }
-            // (The terminal is taken again already, and shall not flicker.)
-            Event::Continued if std::mem::take(&mut self.stopped) => Ok(()),
-            // Whoever stopped it by a signal that it cannot see may have set the terminal otherwise.
-            Event::Continued => self.screen.without(|| ()),
+    fn stop(&mut self) -> io::Result<()> {
+        // (Nobody could let it go on.)
+        if !is_job() {
+            return Ok(());
         }
-        .map_err(failed)?;
-        Ok(Happened::Nothing)
+        self.stopped = true;
+        self.screen.without(|| drop(emulate_default_handler(SIGTSTP)))
+    }
+
+    fn go_on(&mut self) -> io::Result<()> {
+        // (The terminal is taken again already, and shall not flicker.)
+        if std::mem::take(&mut self.stopped) {
+            return Ok(());
+        }
+        // Whoever stopped it by a signal that it cannot see may have set the terminal otherwise.
+        self.screen.without(|| ())
     }
 }
 
