@@ -104,7 +104,8 @@ pub struct TopArgs {
 }
 
 fn columns() -> impl TypedValueParser<Value = Column> {
-    PossibleValuesParser::new(Column::ALL.map(Column::word)).try_map(|word| word.parse::<Column>())
+    PossibleValuesParser::new(Column::ALL.map(Column::word))
+        .try_map(|word| Column::named(&word).ok_or("not one of them"))
 }
 
 /// A time in seconds, with a fraction perhaps.

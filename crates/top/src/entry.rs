@@ -16,7 +16,7 @@ pub enum Key {
 }
 
 /// A row that can be shown.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// The first of its rows in the look.
     pub row: usize,
@@ -148,8 +148,7 @@ pub fn groups(look: &Look, rates: &[Rates]) -> Vec<Entry> {
             entries[parent].has_children = true;
         }
         let figures = Figures::of(row, rates);
-        let members = Vec::new();
-        entries.push(Entry { row: place, members, depth, parent, has_children: false, figures });
+        entries.push(Entry { row: place, depth, parent, figures, ..Entry::default() });
     }
     entries
 }
@@ -172,14 +171,7 @@ pub fn programs(look: &Look, rates: &[Rates]) -> Vec<Entry> {
     for (place, group) in groups.iter().enumerate().skip(1) {
         let program = programs[place];
         let entry = *places.entry(program).or_insert_with(|| {
-            entries.push(Entry {
-                row: place,
-                members: Vec::new(),
-                depth: 1,
-                parent: 0,
-                has_children: false,
-                figures: Figures::default(),
-            });
+            entries.push(Entry { row: place, depth: 1, ..Entry::default() });
             entries.len() - 1
         });
         let entry = &mut entries[entry];
