@@ -314,8 +314,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
 }
 
 fn values(row: &Row) -> Values {
-    let max = row.max.unwrap_or(NO_MAX);
-    [row.current, row.peak, row.charges, row.refused, row.reclaimed, max]
+    let (counts, max) = (row.counts, row.max.unwrap_or(NO_MAX));
+    [row.current, row.peak, counts.charges, counts.refused, counts.reclaimed, max]
 }
 
 fn write_group(writer: &mut Writer, known: &Written, group: &Chronicle) {

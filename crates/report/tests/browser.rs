@@ -3,7 +3,7 @@
 
 use ledgerline::GroupId;
 use ledgerline_report::{Recorder, Recording, Settings, page};
-use ledgerline_watch::{Look, Row};
+use ledgerline_watch::{Counts, Look, Row};
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,8 +16,11 @@ fn made(name: &str, folder: &std::path::Path) -> String {
         program: name.to_owned(),
         current: (u64::from(index) + 1) * 4096 * second,
         peak: (u64::from(index) + 1) * 50_000,
-        charges: 1,
-        refused: second * u64::from(index == 3 || index == 0),
+        counts: Counts {
+            charges: 1,
+            refused: second * u64::from(index == 3 || index == 0),
+            ..Counts::default()
+        },
         ..Row::new(GroupId::from_parts(index, 1), &path)
     };
     let file = folder.join("job.rec");

@@ -327,13 +327,16 @@ mod tests {
             for (row, rates) in &mut rows {
                 match below(9) {
                     0 => row.current = below(1 << 40),
-                    1 => (row.charges, rates.charges) = (row.charges + 10, below(100) as f64),
+                    1 => {
+                        (row.counts.charges, rates.counts.charges) =
+                            (row.counts.charges + 10, below(100) as f64)
+                    }
                     2 => row.max = (below(2) == 0).then(|| below(1 << 40)),
                     3 => rates.growth = below(1000) as f64 - 500.0,
                     4 => row.state = if below(2) == 0 { State::Live } else { State::Exited },
-                    5 => row.refused += below(3),
+                    5 => row.counts.refused += below(3),
                     // Less than what is told of a rate.
-                    6 => rates.charges += 0.01,
+                    6 => rates.counts.charges += 0.01,
                     _ => {}
                 }
             }

@@ -102,7 +102,7 @@ impl Listing {
 
         let before = |row: &Row| self.before.get(&row.id).copied().unwrap_or_default();
         let counts: Vec<Counts> =
-            rows.iter().map(|row| row.counts().zip(before(row), u64::max)).collect();
+            rows.iter().map(|row| row.counts.zip(before(row), u64::max)).collect();
         let mut own: Vec<i64> = rows.iter().map(|row| holds(row).cast_signed()).collect();
         let (mut others, mut held) = (0, 0_u64);
         for (place, row) in rows.iter().enumerate().skip(1) {

@@ -141,12 +141,12 @@ fn group<'a>(state: &'a State, entry: &Entry, rates: bool) -> Group<'a> {
         high: own(0).map(|_| limit(row.high)),
         low: own(row.low),
         min: own(row.min),
-        charges: own(row.charges),
-        uncharges: own(row.uncharges),
-        refused: own(row.refused),
-        max_events: own(row.max_events),
-        high_events: own(row.high_events),
-        reclaimed: own(row.reclaimed),
+        charges: own(row.counts.charges),
+        uncharges: own(row.counts.uncharges),
+        refused: own(row.counts.refused),
+        max_events: own(row.counts.max_events),
+        high_events: own(row.counts.high_events),
+        reclaimed: own(row.counts.reclaimed),
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
         let mut state = State::new("x", Choice::default(), Duration::from_secs(1), tenants());
         let mut later = tenants();
         later.clock = Duration::from_secs(2);
-        later.rows[4].refused += 5;
+        later.rows[4].counts.refused += 5;
         state.looked(later);
         let read = read(&state, true, Some(2));
         assert_eq!(

@@ -63,9 +63,9 @@ impl Figures {
             peak: row.peak,
             growth: rates.growth,
             share: row.share_of_max(),
-            pressure: rates.refused + rates.max_events + rates.high_events,
-            refused: rates.refused,
-            charges: rates.charges,
+            pressure: rates.counts.refused + rates.counts.max_events + rates.counts.high_events,
+            refused: rates.counts.refused,
+            charges: rates.counts.charges,
         }
     }
 
@@ -194,6 +194,7 @@ pub fn programs(look: &Look, rates: &[Rates]) -> Vec<Entry> {
 mod tests {
     use super::*;
     use crate::sample::{look, row, tenants};
+    use ledgerline_watch::Counts;
 
     #[test]
     fn groups_know_their_parents_and_whether_something_lies_below_them() {
@@ -216,7 +217,9 @@ mod tests {
 
     #[test]
     fn pressure_is_refusals_and_events_of_both_limits() {
-        let rates = Rates { refused: 1.5, max_events: 2.0, high_events: 4.0, ..Rates::default() };
+        let counts =
+            Counts { refused: 1.5, max_events: 2.0, high_events: 4.0, ..Counts::default() };
+        let rates = Rates { counts, growth: 0.0 };
         assert_eq!(Figures::of(&row("/a", 1), &rates).pressure, 7.5);
         let damaged = Row { state: State::Damaged, max: Some(0), ..row("/a", 0) };
         assert_eq!(Figures::of(&damaged, &rates), Figures::default());
@@ -234,9 +237,15 @@ mod tests {
         look.rows[4].peak = 80;
         look.rows[2].max = Some(40);
         let mut rates = vec![Rates::default(); 5];
-        rates[1] = Rates { charges: 5.0, refused: 2.0, growth: -3.0, ..Rates::default() };
-        rates[2] = Rates { charges: 4.0, refused: 2.0, max_events: 2.0, ..Rates::default() };
-        rates[4] = Rates { charges: 1.0, growth: 1.0, ..Rates::default() };
+        let counts = |charges, refused, max_events| Counts {
+            charges,
+            refused,
+            max_events,
+            ..Counts::default()
+        };
+        rates[1] = Rates { counts: counts(5.0, 2.0, 0.0), growth: -3.0 };
+        rates[2] = Rates { counts: counts(4.0, 2.0, 2.0), growth: 0.0 };
+        rates[4] = Rates { counts: counts(1.0, 0.0, 0.0), growth: 1.0 };
         let merged = programs(&look, &rates);
         let names: Vec<&str> = merged.iter().map(|entry| entry.name(&look)).collect();
         assert_eq!(names, ["/", "sh", "cc"]);

@@ -121,7 +121,7 @@ mod tests {
         let mut later = tenants();
         later.clock = Duration::from_secs(2);
         later.rows[1].current += 3 << 20;
-        later.rows[4].refused += 5;
+        later.rows[4].counts.refused += 5;
         later.rows[6].state = RowState::Exited;
         state.looked(later);
         state

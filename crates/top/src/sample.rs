@@ -1,7 +1,7 @@
 //! Looks for tests, with fixed numbers.
 
 use ledgerline::GroupId;
-use ledgerline_watch::{ItemName, Look, Row};
+use ledgerline_watch::{Counts, ItemName, Look, Row};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +11,8 @@ pub fn row(path: &str, current: u64) -> Row {
     path.hash(&mut hasher);
     let row = Row::new(GroupId::from_parts(hasher.finish() as u32, 2), path);
     let program = row.name.split('.').next().unwrap_or_default().to_owned();
-    Row { program, current, peak: current, charges: 10, uncharges: 4, ..row }
+    let counts = Counts { charges: 10, uncharges: 4, ..row.counts };
+    Row { program, current, peak: current, counts, ..row }
 }
 
 /// A look at groups, taken at the start of time.
@@ -43,8 +44,8 @@ pub fn tenants() -> Look {
     rows[4].high = Some(350 * M);
     rows[4].low = 16 * M;
     rows[4].peak = 409 * M;
-    rows[4].refused = 7;
-    rows[4].max_events = 7;
+    rows[4].counts.refused = 7;
+    rows[4].counts.max_events = 7;
     rows[4].items = vec![(ItemName::from("rows_read"), 1234), (ItemName::from("spilled"), -5)];
     look(rows)
 }

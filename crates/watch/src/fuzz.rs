@@ -137,12 +137,12 @@ pub fn check(look: &Look) {
         let numbers = [
             row.current,
             row.peak,
-            row.charges,
-            row.uncharges,
-            row.refused / 2,
-            row.max_events,
-            row.high_events,
-            row.reclaimed,
+            row.counts.charges,
+            row.counts.uncharges,
+            row.counts.refused / 2,
+            row.counts.max_events,
+            row.counts.high_events,
+            row.counts.reclaimed,
         ];
         assert!(numbers.into_iter().all(|number| number <= MOST), "{row:?}");
         if row.state == State::Damaged {
@@ -173,7 +173,7 @@ pub fn look(patches: &[u8]) {
             let look = source.look();
             check(&look);
             for rates in tempo.rates(&look) {
-                assert!(rates.growth.is_finite() && rates.charges.is_finite());
+                assert!(rates.growth.is_finite() && rates.counts.charges.is_finite());
             }
         }
     }

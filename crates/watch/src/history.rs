@@ -86,7 +86,11 @@ impl History {
     pub fn push(&mut self, look: &Look) {
         let before = self.before.take();
         let since = |row: &Row| match &before {
-            None => Counted { refused: row.refused, reclaimed: row.reclaimed, peak: row.peak },
+            None => Counted {
+                refused: row.counts.refused,
+                reclaimed: row.counts.reclaimed,
+                peak: row.peak,
+            },
             Some(before) => before.get(&row.id).copied().unwrap_or_default(),
         };
         let told = || look.rows.iter().filter(|row| row.state != State::Damaged);
@@ -107,8 +111,11 @@ impl History {
             group.push(row, look.clock, since(row));
             self.groups.insert(row.id, group);
         }
-        let counted =
-            |row: &Row| Counted { refused: row.refused, reclaimed: row.reclaimed, peak: row.peak };
+        let counted = |row: &Row| Counted {
+            refused: row.counts.refused,
+            reclaimed: row.counts.reclaimed,
+            peak: row.peak,
+        };
         self.before = Some(told().map(|row| (row.id, counted(row))).collect());
     }
 
@@ -185,8 +192,8 @@ impl Chronicle {
     }
 
     fn push(&mut self, row: &Row, clock: Duration, before: Counted) {
-        let refused = row.refused.saturating_sub(before.refused);
-        let reclaimed = row.reclaimed.saturating_sub(before.reclaimed);
+        let refused = row.counts.refused.saturating_sub(before.refused);
+        let reclaimed = row.counts.reclaimed.saturating_sub(before.reclaimed);
         self.peak = row.peak;
         if row.path != self.path {
             self.path.clone_from(&row.path);

@@ -43,18 +43,8 @@ pub struct Row {
     pub current: u64,
     /// The most that was charged at a time.
     pub peak: u64,
-    /// Charges ever, of the group and those below it.
-    pub charges: u64,
-    /// Uncharges ever, of the group and those below it.
-    pub uncharges: u64,
-    /// Charges of the group and those below it that a limit refused, ever.
-    pub refused: u64,
-    /// How often its own max refused, or was gone over.
-    pub max_events: u64,
-    /// How often its own high was gone over.
-    pub high_events: u64,
-    /// Units that caches gave back when they were asked, of the group and those below it.
-    pub reclaimed: u64,
+    /// What was counted of it, ever.
+    pub counts: Counts,
     /// The hard limit; `None` is no limit.
     pub max: Option<u64>,
     /// The soft limit.
@@ -71,27 +61,27 @@ pub struct Row {
 /// The name of one of a ledger's own items: a string that all rows share.
 pub type ItemName = Arc<str>;
 
-/// What is counted of a group, ever. Each is what the [`Row`] says by that name.
+/// What is counted of a group: how much so far, or by the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Charges.
-    pub charges: u64,
-    /// Uncharges.
-    pub uncharges: u64,
-    /// Charges that a limit refused.
-    pub refused: u64,
-    /// How often its own max was met.
-    pub max_events: u64,
+pub struct Counts<T = u64> {
+    /// Charges, of the group and those below it.
+    pub charges: T,
+    /// Uncharges, of the group and those below it.
+    pub uncharges: T,
+    /// Charges of the group and those below it that a limit refused.
+    pub refused: T,
+    /// How often its own max refused, or was gone over.
+    pub max_events: T,
     /// How often its own high was gone over.
-    pub high_events: u64,
-    /// Units that caches gave back.
-    pub reclaimed: u64,
+    pub high_events: T,
+    /// Units that caches gave back when they were asked, of the group and those below it.
+    pub reclaimed: T,
 }
 
-impl Counts {
+impl<T> Counts<T> {
     /// What `each` makes of each count and the same one of `other`.
     #[must_use]
-    pub fn zip(self, other: Counts, each: impl Fn(u64, u64) -> u64) -> Counts {
+    pub fn zip<U>(self, other: Counts<T>, each: impl Fn(T, T) -> U) -> Counts<U> {
         Counts {
             charges: each(self.charges, other.charges),
             uncharges: each(self.uncharges, other.uncharges),
@@ -158,12 +148,7 @@ impl Row {
             program: name.to_owned(),
             current: 0,
             peak: 0,
-            charges: 0,
-            uncharges: 0,
-            refused: 0,
-            max_events: 0,
-            high_events: 0,
-            reclaimed: 0,
+            counts: Counts::default(),
             max: None,
             high: None,
             low: 0,
@@ -176,18 +161,6 @@ impl Row {
     pub(crate) fn damaged(id: GroupId, path: String, name: String, depth: u32) -> Row {
         let program = name.clone();
         Row { name, program, depth, state: State::Damaged, ..Row::new(id, &path) }
-    }
-
-    /// All that is counted of it, as one.
-    pub fn counts(&self) -> Counts {
-        Counts {
-            charges: self.charges,
-            uncharges: self.uncharges,
-            refused: self.refused,
-            max_events: self.max_events,
-            high_events: self.high_events,
-            reclaimed: self.reclaimed,
-        }
     }
 
     /// Which part of its max the group holds; `None` without a limit.

@@ -10,16 +10,8 @@ use std::time::Duration;
 pub struct Rates {
     /// Units that it grew by; negative where it shrank.
     pub growth: f64,
-    /// Charges.
-    pub charges: f64,
-    /// Charges that a limit refused.
-    pub refused: f64,
-    /// How often its max was met.
-    pub max_events: f64,
-    /// How often its high was gone over.
-    pub high_events: f64,
-    /// Units that caches gave back.
-    pub reclaimed: f64,
+    /// What was counted.
+    pub counts: Counts<f64>,
 }
 
 /// What is kept of a row until the next look.
@@ -54,7 +46,7 @@ impl Tempo {
         let rates = rates.collect();
         self.clock = Some(look.clock);
         self.before.clear();
-        let before = |row: &Row| Before { current: row.current, counts: row.counts() };
+        let before = |row: &Row| Before { current: row.current, counts: row.counts };
         self.before.extend(look.rows.iter().map(|row| (row.id, before(row))));
         rates
     }
@@ -66,11 +58,7 @@ impl Before {
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         Rates {
             growth: (row.current as f64 - self.current as f64) / seconds,
-            charges: rate(self.counts.charges, row.charges),
-            refused: rate(self.counts.refused, row.refused),
-            max_events: rate(self.counts.max_events, row.max_events),
-            high_events: rate(self.counts.high_events, row.high_events),
-            reclaimed: rate(self.counts.reclaimed, row.reclaimed),
+            counts: self.counts.zip(row.counts, rate),
         }
     }
 }

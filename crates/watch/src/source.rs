@@ -1,7 +1,7 @@
 //! A ledger that is watched.
 
 use crate::counted::{Counted, Rules, is_damaged};
-use crate::look::{ItemName, Look, Row, State};
+use crate::look::{Counts, ItemName, Look, Row, State};
 use ledgerline::{GroupId, GroupSnapshot, GroupState, OpenError, Reading, View};
 use ledgerline_protocol::{Identity, program};
 use std::fs::File;
@@ -142,12 +142,14 @@ fn row(
         program: if group.owner == 0 { &group.name } else { program(&group.name) }.to_owned(),
         current: if ended { group.current.max(group.at_exit) } else { group.current },
         peak: group.peak.value,
-        charges: group.charges,
-        uncharges: group.uncharges,
-        refused: counted.refused,
-        max_events: group.max_events,
-        high_events: group.high_events,
-        reclaimed: reclaimed.max(0).cast_unsigned(),
+        counts: Counts {
+            charges: group.charges,
+            uncharges: group.uncharges,
+            refused: counted.refused,
+            max_events: group.max_events,
+            high_events: group.high_events,
+            reclaimed: reclaimed.max(0).cast_unsigned(),
+        },
         max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
         high: group.high.get(),
         low: group.low.get().unwrap_or(0),

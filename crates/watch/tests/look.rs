@@ -43,11 +43,16 @@ fn a_look_needs_a_readable_file_alone_and_leaves_it_as_it_was() {
     assert_eq!((look.parents(), look.damaged, look.steady), (vec![0, 0, 1], false, true));
     let acme = &look.rows[1];
     assert_eq!(
-        (acme.current, acme.max, acme.refused, acme.max_events),
+        (acme.current, acme.max, acme.counts.refused, acme.counts.max_events),
         (4096, Some(1 << 20), 1, 1)
     );
     for row in &look.rows {
-        assert_eq!((row.reclaimed, row.charges, row.refused), (5, 1, 1), "{}", row.path);
+        assert_eq!(
+            (row.counts.reclaimed, row.counts.charges, row.counts.refused),
+            (5, 1, 1),
+            "{}",
+            row.path
+        );
         assert!(row.items.len() == 1 && &*row.items[0].0 == "rows" && row.items[0].1 == 7);
     }
     // The clock is the one of which rates are made: it runs on, and the wall clock may not.
@@ -79,7 +84,7 @@ fn a_run_is_told_by_its_users_limits_and_what_its_programs_felt() {
     let source = Source::open(&made.path).unwrap();
     let look = source.look();
     assert!(source.is_run());
-    assert_eq!((look.root().max, look.root().refused), (Some(1 << 20), 7));
+    assert_eq!((look.root().max, look.root().counts.refused), (Some(1 << 20), 7));
     let row = &look.rows[1];
     assert_eq!((row.pid, &*row.program, row.state), (4711, "sort", State::Live));
     ledger.settle_dead(&|_| false);
@@ -102,7 +107,8 @@ fn no_number_of_a_damaged_row_is_told() {
     assert!(look.damaged);
     let row = &look.rows[1];
     assert_eq!((row.state, &*row.path, row.items.len()), (State::Damaged, "/a", 0));
-    let numbers = [row.current, row.peak, row.charges, row.uncharges, row.refused];
+    let numbers =
+        [row.current, row.peak, row.counts.charges, row.counts.uncharges, row.counts.refused];
     assert_eq!((numbers, row.max, row.high), ([0; 5], None, None));
     assert_eq!((look.rows[2].state, look.rows[2].current), (State::Live, 4096));
 

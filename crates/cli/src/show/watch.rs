@@ -149,8 +149,8 @@ fn facts(row: &Row, names: &[String]) -> Vec<Fact> {
         ("memory.high", None, row.high),
         number("memory.low", row.low),
         number("memory.min", row.min),
-        ("memory.events.local", Some("high"), Some(row.high_events)),
-        ("memory.events.local", Some("max"), Some(row.max_events)),
+        ("memory.events.local", Some("high"), Some(row.counts.high_events)),
+        ("memory.events.local", Some("max"), Some(row.counts.max_events)),
     ];
     let wanted = |fact: &Fact| names.is_empty() || names.iter().any(|name| name == fact.0);
     all.into_iter().filter(wanted).collect()

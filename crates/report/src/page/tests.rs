@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Recorder, Settings};
 use ledgerline::GroupId;
-use ledgerline_watch::{Look, Row};
+use ledgerline_watch::{Counts, Look, Row};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A recording in which the command and a group have this name.
@@ -15,7 +15,7 @@ fn named(name: &str) -> Recording {
         program: name.to_owned(),
         current: 5000,
         peak: 6000,
-        charges: 1,
+        counts: Counts { charges: 1, ..Counts::default() },
         ..Row::new(GroupId::from_parts(index, 1), &path)
     };
     let folder = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Recording;
+use ledgerline_watch::Counts;
 
 fn row(index: u32, path: &str, current: u64, peak: u64) -> Row {
     Row { pid: index, current, peak, ..Row::new(GroupId::from_parts(index, 1), path) }
@@ -27,11 +28,12 @@ fn what_was_looked_at_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.rec");
     let mut recorder = Recorder::create(&path, settings(1 << 20)).unwrap();
-    let before = Row { refused: 9, ..row(0, "/", 100, 500) };
+    let refused = |refused| Counts { refused, ..Counts::default() };
+    let before = Row { counts: refused(9), ..row(0, "/", 100, 500) };
     recorder.push(&look(0, vec![before])).unwrap();
-    let root = |current, refused| Row { refused, ..row(0, "/", current, 500) };
-    let limited = |current, refused, state| Row {
-        refused,
+    let root = |current, many| Row { counts: refused(many), ..row(0, "/", current, 500) };
+    let limited = |current, many, state| Row {
+        counts: refused(many),
         state,
         max: Some(4096),
         ..row(7, "/sort.7", current, 300)
@@ -71,12 +73,12 @@ fn the_file_stays_as_small_as_asked_for_and_keeps_all_refusals_of_the_root() {
     let (mut largest, mut replaced) = (0, 0);
     let mut most = 0;
     for tenth in 0..20_000 {
-        let mut rows =
-            vec![Row { refused: tenth, ..row(0, "/", random(&mut state, 1 << 40), 1 << 41) }];
+        let mut rows = vec![row(0, "/", random(&mut state, 1 << 40), 1 << 41)];
+        rows[0].counts.refused = tenth;
         for index in 1..6 {
             let mut row =
                 row(index, &format!("/group.{index}"), random(&mut state, 1 << 40), 1 << 40);
-            row.charges = tenth;
+            row.counts.charges = tenth;
             most = most.max(row.current);
             rows.push(row);
         }

@@ -2,7 +2,7 @@
 
 use ledgerline::GroupId;
 use ledgerline_report::Settings;
-use ledgerline_watch::{Look, Row};
+use ledgerline_watch::{Counts, Look, Row};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The time from one look to the next.
@@ -21,8 +21,7 @@ pub fn look(number: u32) -> Look {
             program: "group".to_owned(),
             current: u64::from(number.wrapping_mul(2_654_435_761) >> index),
             peak: u64::from(u32::MAX),
-            charges: number.into(),
-            refused: number.into(),
+            counts: Counts { charges: number.into(), refused: number.into(), ..Counts::default() },
             ..Row::new(GroupId::from_parts(index, 1), &path)
         }
     };

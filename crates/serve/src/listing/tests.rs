@@ -27,9 +27,12 @@ fn frame(number: u64, clock: u64, groups: &[Made]) -> Frame {
             state: if group.live { State::Live } else { State::Exited },
             current: group.held,
             peak: group.held,
-            charges: group.charges,
-            refused: group.charges / 2,
-            max_events: group.charges / 3,
+            counts: Counts {
+                charges: group.charges,
+                refused: group.charges / 2,
+                max_events: group.charges / 3,
+                ..Counts::default()
+            },
             ..Row::new(GroupId::from_parts(group.id, 1), &format!("/{}", group.id))
         }
     });

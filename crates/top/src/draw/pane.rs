@@ -91,14 +91,14 @@ fn facts(state: &State) -> Vec<Fact> {
         fact("memory.high", limit(row.high)),
         fact("memory.low", size::format(row.low)),
         fact("memory.min", size::format(row.min)),
-        fact("events: max", row.max_events.to_string()),
-        fact("events: high", row.high_events.to_string()),
-        fact("refused", row.refused.to_string()),
-        fact("reclaimed", size::format(row.reclaimed)),
-        fact("reclaimed/s", size::format(rates.reclaimed as u64)),
-        fact("charges", row.charges.to_string()),
-        fact("charges/s", often(rates.charges)),
-        fact("uncharges", row.uncharges.to_string()),
+        fact("events: max", row.counts.max_events.to_string()),
+        fact("events: high", row.counts.high_events.to_string()),
+        fact("refused", row.counts.refused.to_string()),
+        fact("reclaimed", size::format(row.counts.reclaimed)),
+        fact("reclaimed/s", size::format(rates.counts.reclaimed as u64)),
+        fact("charges", row.counts.charges.to_string()),
+        fact("charges/s", often(rates.counts.charges)),
+        fact("uncharges", row.counts.uncharges.to_string()),
     ];
     facts.extend(row.items.iter().map(|(name, value)| fact(name, value.to_string())));
     facts

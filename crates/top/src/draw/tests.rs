@@ -26,10 +26,10 @@ fn grown() -> State {
     for place in [0, 1, 2] {
         later.rows[place].current += 3 << 20;
         later.rows[place].peak = later.rows[place].current;
-        later.rows[place].charges += 50;
+        later.rows[place].counts.charges += 50;
     }
-    later.rows[4].refused += 5;
-    later.rows[4].max_events += 5;
+    later.rows[4].counts.refused += 5;
+    later.rows[4].counts.max_events += 5;
     later.rows[6].state = RowState::Exited;
     state.looked(later);
     state
@@ -204,8 +204,9 @@ impl Chance {
             row.depth = [0, 1, 2, 3, 7, u32::MAX][self.below(6) as usize];
             row.state =
                 [RowState::Live, RowState::Exited, RowState::Damaged][self.below(3) as usize];
-            (row.peak, row.charges, row.refused) = (self.number(), self.number(), self.number());
-            (row.low, row.max_events, row.high_events) =
+            (row.peak, row.counts.charges, row.counts.refused) =
+                (self.number(), self.number(), self.number());
+            (row.low, row.counts.max_events, row.counts.high_events) =
                 (self.number(), self.number(), self.number());
             row.max = (self.below(2) == 0).then(|| self.number());
             row.pid = self.below(4) as u32;

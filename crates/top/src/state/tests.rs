@@ -143,7 +143,7 @@ fn rates_are_made_of_two_looks() {
     let mut later = tenants();
     later.clock = Duration::from_secs(2);
     later.rows[1].current += 4096;
-    later.rows[1].refused += 6;
+    later.rows[1].counts.refused += 6;
     state.looked(later);
     let acme = state.lines().find(|entry| entry.row == 1).unwrap().figures;
     assert_eq!((acme.growth, acme.refused, acme.pressure), (2048.0, 3.0, 3.0));

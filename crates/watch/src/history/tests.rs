@@ -1,6 +1,7 @@
 //! Histories of looks that are made up.
 
 use super::*;
+use crate::Counts;
 use std::time::UNIX_EPOCH;
 
 fn row(index: u32, path: &str, current: u64, peak: u64) -> Row {
@@ -25,7 +26,10 @@ fn paths(history: &History) -> Vec<&str> {
 #[test]
 fn only_what_was_counted_since_the_first_look_is_counted() {
     let mut history = history(10);
-    let with = |row: Row, refused, reclaimed| Row { refused, reclaimed, ..row };
+    let with = |row: Row, refused, reclaimed| {
+        let counts = Counts { refused, reclaimed, ..row.counts };
+        Row { counts, ..row }
+    };
     history.push(&look(0, vec![with(row(0, "/", 5, 9), 100, 50)]));
     // A group that is new since then counted all of it since then.
     let rows = vec![with(row(0, "/", 5, 9), 103, 57), with(row(1, "/a", 5, 9), 2, 1)];
