@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use ledgerline::container::Settings;
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{HEAP_FILE, Item, MEMORY_FILE};
+use ledgerline_protocol::{HEAP_FILE, Item, MEMORY_FILE, MOST_BYTES};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
@@ -41,9 +41,6 @@ pub(super) struct Limits {
     pub(super) rows: u32,
 }
 
-/// More than any machine holds: what is above is no limit that an account could tell from damage.
-const MOST: u64 = 1 << 56;
-
 impl Limits {
     /// Whether there is one that refuses.
     pub(super) fn refuse(&self) -> bool {
@@ -62,7 +59,8 @@ pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
     let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
     let (file, ledger) =
         create(MEMORY_FILE, limits.rows, &Item::NAMES, container).map_err(failed)?;
-    let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST - 1) + 1);
+    // (What is more, an account could not tell from damage.)
+    let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST_BYTES - 1) + 1);
     for (item, number) in [(Item::Reserved, limits.reserve), (Item::MaxHeap, max_heap)] {
         if let Some(item) = ledger.item(item.name()) {
             ledger.root().add_stat(item, number.cast_signed());
