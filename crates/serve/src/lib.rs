@@ -30,6 +30,7 @@ mod server;
 mod settings;
 mod watched;
 
+pub use metrics::{encoded, label, signed};
 pub use other::{Documents, Other};
 pub use server::{Server, Stop};
 pub use settings::{Settings, Which};

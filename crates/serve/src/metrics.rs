@@ -57,8 +57,16 @@ pub(crate) fn of_frames(
         let names = names(&frame, &listed);
         Scraped { name: label(&ledger.title), names, frame, listed }
     });
-    let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Scrape(ledgers.collect())));
+    encoded(Scrape(ledgers.collect()))
+}
+
+/// What a collector tells, as OpenMetrics; all names begin with `ledgerline_`.
+///
+/// # Errors
+/// None that is known: the encoder says that it may fail.
+pub fn encoded(collector: impl Collector) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("ledgerline");
+    registry.register_collector(Box::new(collector));
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
@@ -76,9 +84,6 @@ struct Scraped {
 
 #[derive(Debug)]
 struct Scrape(Vec<Scraped>);
-
-/// What the names of all metrics begin with.
-const PREFIX: &str = "ledgerline";
 
 /// A figure of each ledger: its name and unit, what it is, and its help.
 type OfLedger = (&'static str, Option<Unit>, fn(&Scraped) -> f64, &'static str);
@@ -241,7 +246,7 @@ impl Scraped {
     }
 
     fn damaged(&self) -> f64 {
-        f64::from(u8::from(self.frame.look.damaged))
+        f64::from(self.frame.look.damaged)
     }
 
     /// The listed rows, with their labels.
@@ -274,22 +279,13 @@ fn protection(units: u64) -> Option<i64> {
 }
 
 /// What a gauge takes; the most where it is more.
-fn signed(units: u64) -> i64 {
+pub fn signed(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }
 
 /// The value of a label, as it stands between quotes. (The encoder writes it as it is.)
-pub(crate) fn label(value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for letter in value.chars() {
-        match letter {
-            '\\' => escaped.push_str(r"\\"),
-            '"' => escaped.push_str("\\\""),
-            '\n' => escaped.push_str(r"\n"),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
+pub fn label(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 /// OpenMetrics as the older text format.

@@ -5,10 +5,11 @@ use std::fmt;
 use std::time::Instant;
 
 use ledgerline_fleet::book::BudgetView;
+use ledgerline_serve::{label, signed};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
 
 use crate::read::Book;
 use crate::watch::Seen;
@@ -20,18 +21,10 @@ const BUDGETS: usize = 500;
 /// How many nodes have series.
 const NODES: usize = 500;
 
-pub(super) fn of(seen: Seen, now: Instant) -> Result<String, fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape { seen, now }));
-    let mut out = String::new();
-    text::encode(&mut out, &registry)?;
-    Ok(out)
-}
-
 #[derive(Debug)]
-struct Scrape {
-    seen: Seen,
-    now: Instant,
+pub(super) struct Scrape {
+    pub(super) seen: Seen,
+    pub(super) now: Instant,
 }
 
 /// One figure of a budget.
@@ -40,16 +33,14 @@ type Figure = (&'static str, &'static str, Option<Unit>, fn(&BudgetView) -> u64)
 const BYTES: Option<Unit> = Some(Unit::Bytes);
 
 const GAUGES: [Figure; 8] = [
-    ("ledgerline_fleet_max", "How much may be leased.", BYTES, |budget| budget.limit),
-    ("ledgerline_fleet_leased", "The sum of all leases.", BYTES, |budget| budget.leased),
-    ("ledgerline_fleet_used", "What nodes used when they last spoke.", BYTES, used),
-    ("ledgerline_fleet_idle", "Leased, and used by nobody.", BYTES, |budget| budget.idle),
-    ("ledgerline_fleet_unmet", "What nodes want and lack.", BYTES, |budget| budget.unmet),
-    ("ledgerline_fleet_excess", "What nodes use beyond their leases.", BYTES, |budget| {
-        budget.excess
-    }),
-    ("ledgerline_fleet_over", "Leased or in excess above max.", BYTES, |budget| budget.over),
-    ("ledgerline_fleet_nodes", "Nodes that use it.", None, |budget| budget.holds.len() as u64),
+    ("fleet_max", "How much may be leased.", BYTES, |budget| budget.limit),
+    ("fleet_leased", "The sum of all leases.", BYTES, |budget| budget.leased),
+    ("fleet_used", "What nodes used when they last spoke.", BYTES, used),
+    ("fleet_idle", "Leased, and used by nobody.", BYTES, |budget| budget.idle),
+    ("fleet_unmet", "What nodes want and lack.", BYTES, |budget| budget.unmet),
+    ("fleet_excess", "What nodes use beyond their leases.", BYTES, |budget| budget.excess),
+    ("fleet_over", "Leased or in excess above max.", BYTES, |budget| budget.over),
+    ("fleet_nodes", "Nodes that use it.", None, |budget| budget.holds.len() as u64),
 ];
 
 /// One figure of a node.
@@ -70,15 +61,10 @@ impl Collector for Scrape {
             family.encode_gauge(&value)
         };
         let up = self.seen.trouble.is_none() && self.seen.books.is_some();
-        one(
-            "ledgerline_fleet_up",
-            "1 if the last reading of the store succeeded.",
-            None,
-            f64::from(u8::from(up)),
-        )?;
+        one("fleet_up", "1 if the last reading of the store succeeded.", None, f64::from(up))?;
         let Some((books, _)) = &self.seen.books else { return Ok(()) };
         let age = super::age(&self.seen, self.now).unwrap_or(0.0);
-        one("ledgerline_fleet_age", "How old the other figures are.", Some(Unit::Seconds), age)?;
+        one("fleet_age", "How old the other figures are.", Some(Unit::Seconds), age)?;
         let mut budgets: Vec<(String, &BudgetView)> = Vec::new();
         for Book { organisation, view } in &books.books {
             budgets.extend(view.budgets.iter().map(|budget| (label(organisation), budget)));
@@ -87,10 +73,10 @@ impl Collector for Scrape {
         let nodes = nodes(&books.books);
         let unlisted = |all: usize, most: usize| all.saturating_sub(most) as f64;
         let help = "Organisations that are not read.";
-        one("ledgerline_fleet_unlisted_organisations", help, None, books.more as f64)?;
-        let (name, more) = ("ledgerline_fleet_unlisted_budgets", unlisted(budgets.len(), BUDGETS));
+        one("fleet_unlisted_organisations", help, None, books.more as f64)?;
+        let (name, more) = ("fleet_unlisted_budgets", unlisted(budgets.len(), BUDGETS));
         one(name, "Budgets without series.", None, more)?;
-        let (name, more) = ("ledgerline_fleet_unlisted_nodes", unlisted(nodes.len(), NODES));
+        let (name, more) = ("fleet_unlisted_nodes", unlisted(nodes.len(), NODES));
         one(name, "Nodes without series.", None, more)?;
         budgets.truncate(BUDGETS);
         of_budgets(&mut encoder, &budgets)?;
@@ -112,12 +98,12 @@ fn of_budgets(encoder: &mut DescriptorEncoder, budgets: &[(String, &BudgetView)]
     for (name, help, unit, of) in GAUGES {
         let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
         for (labels, budget) in labelled() {
-            family.encode_family(&labels)?.encode_gauge(&whole(of(budget)))?;
+            family.encode_family(&labels)?.encode_gauge(&signed(of(budget)))?;
         }
     }
     let help = "Charges that were refused, on all nodes that ever were.";
     let kind = MetricType::Counter;
-    let mut family = encoder.encode_descriptor("ledgerline_fleet_refused", help, None, kind)?;
+    let mut family = encoder.encode_descriptor("fleet_refused", help, None, kind)?;
     for (labels, budget) in labelled() {
         let mut family = family.encode_family(&labels)?;
         family.encode_counter::<[(&str, &str); 0], _, f64>(&budget.refused, None)?;
@@ -160,19 +146,9 @@ fn of_nodes(encoder: &mut DescriptorEncoder, nodes: &[Node]) -> fmt::Result {
         Ok(())
     };
     let help = "What the node has leased.";
-    each("ledgerline_fleet_node_leased", help, BYTES, &|node| node.leased as f64)?;
+    each("fleet_node_leased", help, BYTES, &|node| node.leased as f64)?;
     let help = "For how long its leases hold unless it speaks.";
-    each("ledgerline_fleet_node_lease_left", help, Some(Unit::Seconds), &|node| node.left)?;
+    each("fleet_node_lease_left", help, Some(Unit::Seconds), &|node| node.left)?;
     let help = "1 if its leases are asked back, and it gets no more.";
-    each("ledgerline_fleet_node_drained", help, None, &|node| f64::from(u8::from(node.drained)))
-}
-
-/// A number as the encoder takes it. (A store counts up to 2^53.)
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// The value of a label, as it stands between quotes.
-fn label(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    each("fleet_node_drained", help, None, &|node| f64::from(node.drained))
 }

@@ -13,6 +13,7 @@ use ledgerline_serve::Documents;
 use crate::document;
 use crate::read::Books;
 use crate::watch::{Seen, Watch};
+use metrics::Scrape;
 
 /// What is served of the books that a [`Watch`] reads.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Documents for Served {
     }
 
     fn metrics(&self) -> Result<String, fmt::Error> {
-        metrics::of(self.watch.seen(), Instant::now())
+        ledgerline_serve::encoded(Scrape { seen: self.watch.seen(), now: Instant::now() })
     }
 }
 

@@ -9,11 +9,21 @@ fn seen(now: Instant) -> Seen {
     Seen { books: Some((Arc::new(sample::books()), now)), trouble: None, readings: 1 }
 }
 
+fn scraped(seen: Seen, now: Instant) -> String {
+    ledgerline_serve::encoded(Scrape { seen, now }).unwrap()
+}
+
 #[test]
 fn metrics_are_as_they_were_and_say_how_old_they_are() {
     let began = Instant::now();
     let now = began + Duration::from_millis(1_500);
-    golden("metrics.txt", &metrics::of(seen(began), now).unwrap());
+    golden("metrics.txt", &scraped(seen(began), now));
+}
+
+#[test]
+fn the_document_is_as_it_was() {
+    let document = serde_json::to_string_pretty(&document::text(&sample::books())).unwrap();
+    golden("books.json", &(document + "\n"));
 }
 
 #[test]
@@ -22,7 +32,7 @@ fn a_store_that_is_lost_is_down_and_what_was_read_stays_with_its_age() {
     let now = began + Duration::from_secs(12);
     let trouble = Some("redis at 10.0.0.5:6379 did not <answer> in time".to_owned());
     let lost = Seen { trouble: trouble.clone(), ..seen(began) };
-    let told = metrics::of(lost.clone(), now).unwrap();
+    let told = scraped(lost.clone(), now);
     for line in
         ["ledgerline_fleet_up 0.0\n", "ledgerline_fleet_age_seconds 12.0\n", "budget=\"/acme\""]
     {
@@ -36,7 +46,7 @@ fn a_store_that_is_lost_is_down_and_what_was_read_stays_with_its_age() {
     let document: serde_json::Value = serde_json::from_str(&json(&lost, now)).unwrap();
     assert_eq!((&document["age_ms"], &document["more"]), (&12_000.into(), &3.into()));
     let never = Seen { trouble, ..Seen::default() };
-    let told = metrics::of(never.clone(), now).unwrap();
+    let told = scraped(never.clone(), now);
     assert!(told.contains("ledgerline_fleet_up 0.0\n") && !told.contains("_bytes"), "{told}");
     assert!(json(&never, now).contains("\"age_ms\":null"));
 }
