@@ -1,7 +1,7 @@
 //! `ledgerline serve`: ledgers that run as a page, as metrics and as JSON.
 
 use clap::Args;
-use ledgerline_serve::{Server, Settings, Which};
+use ledgerline_serve::{Server, Settings};
 use ledgerline_terminal::output::{print, say, status};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -69,17 +69,13 @@ pub fn main(args: &ServeArgs) -> ExitCode {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), String> {
-    let which = match &args.ledgers[..] {
-        [] => Which::All,
-        named => Which::Named(named.to_vec()),
-    };
     let settings = Settings {
         listen: args.listen,
         hosts: args.hosts.clone(),
+        named: args.ledgers.clone(),
         interval: args.interval,
         groups: args.groups as usize,
         history: !args.no_history,
-        ..Settings::new(which)
     };
     let server = Server::bind(settings)?;
     announce("serve", server.address(), args.listen, "groups")?;

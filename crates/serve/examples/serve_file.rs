@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p ledgerline-serve --example serve_file -- FILE...`
 
-use ledgerline_serve::{Server, Settings, Which};
+use ledgerline_serve::{Server, Settings};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files: Vec<String> = std::env::args().skip(1).collect();
-    let server = Server::bind(Settings::new(Which::Named(files)))?;
+    let server = Server::bind(Settings { named: files, ..Settings::default() })?;
     println!("http://{}/", server.address());
     server.run_until_signal()?;
     Ok(())

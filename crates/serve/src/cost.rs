@@ -3,7 +3,7 @@
 use crate::api::Groups;
 use crate::changes::{By, Changed};
 use crate::metrics;
-use crate::settings::{Settings, Which};
+use crate::settings::Settings;
 use crate::watched::Ledgers;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,8 +32,8 @@ pub fn refreshes(
     rounds: usize,
     mut pause: impl FnMut(),
 ) -> Result<Vec<Refresh>, String> {
-    let mut settings = Settings::new(Which::Named(vec![file.display().to_string()]));
-    settings.interval = Duration::ZERO;
+    let named = vec![file.display().to_string()];
+    let settings = Settings { named, interval: Duration::ZERO, ..Settings::default() };
     let ledgers = Ledgers::open(&settings)?;
     let ledger = &ledgers.all()[0];
     let mut before = ledger.anew();

@@ -33,7 +33,7 @@ mod watched;
 pub use metrics::{encoded, label, signed};
 pub use other::{Documents, Other};
 pub use server::{Server, Stop};
-pub use settings::{Settings, Which};
+pub use settings::Settings;
 
 /// What one refresh costs: for measurements, not for use.
 #[doc(hidden)]

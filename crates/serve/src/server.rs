@@ -47,9 +47,9 @@ pub(crate) const JSON: &str = "application/json";
 /// A server that listens.
 ///
 /// ```
-/// use ledgerline_serve::{Server, Settings, Which};
+/// use ledgerline_serve::{Server, Settings};
 ///
-/// let server = Server::bind(Settings::new(Which::All))?;
+/// let server = Server::bind(Settings::default())?;
 /// println!("http://{}/", server.address());
 /// let stop = server.stop();
 /// let running = std::thread::spawn(move || server.run());
@@ -133,7 +133,7 @@ impl Server {
     }
 
     async fn answer(self, signals: bool) -> std::io::Result<()> {
-        let settings = self.ledgers.settings();
+        let settings = &self.ledgers.settings;
         let guard = Guard::new(settings.listen, &settings.hosts);
         let shared = Shared {
             ledgers: self.ledgers,
@@ -328,7 +328,7 @@ pub(crate) fn metrics(headers: &HeaderMap, text: Result<String, std::fmt::Error>
 
 async fn index(State(shared): State<Shared>) -> Answer {
     aside(move || {
-        let settings = shared.ledgers.settings();
+        let settings = &shared.ledgers.settings;
         let ledgers = shared.ledgers.all();
         json(&Index {
             schema: "ledgerline/serve-ledgers.v1",

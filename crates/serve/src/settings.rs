@@ -6,15 +6,6 @@ use std::time::Duration;
 /// The shortest interval.
 pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Which ledgers are served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// These: a PID, a file, or a name that a program announced. All of them must be there.
-    Named(Vec<String>),
-    /// All that run, found anew every two seconds.
-    All,
-}
-
 /// What a [`Server`](crate::Server) is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -22,8 +13,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Names under which the server may be asked besides `localhost` and addresses: those of a proxy before it.
     pub hosts: Vec<String>,
-    /// Which ledgers.
-    pub which: Which,
+    /// Which ledgers: a PID, a file, or a name that a program announced. All of them must be there. Where none is named, all
+    /// that run, found anew every two seconds.
+    pub named: Vec<String>,
     /// How often a ledger is looked at while somebody asks; at least a tenth of a second.
     pub interval: Duration,
     /// How many groups of one ledger metrics name; the others are one row, `other`.
@@ -32,13 +24,13 @@ pub struct Settings {
     pub history: bool,
 }
 
-impl Settings {
-    /// A free port of the loopback, a look a second, 500 groups in metrics, with history.
-    pub fn new(which: Which) -> Settings {
+impl Default for Settings {
+    /// All ledgers that run, at a free port of the loopback, a look a second, 500 groups in metrics, with history.
+    fn default() -> Settings {
         Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             hosts: Vec::new(),
-            which,
+            named: Vec::new(),
             interval: Duration::from_secs(1),
             groups: 500,
             history: true,

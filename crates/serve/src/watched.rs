@@ -10,7 +10,7 @@ use crate::changes::{By, Changed, Event};
 use crate::frame::Frame;
 use crate::history;
 use crate::listing::Listing;
-use crate::settings::{INTERVAL_MIN, Settings, Which};
+use crate::settings::{INTERVAL_MIN, Settings};
 use ledgerline_watch::find::{self, Found};
 use ledgerline_watch::{History, Life, Look, Point, Source, State as Of, Tempo};
 use std::path::PathBuf;
@@ -59,7 +59,8 @@ struct Looks {
 /// All ledgers that are served.
 #[derive(Debug)]
 pub(crate) struct Ledgers {
-    settings: Settings,
+    /// What the server was told.
+    pub(crate) settings: Settings,
     state: Mutex<State>,
     /// Told when somebody begins to listen, and at the end.
     woken: Condvar,
@@ -205,14 +206,11 @@ impl Ledgers {
             state: Mutex::new(State { ledgers: Vec::new(), next_id: 1, ending: false }),
             woken: Condvar::new(),
         };
-        match &settings.which {
-            Which::Named(names) => {
-                let mut state = locked(&ledgers.state);
-                for name in names {
-                    ledgers.add(&mut state, Source::named(name)?, None);
-                }
-            }
-            Which::All => ledgers.find(),
+        if settings.named.is_empty() {
+            ledgers.find();
+        }
+        for name in &settings.named {
+            ledgers.add(&mut locked(&ledgers.state), Source::named(name)?, None);
         }
         Ok(Arc::new(ledgers))
     }
@@ -225,11 +223,6 @@ impl Ledgers {
     /// A ledger by its number.
     pub(crate) fn get(&self, id: u32) -> Option<Arc<Watched>> {
         locked(&self.state).ledgers.iter().find(|ledger| ledger.id == id).cloned()
-    }
-
-    /// What the server was told.
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Has the keeper see that somebody listens.
@@ -256,7 +249,7 @@ impl Ledgers {
         loop {
             let now = Instant::now();
             let mut next = None::<Instant>;
-            if self.settings.which == Which::All {
+            if self.settings.named.is_empty() {
                 if now.duration_since(found) >= FIND {
                     self.find();
                     found = now;

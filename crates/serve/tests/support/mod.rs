@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
 use ledgerline::Ledger;
-use ledgerline_serve::{Server, Settings, Stop, Which};
+use ledgerline_serve::{Server, Settings, Stop};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
@@ -28,7 +28,8 @@ pub fn served(change: impl FnOnce(&mut Settings)) -> Served {
     let ledger = Ledger::builder().capacity(20_000).items(&["rows_read"]).create_in(file.as_file());
     // (Its groups are used by the test for as long as that lasts.)
     let ledger: &'static Ledger = Box::leak(Box::new(ledger.expect("a ledger")));
-    let mut settings = Settings::new(Which::Named(vec![file.path().display().to_string()]));
+    let named = vec![file.path().display().to_string()];
+    let mut settings = Settings { named, ..Settings::default() };
     settings.interval = Duration::from_millis(100);
     change(&mut settings);
     let server = Server::bind(settings).expect("a server");
