@@ -88,8 +88,8 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
     } else {
         table(&report, Style::of_stdout())
     };
-    match print(text.as_bytes()) {
-        Err(error) => fail("doctor", &format!("cannot write what was found: {error}"), 1),
+    match print(text, "cannot write what was found") {
+        Err(error) => fail("doctor", &error, 1),
         Ok(_) if report.findings.iter().any(|one| one.state == State::Missing) => ExitCode::FAILURE,
         Ok(_) => ExitCode::SUCCESS,
     }

@@ -89,8 +89,7 @@ pub fn announce(
     listen: SocketAddr,
     what: &str,
 ) -> Result<(), String> {
-    print(format!("http://{address}/\n").as_bytes())
-        .map_err(|error| format!("cannot write the address: {error}"))?;
+    print(format!("http://{address}/\n"), "cannot write the address")?;
     if !listen.ip().is_loopback() {
         say(format_args!(
             "ledgerline: {subcommand}: whoever reaches {address} can read the names and figures of all {what}: there is \

@@ -136,8 +136,7 @@ fn watch(args: &TopArgs) -> Result<(), String> {
         interval: args.interval,
         rows: args.rows,
     };
-    let print =
-        |text: &str| print(text.as_bytes()).map_err(|error| format!("cannot write: {error}"));
+    let print = |text: &str| print(text, "cannot write");
     let shortest = Duration::from_millis(10);
     if !args.once && args.interval < shortest {
         return Err("--interval is at least 0.01, except with --once".to_owned());

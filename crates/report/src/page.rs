@@ -10,7 +10,7 @@ use crate::timeline::Grid;
 use crate::words::{date, length};
 use crate::{Group, Recording};
 use html_escape::encode_safe;
-use ledgerline_terminal::output::{is_plain, one_line, printable};
+use ledgerline_terminal::output::{is_plain, json_with, one_line, printable};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -124,19 +124,10 @@ pub fn html(recording: &Recording) -> Result<String, serde_json::Error> {
 
 /// JSON in which nothing ends, or begins, an element, and no letter steers what is shown.
 fn safe(json: &str) -> String {
-    let mut safe = String::with_capacity(json.len());
-    for letter in json.chars() {
-        // (None of these stands outside of strings.)
+    json_with(json, |letter| {
         let steers = !(' '..='~').contains(&letter) && !is_plain(letter);
-        if steers || matches!(letter, '<' | '>' | '&') {
-            for unit in letter.encode_utf16(&mut [0; 2]) {
-                safe.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            safe.push(letter);
-        }
-    }
-    safe
+        !steers && !matches!(letter, '<' | '>' | '&')
+    })
 }
 
 fn data(recording: &Recording) -> Data<'_> {

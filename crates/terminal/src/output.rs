@@ -8,23 +8,20 @@ use std::process::ExitCode;
 /// seen enough, and that is no error.
 ///
 /// # Errors
-/// Anything else that keeps it from being written.
-pub fn print(text: &[u8]) -> io::Result<bool> {
+/// What `failed` says, with anything else that keeps it from being written.
+pub fn print(text: impl AsRef<[u8]>, failed: &str) -> Result<bool, String> {
     let mut stdout = stdout().lock();
-    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+    match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error),
+        Err(error) => Err(format!("{failed}: {error}")),
     }
 }
 
 /// Prints what a subcommand found; the exit status is 0, or 1 where something kept it from being found or
 /// written.
 pub fn finish(subcommand: &str, found: Result<String, String>) -> ExitCode {
-    let written = found.and_then(|text| {
-        print(text.as_bytes()).map_err(|error| format!("cannot write the figures: {error}"))
-    });
-    match written {
+    match found.and_then(|text| print(text, "cannot write the figures")) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => fail(subcommand, &error, 1),
     }
@@ -80,9 +77,14 @@ pub fn one_line(text: &str) -> String {
 /// A document of JSON whose letters steer no terminal: those that JSON need not escape are escaped as well. Ends of lines
 /// between its parts stay.
 pub fn plain_json(document: &str) -> String {
+    json_with(document, |letter| letter == '\n' || is_plain(letter))
+}
+
+/// A document of JSON in whose strings all letters are escaped but those that stay.
+pub fn json_with(document: &str, stays: impl Fn(char) -> bool) -> String {
     let mut plain = String::with_capacity(document.len());
     for letter in document.chars() {
-        if letter == '\n' || is_plain(letter) {
+        if stays(letter) {
             plain.push(letter);
         } else {
             // (Outside of its strings a document has no such letter.)

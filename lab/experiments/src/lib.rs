@@ -106,9 +106,8 @@ fn unwritable(file: &Path, error: &std::io::Error) -> String {
 
 /// Prints, and ends the program where nobody reads any more.
 fn print(text: &str) -> Result<(), String> {
-    match output::print(text.as_bytes()) {
-        Ok(true) => Ok(()),
-        Ok(false) => std::process::exit(0),
-        Err(error) => Err(format!("cannot write to standard output: {error}")),
+    match output::print(text, "cannot write to standard output")? {
+        true => Ok(()),
+        false => std::process::exit(0),
     }
 }

@@ -16,9 +16,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ledgerline_fleet::book::{Change, View};
 use ledgerline_fleet::store::{Access, Store, StoreError, open};
-use ledgerline_fleet_view::{
-    Books, Reader, Size, advised, milliseconds, organisation, size_of, unknown,
-};
+use ledgerline_fleet_view::{Reader, Size, advised, milliseconds, organisation, size_of, unknown};
 use ledgerline_terminal::output::{plain_json, print, status};
 use ledgerline_terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
@@ -49,7 +47,7 @@ Examples:
 
 /// Where the books lie.
 #[derive(Args, Debug)]
-struct Place {
+pub struct Place {
     /// The store's address
     #[arg(long, value_name = "STORE", env = "LEDGERLINE_FLEET_STORE", hide_env_values = true)]
     store: String,
@@ -76,7 +74,7 @@ pub enum FleetCommand {
     /// Ask a node for all its leases, and give it no more
     Drain(DrainArgs),
     /// Load the functions that nodes call into a Redis (etcd needs none)
-    Load(LoadArgs),
+    Load(Place),
 }
 
 /// The options of `ledgerline fleet show`.
@@ -148,13 +146,6 @@ pub struct DrainArgs {
     undo: bool,
 }
 
-/// The options of `ledgerline fleet load`.
-#[derive(Args, Debug)]
-pub struct LoadArgs {
-    #[command(flatten)]
-    place: Place,
-}
-
 /// Does what is asked for. The exit status is 0, or 1 with a line that says why not.
 pub fn main(command: &FleetCommand) -> ExitCode {
     let said = match command {
@@ -171,11 +162,9 @@ pub fn main(command: &FleetCommand) -> ExitCode {
             .and_then(|it| change::terms(&it, &args.organisation, args.lease, args.grace)),
         FleetCommand::Drain(args) => Opened::new(&args.place)
             .and_then(|it| change::drain(&it, &args.organisation, &args.node, !args.undo)),
-        FleetCommand::Load(args) => Opened::new(&args.place).and_then(|it| change::load(&it)),
+        FleetCommand::Load(place) => Opened::new(place).and_then(|it| change::load(&it)),
     };
-    let written = said.and_then(|text| {
-        print(text.as_bytes()).map_err(|error| format!("it is done, and cannot be told: {error}"))
-    });
+    let written = said.and_then(|text| print(text, "it is done, and cannot be told"));
     status("fleet", written.map(drop))
 }
 
@@ -191,13 +180,8 @@ fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, Stri
     if let Some(blank) = books.books.iter().find(|book| book.is_blank()) {
         return Err(unknown(&blank.organisation));
     }
-    text(&books, json)
-}
-
-/// Books as they are printed once.
-fn text(books: &Books, json: bool) -> Result<String, String> {
     if json {
-        let document = serde_json::to_string_pretty(&ledgerline_fleet_view::json(books));
+        let document = serde_json::to_string_pretty(&ledgerline_fleet_view::json(&books));
         return Ok(plain_json(&document.expect("names are text")) + "\n");
     }
     if books.books.is_empty() {
@@ -205,7 +189,7 @@ fn text(books: &Books, json: bool) -> Result<String, String> {
             "this store has no budgets: `ledgerline fleet set /NAME max=SIZE` makes one (a Redis wants `ledgerline fleet load` before)".to_owned()
         );
     }
-    Ok(ledgerline_fleet_view::table(books, &Style::of_stdout()))
+    Ok(ledgerline_fleet_view::table(&books, &Style::of_stdout()))
 }
 
 /// A store that was opened, and what runs its futures.

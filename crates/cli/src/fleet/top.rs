@@ -89,6 +89,6 @@ fn stream(watch: &Watch, json: bool) -> Result<(), String> {
             }
         };
         (told, is_first) = (String::new(), false);
-        print(text.as_bytes()).map_err(|error| format!("cannot write: {error}"))
+        print(text, "cannot write")
     })
 }

@@ -81,12 +81,12 @@ pub fn main(command: &LayoutCommand) -> ExitCode {
         Ok(result) => result,
         Err(error) => return fail(name, &error.to_string()),
     };
-    let printed = print(&out);
+    let printed = print(&out, "cannot write");
     for error in &missing {
         fail(name, &error.to_string());
     }
     match printed {
-        Err(error) => fail(name, &format!("cannot write: {error}")),
+        Err(error) => fail(name, &error),
         Ok(_) if !missing.is_empty() => ExitCode::from(2),
         Ok(_) if good => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -215,8 +214,7 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
     if recorded.types.is_empty() {
         text.push_str(&nothing(&plan, &recordings));
     }
-    // Where standard error is closed there is nobody to tell.
-    let _ = stderr().lock().write_all(text.as_bytes());
+    build::say(&text);
     let mut written = match &output {
         Some(output) if !recorded.types.is_empty() => {
             output.write(recorded.profile.to_toml().as_bytes())

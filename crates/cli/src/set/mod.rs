@@ -85,9 +85,7 @@ pub fn main(args: &SetArgs) -> ExitCode {
     if let Err(error) = ask::check(&args.limits, args.now) {
         return fail("set", &printable(&error), 2);
     }
-    let set = text(args).and_then(|text| {
-        print(text.as_bytes()).map_err(|error| format!("it is set, and cannot be told: {error}"))
-    });
+    let set = text(args).and_then(|text| print(text, "it is set, and cannot be told"));
     status("set", set.map(drop))
 }
 

@@ -124,9 +124,7 @@ pub struct ShowArgs {
 /// Prints what is asked for. The exit status is 0, 1 when it cannot be shown, or 2 for a bad command
 /// line.
 pub fn main(args: &ShowArgs) -> ExitCode {
-    let shown = text(args)
-        .and_then(|text| print(text.as_bytes()).map_err(|error| format!("cannot write: {error}")));
-    status("show", shown.map(drop))
+    status("show", text(args).and_then(|text| print(text, "cannot write")).map(drop))
 }
 
 /// How long a watch may wait between two looks.

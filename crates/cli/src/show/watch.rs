@@ -68,7 +68,7 @@ pub(super) fn run(watched: &Watched<'_>) -> Result<(), String> {
         let ended = ended(watched, program.as_ref())?;
         let look = source.look();
         let text = changes(watched, &look, &mut before);
-        let read = print(text.as_bytes()).map_err(|error| format!("cannot write: {error}"))?;
+        let read = print(text, "cannot write")?;
         if ended || !read {
             return Ok(());
         }
