@@ -4,6 +4,7 @@ use crate::words::{date, length, times};
 use crate::{Group, Recording};
 use ledgerline::size;
 use ledgerline_terminal::output::{one_line, printable};
+use ledgerline_terminal::text::aligned;
 use ledgerline_watch::Point;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -56,14 +57,10 @@ pub fn text(recording: &Recording) -> String {
         ];
         lines.push((cells, printable(&group.path)));
     }
-    let width = |column: usize| lines.iter().map(|(cells, _)| cells[column].len()).max();
-    let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
     text.push('\n');
-    for (cells, path) in &lines {
-        for (cell, width) in cells.iter().zip(&widths) {
-            let _ = write!(text, "{cell:>width$}  ");
-        }
-        let _ = writeln!(text, "{path}");
+    let aligned = aligned(lines.iter().map(|(cells, _)| &cells[..]), false);
+    for (line, (_, path)) in aligned.iter().zip(&lines) {
+        let _ = writeln!(text, "{line}  {path}");
     }
 
     let more = recording.groups.len().saturating_sub(ROWS);

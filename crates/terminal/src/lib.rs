@@ -5,6 +5,7 @@
 //! | `style`    | what a terminal can show, and how words are painted on it                 |
 //! | `progress` | one line that says where a long measurement stands                        |
 //! | `output`   | writing to standard output; words of others that must not steer a terminal|
+//! | `text`     | so many of something, and tables                                          |
 //! | `calendar` | times as dates                                                            |
 //! | `folder`   | folders to work in                                                        |
 
@@ -13,3 +14,4 @@ pub mod folder;
 pub mod output;
 pub mod progress;
 pub mod style;
+pub mod text;

@@ -7,6 +7,7 @@ use crate::order::Options;
 use crate::state::State;
 use crate::text;
 use ledgerline_terminal::output::printable;
+use ledgerline_terminal::text::aligned;
 use ledgerline_watch::{Source, State as RowState};
 use std::fmt::Write as _;
 
@@ -46,24 +47,13 @@ fn table(state: &State, rates: bool, rows: Option<usize>) -> String {
     let mut titles: Vec<String> = columns.iter().map(|column| column.title().to_owned()).collect();
     titles.push("max".to_owned());
     let shown = rows.unwrap_or(usize::MAX).min(state.lines().len());
-    let lines = state.lines().take(shown);
-    let lines: Vec<(Vec<String>, &str)> =
-        lines.map(|entry| (cells(state, entry, &columns), note(state, entry))).collect();
-    let width = |column: usize| {
-        let cells = lines.iter().map(|(cells, _)| &cells[column]).chain([&titles[column]]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
+    let mut lines = vec![(titles, "")];
+    let shown_lines = state.lines().take(shown);
+    lines.extend(shown_lines.map(|entry| (cells(state, entry, &columns), note(state, entry))));
     let mut out = String::new();
-    for (cells, note) in
-        std::iter::once((&titles, "")).chain(lines.iter().map(|(cells, note)| (cells, *note)))
-    {
-        let mut line = format!("{:<width$}", cells[0], width = widths[0]);
-        for (cell, width) in cells.iter().zip(&widths).skip(1) {
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        let _ = write!(line, "  {note}");
-        let _ = writeln!(out, "{}", line.trim_end());
+    let aligned = aligned(lines.iter().map(|(cells, _)| &cells[..]), true);
+    for (line, (_, note)) in aligned.iter().zip(&lines) {
+        let _ = writeln!(out, "{}", format!("{line}  {note}").trim_end());
     }
     let hidden = state.lines().len() - shown;
     if hidden > 0 {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use ledgerline_recording::build::{Built, Wrappers, wrapper};
 use ledgerline_terminal::folder;
 use ledgerline_terminal::output::printable;
+use ledgerline_terminal::text::counted;
 
 use crate::carried::RECORDER;
 use ledgerline_launch::{Failure, Signals, Status, start_plain};
@@ -70,15 +71,11 @@ pub(super) fn say(text: &str) {
     let _ = stderr().lock().write_all(text.as_bytes());
 }
 
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 fn text(built: &Built, wall: Duration) -> String {
     let mut text = format!(
         "ledgerline: build: {} compiled with probes, {} linked, {:.1} s\n",
-        count(built.compiled, "object"),
-        count(built.linked.len(), "file"),
+        counted(built.compiled, "object"),
+        counted(built.linked.len(), "file"),
         wall.as_secs_f64()
     );
     if !built.stale.is_empty() {
@@ -87,7 +84,7 @@ fn text(built: &Built, wall: Duration) -> String {
         text.push_str(&format!(
             "ledgerline: build: {} without probes went into what was linked ({}{more}), and their accesses are not \
              seen; if they were up to date, clean first, as by --build 'make clean && make'\n",
-            count(built.stale.len(), "object"),
+            counted(built.stale.len(), "object"),
             names.join(", ")
         ));
     }

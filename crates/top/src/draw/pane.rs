@@ -5,6 +5,7 @@ use crate::state::State;
 use crate::text::{limit, often};
 use crate::theme::Theme;
 use ledgerline::size;
+use ledgerline_terminal::text::counted;
 use ledgerline_watch::State as RowState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -53,12 +54,7 @@ fn title(state: &State) -> String {
     let entry = state.line(line);
     let row = &state.look().rows[entry.row];
     if !entry.members.is_empty() {
-        let count = entry.members.len();
-        return format!(
-            "program {}: {count} {}",
-            row.program,
-            if count == 1 { "group" } else { "groups" }
-        );
+        return format!("program {}: {}", row.program, counted(entry.members.len(), "group"));
     }
     let life = match row.state {
         RowState::Live => "",
