@@ -2,15 +2,13 @@
 
 use std::fmt::Write as _;
 
-use ledgerline::size;
 use ledgerline_fleet::book::{BudgetView, NodeView, View};
 use ledgerline_terminal::output::printable;
 use ledgerline_terminal::style::{Paint, Style};
+use ledgerline_terminal::text::{aligned, counted};
 
 use crate::read::{Book, Books};
-use crate::words::{
-    age, count, counted, ends, happened, holder, refused, some, terms, title, used,
-};
+use crate::words::{age, ends, happened, holder, of_budget, of_hold, refused, terms, title};
 
 /// What is said of a budget, or of what a node has of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
@@ -42,19 +40,13 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
     text += &style.paint(Paint::Strong, &heading);
     let mut rows = vec![Row { cells: COLUMNS.map(str::to_owned), paint: Some(Paint::Faint) }];
     for budget in &view.budgets {
-        rows.extend(of_budget(budget, &view.nodes));
+        rows.extend(rows_of(budget, &view.nodes));
     }
-    let widths: [usize; COLUMNS.len()] = std::array::from_fn(|at| {
-        rows.iter().map(|row| row.cells[at].chars().count()).max().unwrap_or(0)
-    });
-    for row in rows {
-        let mut line = format!("{:<width$}", row.cells[0], width = widths[0]);
-        for (cell, width) in row.cells.iter().zip(widths).skip(1) {
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        line.push('\n');
-        text += &row.paint.map_or_else(|| line.clone(), |paint| style.paint(paint, &line));
+    for (line, row) in aligned(rows.iter().map(|row| &row.cells[..]), true).iter().zip(&rows) {
+        text += &row.paint.map_or_else(|| line.clone(), |paint| style.paint(paint, line));
+        text.push('\n');
     }
+
     for node in &view.nodes {
         let mut said: Vec<String> = Vec::new();
         if node.draining {
@@ -84,33 +76,19 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
 }
 
 /// A budget's row, and one for each node that has some.
-fn of_budget(budget: &BudgetView, nodes: &[NodeView]) -> impl Iterator<Item = Row> {
+fn rows_of(budget: &BudgetView, nodes: &[NodeView]) -> impl Iterator<Item = Row> {
+    let [max, leased, used, idle, unmet, over, refused] = of_budget(budget);
     let first = Row {
-        cells: [
-            printable(&title(budget)),
-            size::format(budget.limit),
-            some(budget.leased),
-            some(used(budget)),
-            some(budget.idle),
-            some(budget.unmet),
-            some(budget.over),
-            count(budget.refused),
-        ],
+        cells: [printable(&title(budget)), max, leased, used, idle, unmet, over, refused],
         paint: (budget.over > 0).then_some(Paint::Bad),
     };
     let last = budget.holds.len().saturating_sub(1);
-    let holds = budget.holds.iter().enumerate().map(move |(at, hold)| Row {
-        cells: [
-            format!("{} {}", if at == last { "`-" } else { "|-" }, printable(&holder(hold, nodes))),
-            "-".to_owned(),
-            some(hold.lease),
-            some(hold.used),
-            some(hold.lease.saturating_sub(hold.used)),
-            some(hold.unmet),
-            some(hold.excess),
-            count(hold.refused),
-        ],
-        paint: None,
+    let holds = budget.holds.iter().enumerate().map(move |(at, hold)| {
+        let branch = if at == last { "`-" } else { "|-" };
+        let name = format!("{branch} {}", printable(&holder(hold, nodes)));
+        let [lease, used, idle, unmet, excess, refused] = of_hold(hold);
+        let cells = [name, "-".to_owned(), lease, used, idle, unmet, excess, refused];
+        Row { cells, paint: None }
     });
     std::iter::once(first).chain(holds.collect::<Vec<_>>())
 }

@@ -6,6 +6,7 @@ use ledgerline_fleet::book::{
 };
 use ledgerline_fleet::store::{Kind, StoreError};
 use ledgerline_terminal::output::printable;
+use ledgerline_terminal::text::counted;
 
 /// A store's error, and what to do about it.
 #[must_use]
@@ -41,11 +42,6 @@ pub(crate) fn count(number: u64) -> String {
     if number == 0 { "-".to_owned() } else { number.to_string() }
 }
 
-/// How many there are of something.
-pub(crate) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 /// How many nodes are here.
 pub(crate) fn here(view: &View) -> usize {
     view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count()
@@ -61,6 +57,31 @@ pub(crate) fn terms(view: &View) -> String {
 /// What nodes used of a budget when they last spoke.
 pub(crate) fn used(budget: &BudgetView) -> u64 {
     budget.holds.iter().map(|hold| hold.used).sum()
+}
+
+/// What is said of a budget: max, leased, used, idle, unmet, over and refused.
+pub(crate) fn of_budget(budget: &BudgetView) -> [String; 7] {
+    [
+        size::format(budget.limit),
+        some(budget.leased),
+        some(used(budget)),
+        some(budget.idle),
+        some(budget.unmet),
+        some(budget.over),
+        count(budget.refused),
+    ]
+}
+
+/// The same of what a node has of it, but for a max.
+pub(crate) fn of_hold(hold: &HoldView) -> [String; 6] {
+    [
+        some(hold.lease),
+        some(hold.used),
+        some(hold.lease.saturating_sub(hold.used)),
+        some(hold.unmet),
+        some(hold.excess),
+        count(hold.refused),
+    ]
 }
 
 /// A budget's path, with its minimum and whether it is deleted.

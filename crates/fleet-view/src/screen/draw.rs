@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use ledgerline::size;
 use ledgerline_fleet::book::{BudgetView, Full, Refused, View};
+use ledgerline_terminal::text::counted;
 use ledgerline_top::other::{Help, Pen, Theme, help, line_of_keys, rule, width_of};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::words::{age, count, counted, here, holder, some, used};
+use crate::words::{age, count, here, holder, of_budget, some};
 
 use super::keys::{HELP, LINE};
 use super::{Place, State, is_amiss};
@@ -175,17 +176,9 @@ fn row(area: Rect, buffer: &mut Buffer, budget: &BudgetView, is_tree: bool, them
     };
     pen.left(area.x + 2 + indent, x.saturating_sub(2 + indent), name, style);
     let waits = budget.holds.iter().filter(|hold| hold.unmet > 0).count();
-    let cells = [
-        size::format(budget.limit),
-        some(budget.leased),
-        some(used(budget)),
-        some(budget.idle),
-        some(budget.unmet),
-        some(budget.over),
-        count(budget.holds.len() as u64),
-        count(waits as u64),
-        count(budget.refused),
-    ];
+    let [max, leased, used, idle, unmet, over, refused] = of_budget(budget);
+    let (nodes, waits) = (count(budget.holds.len() as u64), count(waits as u64));
+    let cells = [max, leased, used, idle, unmet, over, nodes, waits, refused];
     for (cell, (_, wide)) in cells.iter().zip(&COLUMNS[..shown]) {
         pen.right(area.x + x + 1, *wide, cell, style);
         x += wide + 1;

@@ -8,7 +8,9 @@ use ledgerline_fleet::book::{HoldView, NodeView, View};
 
 use crate::read::Book;
 use crate::watch::Seen;
-use crate::words::{age, count, ends, happened, holder, refused, some, terms, title, used};
+use crate::words::{
+    age, count, ends, happened, holder, of_budget, of_hold, refused, terms, title, used,
+};
 
 /// The style, of which the page has the name alone: nothing inline is allowed on it.
 pub(super) const STYLE: &str = include_str!("page.css");
@@ -18,6 +20,8 @@ const BUDGETS: usize = 500;
 const NODES: usize = 20;
 
 const TITLES: [&str; 8] = ["max", "leased", "used", "idle", "unmet", "over", "nodes", "refused"];
+/// What should be none.
+const AMISS: [&str; 2] = ["unmet", "over"];
 
 pub(super) fn of(seen: &Seen, now: Instant, interval: Duration) -> String {
     let refresh = interval.as_secs().max(1);
@@ -90,42 +94,17 @@ fn budgets(page: &mut String, view: &View) {
     }
     page.push_str("</tr></thead><tbody>\n");
     for budget in view.budgets.iter().take(BUDGETS) {
-        let used = used(budget);
-        row(
-            page,
-            "",
-            &title(budget),
-            [budget.limit, budget.leased, used],
-            &[
-                (size::format(budget.limit), false),
-                (some(budget.leased), false),
-                (some(used), false),
-                (some(budget.idle), false),
-                (some(budget.unmet), budget.unmet > 0),
-                (some(budget.over), budget.over > 0),
-                (count(budget.holds.len() as u64), false),
-                (count(budget.refused), false),
-            ],
-        );
+        let of = [budget.limit, budget.leased, used(budget)];
+        let [max, leased, used, idle, unmet, over, refused] = of_budget(budget);
+        let nodes = count(budget.holds.len() as u64);
+        row(page, "", &title(budget), of, &[max, leased, used, idle, unmet, over, nodes, refused]);
         let mut holds: Vec<&HoldView> = budget.holds.iter().collect();
         holds.sort_by_key(|hold| (std::cmp::Reverse(hold.lease), &hold.node));
         for hold in holds.iter().take(NODES) {
-            row(
-                page,
-                "node",
-                &holder(hold, &view.nodes),
-                [budget.limit, hold.lease, hold.used],
-                &[
-                    (String::new(), false),
-                    (some(hold.lease), false),
-                    (some(hold.used), false),
-                    (some(hold.lease.saturating_sub(hold.used)), false),
-                    (some(hold.unmet), hold.unmet > 0),
-                    (some(hold.excess), hold.excess > 0),
-                    (String::new(), false),
-                    (count(hold.refused), false),
-                ],
-            );
+            let [lease, used, idle, unmet, excess, refused] = of_hold(hold);
+            let (none, of) = (String::new(), [budget.limit, hold.lease, hold.used]);
+            let cells = [none.clone(), lease, used, idle, unmet, excess, none, refused];
+            row(page, "node", &holder(hold, &view.nodes), of, &cells);
         }
         if let Some(more @ 1..) = holds.len().checked_sub(NODES) {
             let rest: u64 = holds[NODES..].iter().map(|hold| hold.lease).sum();
@@ -147,12 +126,12 @@ fn budgets(page: &mut String, view: &View) {
 }
 
 /// A row: its name, a bar, and figures, of which some are amiss.
-fn row(page: &mut String, class: &str, name: &str, of: [u64; 3], cells: &[(String, bool)]) {
+fn row(page: &mut String, class: &str, name: &str, of: [u64; 3], cells: &[String; TITLES.len()]) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let _ = write!(page, "<tr{class}><th scope=\"row\">{}</th>", escaped(name));
     bar(page, of);
-    for (cell, amiss) in cells {
-        let class = if *amiss { " class=\"amiss\"" } else { "" };
+    for (cell, title) in cells.iter().zip(TITLES) {
+        let class = if AMISS.contains(&title) && cell != "-" { " class=\"amiss\"" } else { "" };
         let _ = write!(page, "<td{class}>{}</td>", escaped(cell));
     }
     page.push_str("</tr>\n");
