@@ -292,10 +292,12 @@ impl Sync {
 
 /// Whether a group may be one of a budget, by its path.
 pub(crate) fn is_group_of(budget: &str, group: &str) -> bool {
-    let below = group.strip_prefix(budget);
-    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
-        && group.len() <= MAX_GROUP
-        && !group.contains(char::is_control)
+    is_within(budget, group) && group.len() <= MAX_GROUP && !group.contains(char::is_control)
+}
+
+/// Whether a path is that of a level, or of one below it.
+pub(crate) fn is_within(level: &str, path: &str) -> bool {
+    path.strip_prefix(level).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The path of the level above: of `/acme/batch` it is `/acme`.

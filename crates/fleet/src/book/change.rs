@@ -90,6 +90,7 @@ impl Change {
     /// # Errors
     /// What is wrong with the change.
     pub fn check(&self, organisation: &str) -> Result<(), Malformed> {
+        check_name(organisation)?;
         match self {
             Self::Set { path, limit, minimum } => {
                 check_path(organisation, path)?;

@@ -3,25 +3,7 @@
 use super::rows::Hold;
 use super::{Book, BudgetView, HoldView};
 
-/// What a budget comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sums {
-    /// How many units may be leased.
-    pub limit: u64,
-    /// The sum of all leases.
-    pub leased: u64,
-    /// By how much what is leased, or used without a lease, is above the limit.
-    pub over: u64,
-}
-
 impl Book {
-    /// What a budget comes to, as [`budget`](Self::budget) has it.
-    #[must_use]
-    pub fn sums(&self, path: &str) -> Option<Sums> {
-        let budget = self.budgets.get(path)?;
-        Some(Sums { limit: budget.limit, leased: budget.leased, over: budget.over() })
-    }
-
     /// The lease of one incarnation of a node, as [`hold`](Self::hold) has it; 0 if it has none.
     #[must_use]
     pub fn lease(&self, path: &str, node: &str, incarnation: u64) -> u64 {

@@ -32,7 +32,6 @@ use serde::{Deserialize, Serialize};
 use crate::message::{Malformed, Nudge};
 
 pub use change::{Change, Rejected};
-pub use look::Sums;
 pub use refusals::{Full, Refused};
 pub use view::{BudgetView, Event, HoldView, IncarnationView, NodeView, View, What};
 
@@ -153,25 +152,20 @@ impl Book {
 
 impl Budget {
     fn view(&self, path: &str) -> BudgetView {
-        let Self { limit, minimum, closing, leased, excess, unmet, waiting, .. } = *self;
-        let Self { idle, lacking, refused, .. } = *self;
-        let path = path.to_owned();
-        let over = self.over();
-        let holds = Vec::new();
         BudgetView {
-            path,
-            limit,
-            minimum,
-            closing,
-            leased,
-            excess,
-            over,
-            unmet,
-            waiting,
-            idle,
-            lacking,
-            refused,
-            holds,
+            path: path.to_owned(),
+            limit: self.limit,
+            minimum: self.minimum,
+            closing: self.closing,
+            leased: self.leased,
+            excess: self.excess,
+            over: self.over(),
+            unmet: self.unmet,
+            waiting: self.waiting,
+            idle: self.idle,
+            lacking: self.lacking,
+            refused: self.refused,
+            holds: Vec::new(),
         }
     }
 }

@@ -112,15 +112,3 @@ impl From<Refused> for FleetError {
         Self::Refused(NoRoom { refused, standing: None })
     }
 }
-
-impl From<Malformed> for FleetError {
-    fn from(malformed: Malformed) -> Self {
-        Self::Path(malformed)
-    }
-}
-
-impl From<CreateError> for FleetError {
-    fn from(error: CreateError) -> Self {
-        Self::Group(error)
-    }
-}

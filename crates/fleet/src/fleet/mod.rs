@@ -85,7 +85,7 @@ impl Fleet {
     pub async fn budget(&self, path: &str) -> Result<Budget, FleetError> {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let organisation = path[1..].split('/').next().unwrap_or_default().to_owned();
-        message::check_path(&organisation, &path)?;
+        message::check_path(&organisation, &path).map_err(FleetError::Path)?;
         let party = self.party(&organisation);
         let group = party.open(&path)?;
         let budget = Budget { fleet: self.clone(), party, path, group };

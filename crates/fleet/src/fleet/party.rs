@@ -107,7 +107,7 @@ impl Party {
                 // (Below a group that was made just now there is none to be found, which takes a look at all rows.)
                 None => {
                     made = true;
-                    group.create(name)?
+                    group.create(name).map_err(FleetError::Group)?
                 }
             };
             let max = parts.node.holding(&level).map_or(0, |holding| holding.max);

@@ -140,13 +140,10 @@ impl Node {
 
     /// What [`Scope::Path`] names.
     fn waiting(&self, path: &str) -> Vec<String> {
-        let of_path = |level: &String| {
-            path.strip_prefix(level.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
         // (A need is noted on each level.)
         let waits = |held: &Held| held.demand.urgent() > 0 || !held.heard;
-        let named = |(level, held): &(&String, &Held)| of_path(level) || waits(held);
+        let named =
+            |(level, held): &(&String, &Held)| message::is_within(level, path) || waits(held);
         self.budgets.iter().filter(named).map(|(level, _)| level.clone()).collect()
     }
 

@@ -67,7 +67,7 @@ impl Check {
         let row = |line: &Line| {
             let lease = book.lease(&line.path, &message.node, message.incarnation);
             let lease = lease.min(line.lease).min(line.want);
-            let leased = book.sums(&line.path).map_or(0, |sums| sums.leased);
+            let leased = book.budget(&line.path).map_or(0, |budget| budget.leased);
             Before { leased, lease }
         };
         message.lines.iter().map(row).collect()
@@ -83,7 +83,7 @@ impl Check {
         before: &[Before],
     ) -> Result<(), String> {
         for (Line { path, .. }, Before { leased: was, lease }) in message.lines.iter().zip(before) {
-            let Some(budget) = book.sums(path) else { continue };
+            let Some(budget) = book.budget(path) else { continue };
             let now_leased = book.lease(path, &message.node, message.incarnation);
             if let more @ 1.. = now_leased.saturating_sub(*lease) {
                 *at(&mut self.organisations[number].granted, path) += more;
@@ -113,7 +113,7 @@ impl Check {
         organisation.settled = now + self.settling;
         for budget in replica.clone().view(at).budgets {
             // A failover before machines settled after the last: its bound may still be adopted as well.
-            let known = replica.sums(&budget.path).map_or(0, |sums| sums.leased);
+            let known = replica.budget(&budget.path).map_or(0, |known| known.leased);
             let ended = known.saturating_sub(budget.leased);
             let bound = organisation.bounds.entry(budget.path).or_default();
             *bound = (*bound).max(budget.limit.max(budget.leased) + ended);
@@ -160,7 +160,7 @@ impl Check {
         let mut level = Some(path);
         while let Some(path) = level {
             let used = organisation.used.get(path).copied().unwrap_or(0);
-            if let Some(budget) = book.sums(path) {
+            if let Some(budget) = book.budget(path) {
                 let over = budget.over > 0 || organisation.is_settling(now);
                 if used <= budget.limit && !over {
                     organisation.excused.remove(path);
