@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use ledgerline_fleet::book::{Book, Change, Terms};
 use ledgerline_fleet::message::{Nudge, Sync};
-use ledgerline_fleet::store::etcd::Options;
-use ledgerline_fleet::store::{Etcd, Kind, Store, StoreError};
+use ledgerline_fleet::store::{Etcd, Kind, Options, Store, StoreError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::io::copy_bidirectional;
@@ -23,11 +22,7 @@ use support::world::{Deed, ORGANISATION, Step, World, steps};
 fn store(server: &Server, prefix: &str) -> Etcd {
     let address = format!("127.0.0.1:{}", server.port);
     // Long enough for a machine under load: only what stands still is slow.
-    let options = Options {
-        prefix: prefix.to_owned(),
-        timeout: Duration::from_secs(20),
-        ..Options::default()
-    };
+    let options = Options { prefix: prefix.to_owned(), timeout: Duration::from_secs(20) };
     Etcd::new(&[&address], options).expect("an address")
 }
 
@@ -280,17 +275,12 @@ async fn what_is_no_book_is_nonsense_and_a_later_format_is_another_version() {
 async fn a_user_without_the_right_or_the_password_is_denied() {
     let Some(server) = server::etcd(&[]) else { return };
     ready(&store(&server, "test")).await;
-    let user = Some(("node".to_owned(), "secret".to_owned()));
-    let options = Options { timeout: Duration::from_secs(20), user, ..Options::default() };
-    let nobody = Etcd::new(&[&format!("127.0.0.1:{}", server.port)], options).unwrap();
+    let nobody = store(&server, "ledgerline").with_user("node".to_owned(), "secret".to_owned());
     let told = nobody.view("a").await.unwrap_err();
     assert!(told.kind == Kind::Address && told.to_string().contains("so name none"), "{told}");
     server.enable_users();
-    let address = format!("127.0.0.1:{}", server.port);
     let user = |prefix: &str, password: &str| {
-        let user = Some(("node".to_owned(), password.to_owned()));
-        let options = Options { prefix: prefix.to_owned(), timeout: Duration::from_secs(20), user };
-        Etcd::new(&[&address], options).expect("an address")
+        store(&server, prefix).with_user("node".to_owned(), password.to_owned())
     };
     let node = user("test", "secret");
     node.administer("a", &set(100)).await.unwrap();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ledgerline_fleet::book::{Change, Terms};
 use ledgerline_fleet::fleet::{Budget, Fleet};
-use ledgerline_fleet::store::redis::{Address, Options};
-use ledgerline_fleet::store::{Redis, Store};
+use ledgerline_fleet::store::redis::Address;
+use ledgerline_fleet::store::{Options, Redis, Store};
 
 use support::server;
 

@@ -5,8 +5,8 @@ mod support;
 use std::cell::RefCell;
 
 use ledgerline_fleet::book::Book;
-use ledgerline_fleet::store::redis::{Address, Options};
-use ledgerline_fleet::store::{Redis, Store};
+use ledgerline_fleet::store::redis::Address;
+use ledgerline_fleet::store::{Options, Redis, Store};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::Commands;

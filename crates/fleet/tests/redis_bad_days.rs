@@ -8,8 +8,8 @@ use std::time::Duration;
 use ledgerline_fleet::book::Change;
 use ledgerline_fleet::fleet::{Fleet, FleetError};
 use ledgerline_fleet::message::{Granted, Nudge, Reply, State, Sync};
-use ledgerline_fleet::store::redis::{Address, Options};
-use ledgerline_fleet::store::{Kind, Redis, Store, StoreError};
+use ledgerline_fleet::store::redis::Address;
+use ledgerline_fleet::store::{Kind, Options, Redis, Store, StoreError};
 
 use support::said;
 use support::server::{self, Server};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ledgerline_fleet::book::Change;
 use ledgerline_fleet::message::{Line, Sync};
-use ledgerline_fleet::store::redis::{Address, Options};
-use ledgerline_fleet::store::{Redis, Store};
+use ledgerline_fleet::store::redis::Address;
+use ledgerline_fleet::store::{Options, Redis, Store};
 
 use support::server::{self, Server};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::access::{Access, refused, secret};
-use super::{Etcd, Redis, Store, StoreError, etcd, redis};
+use super::{Etcd, Options, Redis, Store, StoreError, redis};
 
 /// Opens the store at an address, in one of the forms that the crate's README lists. Connects when it is first used.
 ///
@@ -24,11 +24,14 @@ use super::{Etcd, Redis, Store, StoreError, etcd, redis};
 pub fn open(address: &str, access: &Access) -> Result<Arc<dyn Store>, StoreError> {
     let address = Parsed::new(address)?;
     let access = address.access(access)?;
+    let usual = Options::default();
+    let options = Options {
+        prefix: access.prefix.clone().unwrap_or(usual.prefix),
+        timeout: access.timeout.unwrap_or(usual.timeout),
+    };
     match &address.form {
-        Form::Etcd => Ok(Arc::new(address.etcd(access)?)),
-        Form::Server | Form::Socket | Form::Sentinel | Form::Cluster => {
-            Ok(Arc::new(address.redis(access)?))
-        }
+        Form::Etcd => Ok(Arc::new(address.etcd(access, options)?)),
+        _ => Ok(Arc::new(address.redis(access, options)?)),
     }
 }
 
@@ -143,7 +146,7 @@ impl Parsed {
         Ok(access)
     }
 
-    fn redis(&self, access: Access) -> Result<Redis, StoreError> {
+    fn redis(&self, access: Access, options: Options) -> Result<Redis, StoreError> {
         let user = access
             .password
             .map(|password| (access.user.unwrap_or_else(|| "default".to_owned()), password));
@@ -171,27 +174,19 @@ impl Parsed {
                 redis::Address::Server(format!("{server}/{}", self.rest))
             }
         };
-        let usual = redis::Options::default();
-        let prefix = access.prefix.unwrap_or(usual.prefix);
-        let timeout = access.timeout.unwrap_or(usual.timeout);
-        Redis::with_tls(address, redis::Options { prefix, timeout }, &access.tls)
+        Redis::with_tls(address, options, &access.tls)
     }
 
-    fn etcd(&self, access: Access) -> Result<Etcd, StoreError> {
-        let user = match (access.user, access.password) {
-            (Some(user), Some(password)) => Some((user, password)),
-            (None, Some(_)) => return Err(refused("there is a password without a user")),
-            _ => None,
-        };
+    fn etcd(&self, access: Access, options: Options) -> Result<Etcd, StoreError> {
         let hosts: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
-        let usual = etcd::Options::default();
-        let prefix = access.prefix.unwrap_or(usual.prefix);
-        let timeout = access.timeout.unwrap_or(usual.timeout);
-        let options = etcd::Options { prefix, timeout, user };
-        if self.tls {
-            Etcd::with_tls(&hosts, options, &access.tls)
-        } else {
-            Etcd::new(&hosts, options)
+        let etcd = match self.tls {
+            true => Etcd::with_tls(&hosts, options, &access.tls)?,
+            false => Etcd::new(&hosts, options)?,
+        };
+        match (access.user, access.password) {
+            (Some(user), Some(password)) => Ok(etcd.with_user(user, password)),
+            (None, Some(_)) => Err(refused("there is a password without a user")),
+            _ => Ok(etcd),
         }
     }
 }

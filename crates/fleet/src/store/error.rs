@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::message::Malformed;
+
 /// A store gave no answer. Names the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
@@ -52,6 +54,11 @@ pub enum Kind {
 impl StoreError {
     pub(crate) fn new(store: &str, kind: Kind, detail: impl fmt::Display) -> Self {
         Self { store: store.to_owned(), kind, detail: detail.to_string() }
+    }
+
+    /// What breaks the protocol is not sent.
+    pub(crate) fn malformed(store: &str) -> impl Fn(Malformed) -> Self {
+        move |malformed| Self::new(store, Kind::Malformed, malformed)
     }
 
     /// The same call may succeed later, without anybody having to mend anything.

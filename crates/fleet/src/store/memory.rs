@@ -72,18 +72,14 @@ impl fmt::Debug for Memory {
 impl Store for Memory {
     fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
         Box::pin(async move {
-            message
-                .check(organisation)
-                .map_err(|malformed| Self::error(Kind::Malformed, malformed))?;
+            message.check(organisation).map_err(StoreError::malformed(Self::NAME))?;
             Ok(self.with(organisation, |book, now| book.apply(now, message)))
         })
     }
 
     fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
         Box::pin(async move {
-            change
-                .check(organisation)
-                .map_err(|malformed| Self::error(Kind::Malformed, malformed))?;
+            change.check(organisation).map_err(StoreError::malformed(Self::NAME))?;
             let done = self.with(organisation, |book, now| book.administer(now, change));
             done.map_err(|rejected| Self::error(Kind::Rejected, rejected))
         })

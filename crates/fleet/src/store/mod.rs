@@ -3,7 +3,7 @@
 mod access;
 mod address;
 mod error;
-pub mod etcd;
+mod etcd;
 mod memory;
 pub mod redis;
 #[cfg(not(feature = "tls"))]
@@ -14,6 +14,7 @@ mod tls;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -26,6 +27,22 @@ pub use access::{Access, Tls};
 pub use address::open;
 pub use error::{Kind, StoreError};
 pub use memory::Memory;
+
+/// How a store is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What all keys begin with. Fleets that share a store differ in it.
+    pub prefix: String,
+    /// How long a call may take, connecting included; in etcd, a request to one member.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    /// `ledgerline`, and a second.
+    fn default() -> Self {
+        Self { prefix: "ledgerline".to_owned(), timeout: Duration::from_secs(1) }
+    }
+}
 
 /// What a store's calls return: a future that can be sent to another thread.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

@@ -22,7 +22,7 @@ use crate::book::{Book, Change, View};
 use crate::message::{Nudge, Reply, Sync, check_name};
 
 use super::tls::{Certificates, Secured};
-use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
+use super::{Answer, Kind, Nudges, Options, Store, StoreError, Tls};
 
 use gateway::{Member, decode, encode};
 use user::User;
@@ -36,35 +36,6 @@ pub struct Etcd {
     first: AtomicUsize,
     /// A test's.
     clock: Option<Box<dyn Fn(u64) -> u64 + Send + std::marker::Sync>>,
-}
-
-/// How a store in etcd is used.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Options {
-    /// What all keys begin with. Fleets that share an etcd differ in it.
-    pub prefix: String,
-    /// How long a request to one member may take.
-    pub timeout: Duration,
-    /// A user's name and password, where etcd has users. Its role reads and writes all keys below `prefix/v1/`.
-    pub user: Option<(String, String)>,
-}
-
-impl Default for Options {
-    /// `ledgerline`, a second, no user.
-    fn default() -> Self {
-        Self { prefix: "ledgerline".to_owned(), timeout: Duration::from_secs(1), user: None }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let user = self.user.as_ref().map(|(user, _)| user);
-        f.debug_struct("Options")
-            .field("prefix", &self.prefix)
-            .field("timeout", &self.timeout)
-            .field("user", &user)
-            .finish()
-    }
 }
 
 /// What lies under a book's key.
@@ -142,8 +113,14 @@ impl Etcd {
             Ok(Member::new(address, options.timeout, secured.transpose()?))
         };
         let members = addresses.iter().map(member).collect::<Result<_, StoreError>>()?;
-        let user = options.user.map(|(name, password)| User::new(name, password));
-        Ok(Self { members, prefix: options.prefix, user, first: AtomicUsize::new(0), clock: None })
+        let (prefix, first) = (options.prefix, AtomicUsize::new(0));
+        Ok(Self { members, prefix, user: None, first, clock: None })
+    }
+
+    /// As a user, where etcd has users. Its role reads and writes all keys below `prefix/v1/`.
+    #[must_use]
+    pub fn with_user(self, name: String, password: String) -> Self {
+        Self { user: Some(User::new(name, password)), ..self }
     }
 
     /// For tests: the time, made from what etcd says.
@@ -312,17 +289,14 @@ impl fmt::Debug for Etcd {
 impl Store for Etcd {
     fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
         Box::pin(async move {
-            message
-                .check(organisation)
-                .map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            message.check(organisation).map_err(StoreError::malformed(&self.members[0].name))?;
             self.change(organisation, |book, now| book.apply(now, message)).await
         })
     }
 
     fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
         Box::pin(async move {
-            let checked = check_name(organisation).and_then(|()| change.check(organisation));
-            checked.map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            change.check(organisation).map_err(StoreError::malformed(&self.members[0].name))?;
             if let Change::Terms { grace: Some(grace), .. } = change
                 && *grace <= Self::PRECISION
                 && self.clock.is_none()
@@ -339,7 +313,7 @@ impl Store for Etcd {
 
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
         Box::pin(async move {
-            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            check_name(organisation).map_err(StoreError::malformed(&self.members[0].name))?;
             let Found { mut book, now, .. } = self.read(organisation).await?;
             Ok(book.view(now))
         })
@@ -356,7 +330,7 @@ impl Store for Etcd {
 
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         Box::pin(async move {
-            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            check_name(organisation).map_err(StoreError::malformed(&self.members[0].name))?;
             let request = json!({ "create_request": { "key": self.key(organisation, "nudges") } });
             let request = request.to_string();
             let watch = self.ask(|member, token| {

@@ -10,14 +10,12 @@ mod list;
 mod way;
 mod wrong;
 
-use std::time::Duration;
-
 use redis::Cmd;
 
 use crate::book::{BudgetView, Change, View};
 use crate::message::{Reply, Sync, check_name};
 
-use super::{Answer, Kind, Nudges, Store, StoreError, Tls};
+use super::{Answer, Kind, Nudges, Options, Store, StoreError, Tls};
 
 pub use address::Address;
 
@@ -28,22 +26,6 @@ use link::Link;
 pub struct Redis {
     link: Link,
     options: Options,
-}
-
-/// How a store in Redis is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// What all keys begin with. Fleets that share a server differ in it.
-    pub prefix: String,
-    /// How long a call may take, connecting included.
-    pub timeout: Duration,
-}
-
-impl Default for Options {
-    /// `ledgerline`, and a second.
-    fn default() -> Self {
-        Self { prefix: "ledgerline".to_owned(), timeout: Duration::from_secs(1) }
-    }
 }
 
 impl Redis {
@@ -131,9 +113,7 @@ impl Redis {
 impl Store for Redis {
     fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
         Box::pin(async move {
-            message
-                .check(organisation)
-                .map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            message.check(organisation).map_err(StoreError::malformed(&self.link.name))?;
             let mut command = self.command("sync", organisation);
             codec::write_sync(&mut command, message);
             let reply = self.link.call(&command).await?;
@@ -143,8 +123,7 @@ impl Store for Redis {
 
     fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
         Box::pin(async move {
-            let checked = check_name(organisation).and_then(|()| change.check(organisation));
-            checked.map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            change.check(organisation).map_err(StoreError::malformed(&self.link.name))?;
             let mut command = self.command("administer", organisation);
             codec::write_change(&mut command, change);
             let reply = self.link.call(&command).await?;
@@ -155,7 +134,7 @@ impl Store for Redis {
 
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
         Box::pin(async move {
-            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            check_name(organisation).map_err(StoreError::malformed(&self.link.name))?;
             let reply = self.link.call(&self.command("view", organisation)).await?;
             self.parsed(codec::read_view(&reply))
         })
@@ -171,7 +150,7 @@ impl Store for Redis {
         paths: &'a [String],
     ) -> Answer<'a, Vec<Option<BudgetView>>> {
         Box::pin(async move {
-            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            check_name(organisation).map_err(StoreError::malformed(&self.link.name))?;
             if paths.is_empty() {
                 return Ok(Vec::new());
             }
@@ -188,7 +167,7 @@ impl Store for Redis {
 
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
         Box::pin(async move {
-            check_name(organisation).map_err(|malformed| self.error(Kind::Malformed, malformed))?;
+            check_name(organisation).map_err(StoreError::malformed(&self.link.name))?;
             self.link.listen(self.key(organisation, codec::CHANNEL)).await
         })
     }
