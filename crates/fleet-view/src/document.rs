@@ -1,6 +1,6 @@
 //! Books as JSON: `docs/schemas/fleet.v1.json`.
 
-use ledgerline_fleet::book::{Event, Full, Refused, View, What};
+use ledgerline_fleet::book::{Event, Full, Refused, What};
 use serde_json::{Value, json};
 
 use crate::read::{Book, Books};
@@ -8,66 +8,17 @@ use crate::read::{Book, Books};
 /// All books in one document. Sizes are units (bytes, unless a fleet counts other things), times milliseconds.
 #[must_use]
 pub fn text(books: &Books) -> Value {
-    let told: Vec<Value> =
-        books.books.iter().map(|Book { organisation, view }| book(organisation, view)).collect();
+    let told: Vec<Value> = books.books.iter().map(book).collect();
     json!({ "schema": "ledgerline/fleet.v1", "books": told, "more": books.more })
 }
 
-fn book(organisation: &str, view: &View) -> Value {
-    let budgets = view.budgets.iter().map(|budget| {
-        let holds = budget.holds.iter().map(|hold| {
-            json!({
-                "node": hold.node,
-                // (Numbers of 64 bits are not exact in all readers.)
-                "incarnation": format!("{:016x}", hold.incarnation),
-                "lease": hold.lease,
-                "used": hold.used,
-                "want": hold.want,
-                "unmet": hold.unmet,
-                "waiting": hold.waiting,
-                "lacking": hold.lacking,
-                "excess": hold.excess,
-                "refused": hold.refused,
-            })
-        });
-        json!({
-            "path": budget.path,
-            "max": budget.limit,
-            "min": budget.minimum,
-            "deleted": budget.closing,
-            "leased": budget.leased,
-            "idle": budget.idle,
-            "unmet": budget.unmet,
-            "waiting": budget.waiting,
-            "lacking": budget.lacking,
-            "excess": budget.excess,
-            "over": budget.over,
-            "refused": budget.refused,
-            "nodes": holds.collect::<Vec<_>>(),
-        })
-    });
-    let nodes = view.nodes.iter().map(|node| {
-        let starts = node.incarnations.iter().map(|start| {
-            json!({
-                "incarnation": format!("{:016x}", start.incarnation),
-                "replaced": start.fenced,
-                "messages": start.sequence,
-                "ends": start.ends,
-                "freed": start.freed,
-            })
-        });
-        json!({ "name": node.name, "drained": node.draining, "starts": starts.collect::<Vec<_>>() })
-    });
-    json!({
-        "organisation": organisation,
-        "at": view.at,
-        "lease_ms": view.ttl,
-        "grace_ms": view.grace,
-        "budgets": budgets.collect::<Vec<_>>(),
-        "nodes": nodes.collect::<Vec<_>>(),
-        "events": view.events.iter().map(happened).collect::<Vec<_>>(),
-        "refusals": view.refusals.iter().map(refused).collect::<Vec<_>>(),
-    })
+fn book(Book { organisation, view }: &Book) -> Value {
+    let mut book = serde_json::to_value(view).expect("names are text");
+    book["organisation"] = organisation.as_str().into();
+    // (What a store keeps of these has other names.)
+    book["events"] = view.events.iter().map(happened).collect();
+    book["refusals"] = view.refusals.iter().map(refused).collect();
+    book
 }
 
 fn happened(event: &Event) -> Value {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ledgerline_fleet::book::{Book, What};
+use ledgerline_fleet::book::{Book, View, What};
 use ledgerline_fleet::message::Reply;
 use proptest::prelude::*;
 
@@ -109,6 +109,9 @@ proptest! {
         }
         book.nudged();
         let written = serde_json::to_string(&book).expect("a book is plain data");
-        prop_assert_eq!(serde_json::from_str::<Book>(&written).expect("what was written"), book);
+        prop_assert_eq!(&serde_json::from_str::<Book>(&written).expect("what was written"), &book);
+        let view = book.view(world.now);
+        let written = serde_json::to_string(&view).expect("so is a view");
+        prop_assert_eq!(serde_json::from_str::<View>(&written).expect("what was written"), view);
     }
 }

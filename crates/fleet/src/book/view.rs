@@ -1,6 +1,7 @@
-//! A book as operators see it.
+//! A book as operators see it. As JSON it has the names that operators know: `docs/schemas/fleet.v1.json`.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Refused;
 
@@ -10,8 +11,10 @@ pub struct View {
     /// When, by the store's clock: milliseconds since 1970.
     pub at: u64,
     /// How long a lease holds, in milliseconds.
+    #[serde(rename = "lease_ms")]
     pub ttl: u64,
     /// How long after a lease's end its units are kept from others, in milliseconds.
+    #[serde(rename = "grace_ms")]
     pub grace: u64,
     /// The budgets.
     pub budgets: Vec<BudgetView>,
@@ -29,10 +32,13 @@ pub struct BudgetView {
     /// Its path.
     pub path: String,
     /// How many units may be leased.
+    #[serde(rename = "max")]
     pub limit: u64,
     /// What is kept from others for each node that uses the budget.
+    #[serde(rename = "min")]
     pub minimum: u64,
     /// It is deleted, and goes with its last lease.
+    #[serde(rename = "deleted")]
     pub closing: bool,
     /// The sum of all leases.
     pub leased: u64,
@@ -51,6 +57,7 @@ pub struct BudgetView {
     /// Charges that were refused, on all nodes that ever were.
     pub refused: u64,
     /// What each node has of it.
+    #[serde(rename = "nodes")]
     pub holds: Vec<HoldView>,
 }
 
@@ -60,6 +67,7 @@ pub struct HoldView {
     /// The node's name.
     pub node: String,
     /// Its incarnation.
+    #[serde(serialize_with = "digits", deserialize_with = "number")]
     pub incarnation: u64,
     /// What it may use.
     pub lease: u64,
@@ -85,8 +93,10 @@ pub struct NodeView {
     /// The name.
     pub name: String,
     /// Its leases are asked back, and it gets no more.
+    #[serde(rename = "drained")]
     pub draining: bool,
     /// Its starts whose leases still count.
+    #[serde(rename = "starts")]
     pub incarnations: Vec<IncarnationView>,
 }
 
@@ -94,10 +104,13 @@ pub struct NodeView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IncarnationView {
     /// Its number.
+    #[serde(serialize_with = "digits", deserialize_with = "number")]
     pub incarnation: u64,
     /// A newer one has the name.
+    #[serde(rename = "replaced")]
     pub fenced: bool,
     /// The highest sequence number applied.
+    #[serde(rename = "messages")]
     pub sequence: u64,
     /// When its leases end, by the store's clock, unless it syncs before.
     pub ends: u64,
@@ -138,6 +151,15 @@ pub enum What {
         /// The incarnation that ended.
         incarnation: u64,
     },
+}
+
+/// (Numbers of 64 bits are not exact in all readers of JSON.)
+fn digits<S: Serializer>(incarnation: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{incarnation:016x}"))
+}
+
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    u64::from_str_radix(&String::deserialize(from)?, 16).map_err(D::Error::custom)
 }
 
 impl NodeView {
