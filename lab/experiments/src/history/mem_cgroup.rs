@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn every_layout_counts_the_same_and_lags_by_a_batch_at_most() {
-        for (name, offsets, _) in VARIANTS {
+        for (name, offsets, ..) in VARIANTS {
             let memcg = MemCgroup::new(2, offsets);
             let mut worst = 0;
             for step in 1..=1000 {

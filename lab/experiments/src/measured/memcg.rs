@@ -25,7 +25,7 @@ ledgerline::items! {
 pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
     let mut cases: Vec<Case<'_>> = VARIANTS
         .into_iter()
-        .map(|(name, offsets, _)| Case {
+        .map(|(name, offsets, ..)| Case {
             name,
             granule: BURST,
             body: theirs(session.cpus.len(), offsets),
