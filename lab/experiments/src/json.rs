@@ -132,7 +132,7 @@ fn places(name: &str, scaling: &Scaling) -> Vec<Object> {
         object.interval("predicted", ["low", "high"], Some(cost));
         // Of all CPUs together.
         object.put("operations_per_second", (at.cpus as f64 * 1e9 / cost.median).round());
-        object.put("machine", scaling.machine);
+        object.put("machine", scaling.curve.machine);
         object.put("sockets", at.sockets);
         object.put("grown", at.grown);
         object.put("method", "simulation");

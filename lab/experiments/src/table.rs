@@ -70,7 +70,6 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Scaling {
     pub(super) curve: Curve,
-    pub(super) machine: &'static str,
     pub(super) points: usize,
     pub(super) places: Vec<Scale>,
 }
@@ -244,7 +243,6 @@ fn scaling(
     };
     Ok(Scaling {
         curve: study.curve(),
-        machine: study.machine(),
         points: args.curve_points(),
         places: cpus.iter().map(place).collect::<Result<_, _>>()?,
     })

@@ -241,11 +241,11 @@ fn spread(figures: Interval) -> String {
 
 /// The scaling curve: a plot and its figures.
 fn curve(scaling: &Scaling, style: Style) -> String {
-    let Scaling { curve, machine, points, places } = scaling;
+    let Scaling { curve, points, places } = scaling;
     let says = format!(
-        "nanoseconds a CPU spends on {}, by the number of CPUs that do so; {machine}, {points} design \
+        "nanoseconds a CPU spends on {}, by the number of CPUs that do so; {}, {points} design \
          points, fitted on {} CPUs",
-        curve.operation, curve.document_cpus
+        curve.operation, curve.machine, curve.document_cpus
     );
     let mut text = paragraph("  ", &says, style);
     let designs = scaling.designs();

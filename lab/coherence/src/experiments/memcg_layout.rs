@@ -8,7 +8,7 @@
 
 use super::{Basis, Experiment, Interval, Row, each, even, shared_points};
 use crate::layout::{Layout, Scope};
-use crate::machine::{Machine, Settings};
+use crate::machine::Settings;
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
 
@@ -109,8 +109,7 @@ pub struct Point {
 /// # Errors
 /// None for a count that is not zero.
 pub fn points(count: usize) -> Result<Vec<Point>, Error> {
-    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
-    let settings = shared_points(&machine, count)?.into_iter().enumerate();
+    let settings = shared_points(MACHINE, count)?.into_iter().enumerate();
     let base = |index| BASE_NS[0] + (BASE_NS[1] - BASE_NS[0]) * even(index);
     Ok(settings.map(|(index, settings)| Point { settings, base_ns: base(index) }).collect())
 }

@@ -148,12 +148,16 @@ pub(crate) fn calibrate(
 /// other document. It is the threshold that systems had.
 pub const FITTED_ON: u32 = 125;
 
-/// A machine's design points with the one fitted figure that all documents share, in nanoseconds.
-pub(crate) fn shared_points(machine: &Machine, points: usize) -> Result<Vec<Settings>, Error> {
-    let broadwell = Machine::built_in(numa_threshold::MACHINE).expect("it comes with the crate");
-    let fitted = numa_threshold::fitted(&broadwell, FITTED_ON, points)?;
-    let design = machine.design(points).into_iter().zip(fitted);
+/// The design points of a document's machine with the one fitted figure that all documents share.
+pub(crate) fn shared_points(machine: &str, points: usize) -> Result<Vec<Settings>, Error> {
+    let fitted = numa_threshold::fitted(FITTED_ON, points)?;
+    let design = built_in(machine).design(points).into_iter().zip(fitted);
     Ok(design.map(|(point, fit)| Settings { read_service: fit.read_service, ..point }).collect())
+}
+
+/// A document's machine.
+fn built_in(machine: &str) -> Machine {
+    Machine::built_in(machine).expect("it comes with the crate")
 }
 
 /// Numbers that fill 0 to 1 evenly, and are not those of the design.

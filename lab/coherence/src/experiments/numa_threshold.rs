@@ -9,7 +9,7 @@
 
 use super::{Basis, Experiment, Interval, Row, Throughput, calibrate, each};
 use crate::layout::{FieldId, Layout, Scope};
-use crate::machine::{Machine, Settings};
+use crate::machine::Settings;
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
 
@@ -89,19 +89,19 @@ pub(super) fn allocation(
     Program::new("allocate and free a page", steps.chain(change()).chain(change()))
 }
 
-/// Fits the nanoseconds between two readers of a line, for each of a machine's design points, so that the row of
+/// Fits the nanoseconds between two readers of a line, for each design point of the mail's machine, so that the row of
 /// threshold `row` comes out as published.
 ///
 /// This is the one figure that is fitted here; the other documents' predictions take it over.
 ///
 /// # Errors
 /// If the document does not have the threshold.
-pub fn fitted(machine: &Machine, row: u32, points: usize) -> Result<Vec<Settings>, Error> {
+pub fn fitted(row: u32, points: usize) -> Result<Vec<Settings>, Error> {
     let (_, floor, published, _) = *ROWS
         .iter()
         .find(|(threshold, ..)| *threshold == Some(row))
         .ok_or_else(|| Error::Setup(format!("the document has no row for threshold {row}")))?;
-    each(&machine.design(points), |index, point| {
+    each(&super::built_in(MACHINE).design(points), |index, point| {
         let published = published * repeatability(3 * index);
         let floor = floor * repeatability(3 * index + 1);
         let with = |ns: f64| Settings { read_service: (ns * 1000.0) as u64, ..point.clone() };

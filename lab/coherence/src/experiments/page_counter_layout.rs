@@ -14,7 +14,7 @@
 
 use super::{Basis, Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{FieldId, Layout, Scope};
-use crate::machine::{Machine, Settings};
+use crate::machine::Settings;
 use crate::program::{Program, Step};
 use crate::simulate::{Error, Setup};
 
@@ -193,8 +193,7 @@ fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
 /// # Errors
 /// None for a count that is not zero.
 pub fn points(count: usize) -> Result<Vec<Point>, Error> {
-    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
-    each(&shared_points(&machine, count)?, |index, settings| {
+    each(&shared_points(MACHINE, count)?, |index, settings| {
         let within = |[low, high]: [f64; 2], share: f64| low + (high - low) * share;
         let [checks, stock, remaining] = cube(index);
         let with = |walks| Point {

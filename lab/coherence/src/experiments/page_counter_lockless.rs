@@ -10,7 +10,7 @@
 
 use super::{Basis, Experiment, Interval, Row, calibrate, each, shared_points};
 use crate::layout::{Layout, Scope};
-use crate::machine::{Machine, Settings};
+use crate::machine::Settings;
 use crate::program::{Lock, Program, Step};
 use crate::simulate::{Error, Setup};
 
@@ -72,8 +72,7 @@ pub struct Point {
 /// # Errors
 /// None for a count that is not zero.
 pub fn points(count: usize) -> Result<Vec<Point>, Error> {
-    let machine = Machine::built_in(MACHINE).expect("it comes with the crate");
-    each(&shared_points(&machine, count)?, |_, settings| {
+    each(&shared_points(MACHINE, count)?, |_, settings| {
         let mut work = [0.0; VISITS.len()];
         for (work, visits) in work.iter_mut().zip(VISITS) {
             *work = calibrate(0.5 * LOCKLESS, LOCKLESS, LOCKLESS, |work| {

@@ -17,7 +17,7 @@ use super::{
     Experiment, Interval, each, memcg_layout, numa_threshold, ours, page_counter_layout,
     page_counter_lockless,
 };
-use crate::machine::{Machine, Settings};
+use crate::machine::Settings;
 use crate::simulate::{Error, Setup};
 
 /// The experiments that are simulated, the oldest document first.
@@ -64,7 +64,7 @@ pub struct Scale {
     pub ours: Interval,
 }
 
-/// What [`Study::at`] compares, in words.
+/// What [`Study::at`] compares, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Curve {
     /// What a CPU repeats.
@@ -75,7 +75,9 @@ pub struct Curve {
     pub after: &'static str,
     /// Our design.
     pub ours: &'static str,
-    /// How many CPUs the document's machine has, on which the points were fitted.
+    /// The document's machine, by the name of its file.
+    pub machine: &'static str,
+    /// How many CPUs it has, on which the points were fitted.
     pub document_cpus: usize,
 }
 
@@ -93,10 +95,7 @@ impl Study {
         }
         Ok(Study(match name {
             "page-counter-lockless" => Fitted::Lockless(page_counter_lockless::points(points)?),
-            "numa-threshold" => {
-                let machine = Machine::built_in(numa_threshold::MACHINE).expect("it is built in");
-                Fitted::Numa(row, numa_threshold::fitted(&machine, row, points)?)
-            }
+            "numa-threshold" => Fitted::Numa(row, numa_threshold::fitted(row, points)?),
             "memcg-layout" => Fitted::Memcg(memcg_layout::points(points)?),
             "page-counter-layout" => Fitted::Layout(page_counter_layout::points(points)?),
             other => {
@@ -180,17 +179,6 @@ impl Study {
         }
     }
 
-    /// The document's machine, by the name of its file.
-    #[must_use]
-    pub fn machine(&self) -> &'static str {
-        match self.0 {
-            Fitted::Lockless(_) => page_counter_lockless::MACHINE,
-            Fitted::Numa(..) => numa_threshold::MACHINE,
-            Fitted::Memcg(_) => memcg_layout::MACHINE,
-            Fitted::Layout(_) => page_counter_layout::MACHINE,
-        }
-    }
-
     /// What [`Study::at`] compares.
     #[must_use]
     pub fn curve(&self) -> Curve {
@@ -200,6 +188,7 @@ impl Study {
                 before: "locked",
                 after: "lockless",
                 ours: "ours",
+                machine: page_counter_lockless::MACHINE,
                 document_cpus: page_counter_lockless::CPUS,
             },
             Fitted::Numa(..) => Curve {
@@ -207,6 +196,7 @@ impl Study {
                 before: "threshold 125",
                 after: "threshold 65533",
                 ours: "ours, threshold 125",
+                machine: numa_threshold::MACHINE,
                 document_cpus: numa_threshold::CPUS,
             },
             Fitted::Memcg(_) => Curve {
@@ -214,6 +204,7 @@ impl Study {
                 before: "before the commit",
                 after: "after the commit",
                 ours: "ours",
+                machine: memcg_layout::MACHINE,
                 document_cpus: memcg_layout::CPUS,
             },
             Fitted::Layout(_) => Curve {
@@ -221,6 +212,7 @@ impl Study {
                 before: "three levels",
                 after: "A+B+C",
                 ours: "ours",
+                machine: page_counter_layout::MACHINE,
                 document_cpus: page_counter_layout::CPUS,
             },
         }

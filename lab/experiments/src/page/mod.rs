@@ -56,7 +56,7 @@ pub(super) fn page(tables: &[Table]) -> String {
 
 fn machine_of(table: &Table) -> Option<&'static str> {
     let predicted = table.predicted.as_ref().map(|predicted| predicted.experiment.machine);
-    predicted.or(table.scaling.as_ref().map(|scaling| scaling.machine))
+    predicted.or(table.scaling.as_ref().map(|scaling| scaling.curve.machine))
 }
 
 fn section(out: &mut String, table: &Table) {
@@ -221,8 +221,8 @@ fn thresholds(table: &Table) -> String {
 }
 
 fn scaling(out: &mut String, scaling: &Scaling) {
-    let Scaling { curve, machine: name, points, places } = scaling;
-    let cpus = Machine::built_in(name).map_or(0, |machine| machine.topology.cpus());
+    let Scaling { curve, points, places } = scaling;
+    let cpus = Machine::built_in(curve.machine).map_or(0, |machine| machine.topology.cpus());
     let _ = writeln!(
         out,
         "<h3>By the number of CPUs</h3>\n<p>Nanoseconds that a CPU spends on {}, when so many do so at once; \
