@@ -1,10 +1,13 @@
 //! Topologies: which socket, complex and core a CPU belongs to, and how far apart two CPUs are.
 
+use serde::Deserialize;
+
 /// Sockets of complexes of cores of hardware threads.
 ///
 /// CPUs are numbered so that the first `n` of them use as many cores as possible: first come the first threads of
 /// all cores, in order of sockets, then the second threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Topology {
     /// How many sockets there are.
     pub sockets: usize,
@@ -15,6 +18,7 @@ pub struct Topology {
     /// How many hardware threads a core has.
     pub threads_per_core: usize,
     /// The most links between two sockets, 1 or 2: sockets whose numbers differ in two bits are two links apart.
+    #[serde(skip)]
     pub hops: usize,
 }
 

@@ -59,7 +59,7 @@ struct Text {
     operations: Option<Spanned<f64>>,
     machine: Spanned<String>,
     why_machine: String,
-    topology: Option<Spanned<Sockets>>,
+    topology: Option<Spanned<Topology>>,
     #[serde(default)]
     ranges: BTreeMap<Spanned<String>, Range>,
     published: Spanned<Vec<RowText>>,
@@ -69,15 +69,6 @@ struct Text {
     fields: BTreeMap<Spanned<String>, Places>,
     roles: Spanned<Vec<RoleText>>,
     assumes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sockets {
-    sockets: usize,
-    complexes_per_socket: usize,
-    cores_per_complex: usize,
-    threads_per_core: usize,
 }
 
 #[derive(Deserialize)]
@@ -213,14 +204,10 @@ fn machine(text: &Text) -> Result<Machine, Complaint> {
     let at = text.machine.span().start;
     let mut machine =
         Machine::open(text.machine.get_ref()).map_err(|error| (at, error.to_string()))?;
-    if let Some(sockets) = &text.topology {
-        let at = sockets.span().start;
-        let Sockets { sockets, complexes_per_socket, cores_per_complex, threads_per_core } =
-            *sockets.get_ref();
-        let hops = machine.topology.hops;
-        let topology =
-            Topology { sockets, complexes_per_socket, cores_per_complex, threads_per_core, hops };
-        machine.topology = topology.checked().map_err(|reason| (at, reason))?;
+    if let Some(topology) = &text.topology {
+        // How far apart sockets are stays the machine's.
+        let other = Topology { hops: machine.topology.hops, ..*topology.get_ref() };
+        machine.topology = other.checked().map_err(|reason| (topology.span().start, reason))?;
     }
     for (name, range) in &text.ranges {
         let at = name.span().start;
