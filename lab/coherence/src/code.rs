@@ -130,8 +130,7 @@ pub(crate) struct Code {
 pub(crate) fn compile(program: &Program, layout: &Layout) -> Result<Code, BadProgram> {
     let mut compiler = Compiler {
         layout,
-        outgrows: program.outgrows_first_cache,
-        knows_places: program.knows_places,
+        program,
         touched: HashSet::new(),
         depth: 0,
         code: Code { instructions: Vec::new(), periods: Vec::new() },
@@ -150,8 +149,7 @@ pub(crate) fn compile(program: &Program, layout: &Layout) -> Result<Code, BadPro
 
 struct Compiler<'a> {
     layout: &'a Layout,
-    outgrows: bool,
-    knows_places: bool,
+    program: &'a Program,
     /// Lines that this operation has certainly touched when it gets to the current instruction.
     touched: HashSet<(ObjectId, u64, Option<u8>)>,
     depth: u8,
@@ -164,7 +162,7 @@ impl Compiler<'_> {
     fn steps(&mut self, steps: &[Step]) -> Done {
         for (at, step) in steps.iter().enumerate() {
             self.step(step)?;
-            if self.knows_places && matches!(step, Step::Compute { .. }) {
+            if self.program.knows_places && matches!(step, Step::Compute { .. }) {
                 self.ask_ahead(sure(&steps[at + 1..]));
             }
         }
@@ -240,7 +238,8 @@ impl Compiler<'_> {
             return Err("it touches a field of another layout".to_owned());
         }
         let (object, line) = self.layout.line_key(field);
-        let second_cache = self.outgrows && self.touched.insert((object, line, of));
+        let second_cache =
+            self.program.outgrows_first_cache && self.touched.insert((object, line, of));
         let access = Access { field, kind, action, of, second_cache };
         self.code.instructions.push(Instruction::Access(access));
         Ok(())
