@@ -14,6 +14,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cpu::hit_time;
 pub use outcome::{Blame, LineCost, Outcome};
 
 use crate::code::{self, BadProgram, Code};
