@@ -1,6 +1,6 @@
 //! Reads machine files: TOML, strictly, with an error of one line for each mistake.
 
-use super::{BUILT_IN, Latencies, Machine, Nuisance, Topology};
+use super::{BUILT_IN, Entry, Latencies, Machine, Nuisance, Topology};
 use crate::text_file::{BadFile, Sort};
 use serde::Deserialize;
 use toml::de::DeTable;
@@ -126,11 +126,11 @@ pub(super) fn has(topology: Topology, latency: &str) -> bool {
 fn check(document: Document) -> Result<Machine, Complaint> {
     let Document { name, clock_ghz, topology: sockets, latency_ns: mut latency, nuisance } =
         document;
-    figure(("clock_ghz", "clock_ghz"), &clock_ghz, 0.01, 100.0)?;
+    figure(("clock_ghz", "clock_ghz"), &clock_ghz, (0.01, 100.0))?;
     let topology = topology(&sockets)?;
-    for (name, given) in latency.figures() {
+    for Entry { name, value: given, within, .. } in latency.figures() {
         if given.source != NOT_SAID {
-            figure(("latency_ns", name), given, 0.001, 1e6)?;
+            figure(("latency_ns", name), given, within)?;
         } else if name != "atomic_moved" && has(topology, name) {
             let reason = format!("this topology needs `{name}` in [latency_ns], with its source");
             return Err(("topology", "", reason));
@@ -142,7 +142,7 @@ fn check(document: Document) -> Result<Machine, Complaint> {
         let reason = format!("`atomic_moved` is {moved}; it is at least `atomic`, {atomic}");
         return Err(("latency_ns", "atomic_moved", reason));
     }
-    for (name, given, within) in nuisance.ranges() {
+    for Entry { name, value: given, within, .. } in nuisance.ranges() {
         range(name, given, within)?;
     }
     let topology_source = sockets.source;
@@ -183,8 +183,7 @@ fn topology(of: &Sockets) -> Result<Topology, Complaint> {
 fn figure(
     (table, name): (&'static str, &'static str),
     figure: &Figure,
-    least: f64,
-    most: f64,
+    (least, most): (f64, f64),
 ) -> Result<(), Complaint> {
     let Figure { value, low, high, source } = figure;
     let (low, high) = (low.unwrap_or(*value), high.unwrap_or(*value));

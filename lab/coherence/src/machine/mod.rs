@@ -32,177 +32,159 @@ pub struct Machine {
     pub nuisance: Nuisance,
 }
 
-/// How long an idle machine takes to bring a line, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Latencies {
-    /// A load that depends on another, from the CPU's first cache.
-    pub first_cache: Figure,
-    /// The same from the core's second cache.
-    pub second_cache: Figure,
-    /// From the other hardware thread of the core.
-    #[serde(default = "Figure::unsaid")]
-    pub sibling: Figure,
-    /// Within a complex (cores that share a last cache), a line that nobody has changed.
-    pub near_clean: Figure,
-    /// Within a complex, a line that its owner has changed.
-    pub near_modified: Figure,
-    /// From another complex of the same socket, clean.
-    #[serde(default = "Figure::unsaid")]
-    pub socket_clean: Figure,
-    /// From another complex of the same socket, changed.
-    #[serde(default = "Figure::unsaid")]
-    pub socket_modified: Figure,
-    /// From another socket, when the line's memory belongs to the socket that has it.
-    #[serde(default = "Figure::unsaid")]
-    pub remote_homed_at_owner: Figure,
-    /// From another socket, when the line's memory belongs to the socket that asks.
-    #[serde(default = "Figure::unsaid")]
-    pub remote_homed_at_reader: Figure,
-    /// From a socket two hops away.
-    #[serde(default = "Figure::unsaid")]
-    pub far: Figure,
-    /// From memory of the socket that asks.
-    pub memory_local: Figure,
-    /// From memory of another socket.
-    #[serde(default = "Figure::unsaid")]
-    pub memory_remote: Figure,
-    /// How much longer an atomic read-modify-write takes than a load, once the line has arrived.
-    pub atomic: Figure,
-    /// How much longer an atomic takes than a load where the line comes from another core. It equals `atomic` where a
-    /// file does not state it.
-    #[serde(default = "Figure::unsaid")]
-    pub atomic_moved: Figure,
+/// A field of one of a machine file's tables.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry<V> {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub says: &'static str,
+    /// What the file has for it.
+    pub value: V,
+    /// The least and the most that it may hold.
+    pub within: (f64, f64),
 }
 
-/// Figures that decide contended costs and stand in no published table. The crate's README explains each.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Nuisance {
-    /// Share of a transfer's latency during which the line can serve no other CPU, 0 to 1.
-    pub handover: Range,
-    /// Factor on all transfers of the latency table, since they were measured on sister parts.
-    pub latency_scale: Range,
-    /// Nanoseconds between two readers of a line that nobody owns.
-    pub read_service_ns: Range,
-    /// Nanoseconds for which an owner keeps a line that has arrived.
-    pub keep_ns: Range,
-    /// Probability that a line's neighbour in its 128-byte pair is fetched along with it.
-    pub pair: Range,
-    /// Share of a load's wait that independent work hides, 0 to 1, where the program allows it.
-    pub overlap: Range,
-    /// Stores that may wait for their lines before the CPU must.
-    pub store_buffer: Range,
-    /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1. Until then the CPU that
-    /// holds the line goes on using it. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub request: Range,
-    /// Whether reading a line that another CPU has changed takes it away from there, so that the reader may write it:
-    /// 0 or 1, or the belief in it. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub migratory: Range,
-    /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub keep_spread: Range,
-    /// Share of a stay for which a CPU keeps a line of which it had a copy already, so that it waited for no data,
-    /// 0 to 1. One where a file does not state it.
-    #[serde(default = "Range::one")]
-    pub upgrade_keep: Range,
-    /// Whether an atomic requests its line while earlier stores of its CPU, which it may not overtake, are still on
-    /// their way: 0 or 1, or the belief in it. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub early_request: Range,
-    /// Nanoseconds for which an atomic needs its line: one that finds another CPU's request about to be granted sooner
-    /// does not begin, and fetches the line again. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub closing_ns: Range,
-    /// Nanoseconds of work that a CPU does while it waits, where the work does not need what it waits for. Zero where a
-    /// file does not state it.
-    #[serde(default = "Range::zero")]
-    pub window_ns: Range,
-    /// Nanoseconds before its turn at which a CPU asks for the line of an access whose place it knows, and goes on asking
-    /// as often as it loses the line before that turn. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub lead_ns: Range,
-    /// Nanoseconds that it takes to begin anew behind a load that was done before its turn, where its line was taken
-    /// meanwhile. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub flush_ns: Range,
-    /// Nanoseconds after its line has come until which an atomic is not final: a load of the line behind
-    /// it is done again if another CPU's request comes to the line in that time. It says nothing of programs that know
-    /// their places before. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub behind_ns: Range,
-    /// Share of an atomic that finds its line there for which its CPU does not wait: its value is known and what comes
-    /// behind goes on, but for another atomic, 0 to 1. Zero where a file does not state it.
-    #[serde(default = "Range::zero")]
-    pub atomic_ahead: Range,
-}
+/// A table of a machine file. Each field is described once: what it is in a few words, and the least and the most that it may
+/// hold.
+macro_rules! table {
+    ($(#[$table:meta])* $name:ident of $value:ident, $all:ident, $all_mut:ident {
+        $($(#[$meta:meta])* $field:ident: $says:literal, $within:expr;)*
+    }) => {
+        $(#[$table])*
+        #[derive(Clone, Debug, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$meta])* pub $field: $value,)*
+        }
 
-impl Latencies {
-    /// Each figure with its name in a machine file.
-    #[must_use]
-    pub fn figures(&self) -> [(&'static str, &Figure); 14] {
-        [
-            ("first_cache", &self.first_cache),
-            ("second_cache", &self.second_cache),
-            ("sibling", &self.sibling),
-            ("near_clean", &self.near_clean),
-            ("near_modified", &self.near_modified),
-            ("socket_clean", &self.socket_clean),
-            ("socket_modified", &self.socket_modified),
-            ("remote_homed_at_owner", &self.remote_homed_at_owner),
-            ("remote_homed_at_reader", &self.remote_homed_at_reader),
-            ("far", &self.far),
-            ("memory_local", &self.memory_local),
-            ("memory_remote", &self.memory_remote),
-            ("atomic", &self.atomic),
-            ("atomic_moved", &self.atomic_moved),
-        ]
-    }
-}
+        impl $name {
+            /// All fields, in the order of the file.
+            #[must_use]
+            pub fn $all(&self) -> Vec<Entry<&$value>> {
+                vec![$(table!($field, $says, $within, &self.$field)),*]
+            }
 
-/// The ranges of a [`Nuisance`], to look at or to change, each with its name in a machine file, and the least and the most
-/// that it may hold.
-macro_rules! ranges {
-    ($nuisance:ident $(, $mutable:tt)?) => {
-        [
-            ("handover", &$($mutable)? $nuisance.handover, (0.01, 1.0)),
-            ("latency_scale", &$($mutable)? $nuisance.latency_scale, (0.1, 10.0)),
-            ("read_service_ns", &$($mutable)? $nuisance.read_service_ns, NS),
-            ("keep_ns", &$($mutable)? $nuisance.keep_ns, NS),
-            ("pair", &$($mutable)? $nuisance.pair, SHARE),
-            ("overlap", &$($mutable)? $nuisance.overlap, SHARE),
-            ("store_buffer", &$($mutable)? $nuisance.store_buffer, (1.0, 1024.0)),
-            ("request", &$($mutable)? $nuisance.request, SHARE),
-            ("migratory", &$($mutable)? $nuisance.migratory, SHARE),
-            ("keep_spread", &$($mutable)? $nuisance.keep_spread, SHARE),
-            ("upgrade_keep", &$($mutable)? $nuisance.upgrade_keep, SHARE),
-            ("early_request", &$($mutable)? $nuisance.early_request, SHARE),
-            ("closing_ns", &$($mutable)? $nuisance.closing_ns, NS),
-            ("window_ns", &$($mutable)? $nuisance.window_ns, NS),
-            ("behind_ns", &$($mutable)? $nuisance.behind_ns, NS),
-            ("atomic_ahead", &$($mutable)? $nuisance.atomic_ahead, SHARE),
-            ("lead_ns", &$($mutable)? $nuisance.lead_ns, NS),
-            ("flush_ns", &$($mutable)? $nuisance.flush_ns, NS),
-        ]
+            /// The same, to change them.
+            pub fn $all_mut(&mut self) -> Vec<Entry<&mut $value>> {
+                vec![$(table!($field, $says, $within, &mut self.$field)),*]
+            }
+        }
+    };
+    ($field:ident, $says:literal, $within:expr, $value:expr) => {
+        Entry { name: stringify!($field), says: $says, value: $value, within: $within }
     };
 }
 
-/// What a share lies within, and a time in nanoseconds.
+/// What a latency lies within, a share, and a time in nanoseconds.
+const LATENCY: (f64, f64) = (0.001, 1e6);
 const SHARE: (f64, f64) = (0.0, 1.0);
 const NS: (f64, f64) = (0.0, 10_000.0);
 
-impl Nuisance {
-    /// Each range with its name in a machine file, and the least and the most that it may hold.
-    #[must_use]
-    pub fn ranges(&self) -> [(&'static str, &Range, (f64, f64)); 18] {
-        ranges!(self)
+table! {
+    /// How long an idle machine takes to bring a line, in nanoseconds.
+    Latencies of Figure, figures, figures_mut {
+        /// A load that depends on another, from the CPU's first cache.
+        first_cache: "first cache", LATENCY;
+        /// The same from the core's second cache.
+        second_cache: "second cache", LATENCY;
+        /// From the other hardware thread of the core.
+        #[serde(default = "Figure::unsaid")]
+        sibling: "sibling thread", LATENCY;
+        /// Within a complex (cores that share a last cache), a line that nobody has changed.
+        near_clean: "near, clean", LATENCY;
+        /// Within a complex, a line that its owner has changed.
+        near_modified: "near, modified", LATENCY;
+        /// From another complex of the same socket, clean.
+        #[serde(default = "Figure::unsaid")]
+        socket_clean: "same socket, clean", LATENCY;
+        /// From another complex of the same socket, changed.
+        #[serde(default = "Figure::unsaid")]
+        socket_modified: "same socket, modified", LATENCY;
+        /// From another socket, when the line's memory belongs to the socket that has it.
+        #[serde(default = "Figure::unsaid")]
+        remote_homed_at_owner: "other socket, homed at owner", LATENCY;
+        /// From another socket, when the line's memory belongs to the socket that asks.
+        #[serde(default = "Figure::unsaid")]
+        remote_homed_at_reader: "other socket, homed at reader", LATENCY;
+        /// From a socket two hops away.
+        #[serde(default = "Figure::unsaid")]
+        far: "two links away", LATENCY;
+        /// From memory of the socket that asks.
+        memory_local: "memory, local", LATENCY;
+        /// From memory of another socket.
+        #[serde(default = "Figure::unsaid")]
+        memory_remote: "memory, remote", LATENCY;
+        /// How much longer an atomic read-modify-write takes than a load, once the line has arrived.
+        atomic: "atomic, beyond the load", LATENCY;
+        /// How much longer an atomic takes than a load where the line comes from another core. It equals `atomic` where a
+        /// file does not state it.
+        #[serde(default = "Figure::unsaid")]
+        atomic_moved: "atomic on a line from another core, beyond the load", LATENCY;
     }
+}
 
-    /// The same, to change the ranges.
-    pub(crate) fn ranges_mut(&mut self) -> [(&'static str, &mut Range, (f64, f64)); 18] {
-        ranges!(self, mut)
+table! {
+    /// Figures that decide contended costs and stand in no published table. The crate's README explains each.
+    Nuisance of Range, ranges, ranges_mut {
+        /// Share of a transfer's latency during which the line can serve no other CPU, 0 to 1.
+        handover: "share of a transfer during which a line serves nobody", (0.01, 1.0);
+        /// Factor on all transfers of the latency table, since they were measured on sister parts.
+        latency_scale: "factor on all transfers", (0.1, 10.0);
+        /// Nanoseconds between two readers of a line that nobody owns.
+        read_service_ns: "ns between two readers (fitted)", NS;
+        /// Nanoseconds for which an owner keeps a line that has arrived.
+        keep_ns: "ns that an owner keeps a line", NS;
+        /// Probability that a line's neighbour in its 128-byte pair is fetched along with it.
+        pair: "probability that the neighbour is fetched too", SHARE;
+        /// Share of a load's wait that independent work hides, 0 to 1, where the program allows it.
+        overlap: "share of a load's wait that is hidden", SHARE;
+        /// Stores that may wait for their lines before the CPU must.
+        store_buffer: "stores that may wait", (1.0, 1024.0);
+        /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1. Until then the CPU that
+        /// holds the line goes on using it. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        request: "share of a transfer that is the request's way to the line", SHARE;
+        /// Whether reading a line that another CPU has changed takes it away from there, so that the reader may write it:
+        /// 0 or 1, or the belief in it. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        migratory: "whether a line that was changed moves as a whole to who reads it", SHARE;
+        /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        keep_spread: "share by which stays differ", SHARE;
+        /// Share of a stay for which a CPU keeps a line of which it had a copy already, so that it waited for no data,
+        /// 0 to 1. One where a file does not state it.
+        #[serde(default = "Range::one")]
+        upgrade_keep: "share of a stay with a line of which there was a copy", SHARE;
+        /// Whether an atomic requests its line while earlier stores of its CPU, which it may not overtake, are still on
+        /// their way: 0 or 1, or the belief in it. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        early_request: "whether atomics ask for lines while stores are on their way", SHARE;
+        /// Nanoseconds for which an atomic needs its line: one that finds another CPU's request about to be granted sooner
+        /// does not begin, and fetches the line again. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        closing_ns: "for how long an atomic needs its line (ns)", NS;
+        /// Nanoseconds of work that a CPU does while it waits, where the work does not need what it waits for. Zero where a
+        /// file does not state it.
+        #[serde(default = "Range::zero")]
+        window_ns: "work that goes on while a CPU waits (ns)", NS;
+        /// Nanoseconds after its line has come until which an atomic is not final: a load of the line behind
+        /// it is done again if another CPU's request comes to the line in that time. It says nothing of programs that know
+        /// their places before. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        behind_ns: "until when a load behind an atomic may be lost (ns)", NS;
+        /// Share of an atomic that finds its line there for which its CPU does not wait: its value is known and what comes
+        /// behind goes on, but for another atomic, 0 to 1. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        atomic_ahead: "share of an atomic that its CPU does not wait for", SHARE;
+        /// Nanoseconds before its turn at which a CPU asks for the line of an access whose place it knows, and goes on asking
+        /// as often as it loses the line before that turn. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        lead_ns: "how long before its turn a line is asked for (ns)", NS;
+        /// Nanoseconds that it takes to begin anew behind a load that was done before its turn, where its line was taken
+        /// meanwhile. Zero where a file does not state it.
+        #[serde(default = "Range::zero")]
+        flush_ns: "what it takes to begin anew behind a load (ns)", NS;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes a machine as the text of its file.
 
 use super::file::{NOT_SAID, has};
-use super::{Figure, Machine, Range};
+use super::{Entry, Figure, Machine, Range};
 use std::fmt::Write as _;
 use toml_writer::{ToTomlValue, TomlStringBuilder};
 
@@ -21,14 +21,14 @@ pub(super) fn text(machine: &Machine) -> String {
         topology.threads_per_core,
         topology.hops
     );
-    for (name, value) in latency.figures() {
+    for Entry { name, value, .. } in latency.figures() {
         let said = name != "atomic_moved" || latency.atomic_moved != latency.atomic;
         if said && has(*topology, name) {
             figure(&mut text, name, value);
         }
     }
     text.push_str("\n[nuisance]\n");
-    for (name, value, _) in nuisance.ranges() {
+    for Entry { name, value, .. } in nuisance.ranges() {
         range(&mut text, name, value);
     }
     text

@@ -79,14 +79,15 @@ impl Case {
             });
             varied.push((name.clone(), ends(range), points));
         }
-        for (index, (name, range, _)) in self.machine.nuisance.ranges().into_iter().enumerate() {
+        for (index, entry) in self.machine.nuisance.ranges().into_iter().enumerate() {
+            let range = entry.value;
             if range.low < range.high {
                 let points = ends(range).map(|value| {
                     let mut machine = self.machine.clone();
-                    machine.nuisance.ranges_mut()[index].1.best = value;
+                    machine.nuisance.ranges_mut()[index].value.best = value;
                     Assumed { settings: machine.best(), ..best.clone() }
                 });
-                varied.push((name.to_owned(), ends(range), points));
+                varied.push((entry.name.to_owned(), ends(range), points));
             }
         }
         let mut alone = each(&varied, |_, (name, ends, points)| {

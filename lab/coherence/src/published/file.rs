@@ -35,7 +35,7 @@
 //! ```
 
 use super::{BUILT_IN, Case, Doing, Field, Quantity, Role, Row, What, Work};
-use crate::machine::{Machine, Range, Topology};
+use crate::machine::{Entry, Machine, Range, Topology};
 use crate::text_file::{BadFile, Complaint, Sort, complain};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -213,17 +213,16 @@ fn machine(text: &Text) -> Result<Machine, Complaint> {
         let at = name.span().start;
         ordered(at, name.get_ref(), range)?;
         let mut ranges = machine.nuisance.ranges_mut();
-        let known = ranges.each_ref().map(|(known, ..)| *known);
+        let known: Vec<&str> = ranges.iter().map(|entry| entry.name).collect();
         let Some(index) = known.iter().position(|known| known == name.get_ref()) else {
             let (name, known) = (name.get_ref(), known.join(", "));
             return complain(at, format!("no machine has a range `{name}`: {known}"));
         };
-        let (_, old, (least, most)) = &mut ranges[index];
+        let Entry { name, value, within: (least, most), .. } = &mut ranges[index];
         if range.low < *least || range.high > *most {
-            let name = name.get_ref();
             return complain(at, format!("`{name}` lies within {least} and {most}"));
         }
-        old.clone_from(range);
+        value.clone_from(range);
     }
     Ok(machine)
 }
