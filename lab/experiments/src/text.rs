@@ -45,11 +45,13 @@ pub(super) fn table(table: &Table, style: Style) -> String {
     text
 }
 
-/// Cells under titles: the first column to the left, the others to the right.
+/// Cells under titles: the first column to the left, the others to the right. `paint` is asked for a cell by its row, counted
+/// from zero, and its column.
 fn columns(
     titles: &[&str],
     rows: &[Vec<String>],
-    paint: impl Fn(usize, usize, &str) -> String,
+    style: Style,
+    paint: impl Fn(usize, usize) -> Option<Paint>,
 ) -> String {
     let widths: Vec<usize> = (0..titles.len())
         .map(|column| {
@@ -63,7 +65,8 @@ fn columns(
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let space = " ".repeat(widths[column] - cell.chars().count());
-            let cell = paint(number, column, cell);
+            let paint = number.checked_sub(1).map_or(Some(Paint::Strong), |row| paint(row, column));
+            let cell = paint.map_or_else(|| cell.clone(), |paint| style.paint(paint, cell));
             line +=
                 &if column == 0 { format!("  {cell}{space}") } else { format!("  {space}{cell}") };
         }
@@ -108,15 +111,12 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
         table.document.rows, table.unit, experiment.machine
     );
     let mut text = paragraph("  ", &rests_on, style);
-    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(Paint::Strong, cell),
-        (row, 2) if lines[row - 1].predicts_nothing() => style.paint(Paint::Faint, cell),
-        (row, 2 | 4) if lines[row - 1].mark() == Some(Mark::Outside) => {
-            style.paint(Paint::Bad, cell)
-        }
-        (row, 2) if lines[row - 1].published.is_some() => style.paint(Paint::Good, cell),
-        (_, 3 | 6 | 8) => style.paint(Paint::Faint, cell),
-        _ => cell.to_owned(),
+    text += &columns(&titles, &rows, style, |row, column| match column {
+        2 if lines[row].predicts_nothing() => Some(Paint::Faint),
+        2 | 4 if lines[row].mark() == Some(Mark::Outside) => Some(Paint::Bad),
+        2 if lines[row].published.is_some() => Some(Paint::Good),
+        3 | 6 | 8 => Some(Paint::Faint),
+        _ => None,
     });
     let shown = MARKS.iter().filter(|mark| lines.iter().any(|line| line.mark() == Some(**mark)));
     let legend: Vec<String> =
@@ -158,10 +158,7 @@ fn reported(table: &Table, style: Style) -> String {
         .collect();
     let titles = ["published there", "before", "after", "change", "hits/misses"];
     let mut text = "\n".to_owned();
-    text += &columns(&titles, &rows, |number, _, cell| match number {
-        0 => style.paint(Paint::Strong, cell),
-        _ => cell.to_owned(),
-    });
+    text += &columns(&titles, &rows, style, |_, _| None);
     for remark in table.remarks() {
         text += &paragraph("  note: ", &remark, style);
     }
@@ -206,11 +203,7 @@ fn here(table: &Table, style: Style) -> String {
     if rows.is_empty() {
         text += "  measured here: nothing\n";
     } else {
-        text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-            (0, _) => style.paint(Paint::Strong, cell),
-            (_, 4) => style.paint(Paint::Faint, cell),
-            _ => cell.to_owned(),
-        });
+        text += &columns(&titles, &rows, style, |_, column| (column == 4).then_some(Paint::Faint));
     }
     let transfers = lines.iter().any(|(_, measured)| measured.transfer_ns.is_some());
     if transfers {
@@ -279,11 +272,8 @@ fn curve(scaling: &Scaling, style: Style) -> String {
             row
         })
         .collect();
-    text += &columns(&titles, &rows, |number, column, cell| match (number, column) {
-        (0, _) => style.paint(Paint::Strong, cell),
-        (_, 2 | 4 | 6) => style.paint(Paint::Faint, cell),
-        _ => cell.to_owned(),
-    });
+    let ranges = |_, column| matches!(column, 2 | 4 | 6).then_some(Paint::Faint);
+    text += &columns(&titles, &rows, style, ranges);
     if places.iter().any(|at| at.grown) {
         let grown =
             "+ grown by whole sockets, each one link from the others: no such machine exists";
