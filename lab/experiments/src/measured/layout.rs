@@ -7,7 +7,7 @@
 //! sender and receiver run on different CPUs.
 
 use super::row::{Measured, Note};
-use super::variants::{Session, row};
+use super::variants::{Session, in_bursts, row};
 use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
 use ledgerline::{Ledger, Limit};
 use ledgerline_measure::harness::{Body, Case};
@@ -65,14 +65,7 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Er
 /// Sends bursts of messages and receives as many.
 #[inline(always)]
 fn messages(n: u64, mut send: impl FnMut(i64), mut receive: impl FnMut(i64)) {
-    for _ in 0..n / BURST {
-        for _ in 0..BURST {
-            send(black_box(PAGES));
-        }
-        for _ in 0..BURST {
-            receive(black_box(PAGES));
-        }
-    }
+    in_bursts(n, BURST, || send(black_box(PAGES)), || receive(black_box(PAGES)));
 }
 
 fn theirs<L: Layout + 'static>(propagate: Propagate, batch: i64) -> Body<'static> {

@@ -2,7 +2,7 @@
 //! page, with the group's fields in each of the mail's layouts, and on ours.
 
 use super::row::{Measured, Note};
-use super::variants::{Session, row};
+use super::variants::{Session, in_bursts, row};
 use crate::history::MemCgroup;
 use ledgerline::stat::{Counters, Places};
 use ledgerline_coherence::experiments::memcg_layout::{Offsets, VARIANTS};
@@ -49,16 +49,7 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Er
 
 fn theirs(threads: usize, offsets: Offsets) -> Body<'static> {
     let memcg = MemCgroup::new(threads, offsets);
-    Box::new(move |thread, n| {
-        for _ in 0..n / BURST {
-            for _ in 0..BURST {
-                memcg.fault(thread);
-            }
-            for _ in 0..BURST {
-                memcg.unmap(thread);
-            }
-        }
-    })
+    Box::new(move |thread, n| in_bursts(n, BURST, || memcg.fault(thread), || memcg.unmap(thread)))
 }
 
 fn ours() -> Result<Body<'static>, Box<dyn Error>> {
@@ -67,14 +58,10 @@ fn ours() -> Result<Body<'static>, Box<dyn Error>> {
     // The threshold is the batch of the group's statistics.
     let counters = Counters::<Item, i8>::builder(&tree.build()?).threshold(32).anonymous()?;
     Ok(Box::new(move |_, n| {
-        for _ in 0..n / BURST {
-            for _ in 0..BURST {
-                counters.inc(node, Item::Faults);
-                counters.inc(node, Item::Mapped);
-            }
-            for _ in 0..BURST {
-                counters.dec(node, Item::Mapped);
-            }
-        }
+        let fault = || {
+            counters.inc(node, Item::Faults);
+            counters.inc(node, Item::Mapped);
+        };
+        in_bursts(n, BURST, fault, || counters.dec(node, Item::Mapped));
     }))
 }

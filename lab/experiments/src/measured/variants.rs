@@ -91,6 +91,19 @@ impl Session<'_> {
     }
 }
 
+/// Does one thing as often as a burst is long and then another as often, each `n` times in all.
+#[inline(always)]
+pub(super) fn in_bursts(n: u64, burst: u64, mut one: impl FnMut(), mut other: impl FnMut()) {
+    for _ in 0..n / burst {
+        for _ in 0..burst {
+            one();
+        }
+        for _ in 0..burst {
+            other();
+        }
+    }
+}
+
 /// A row of timed variants, with the notes that follow from the figures themselves.
 pub(super) fn row(
     name: &str,
