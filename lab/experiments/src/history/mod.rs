@@ -5,6 +5,7 @@
 //! | `res_counter`         | to Linux 3.18: 64-bit counters of bytes in a tree, each under a spinlock|
 //! | `page_counter`        | from 3.19: the same tree with one atomic addition a level               |
 //! | `page_counter_layout` | 6.0 and 6.1: with protection; fields packed, and parted by who writes   |
+//! | `tree`                | what the two have in common                                             |
 //! | `stock`               | a CPU's prepaid pages in front of either                                |
 //! | `zone`                | 4.13 and 4.14: NUMA counters with per-CPU differences and thresholds    |
 //! | `mem_cgroup`          | 4.16: statistics of a group, with its fields where a layout puts them   |
@@ -30,16 +31,18 @@ mod per_cpu_cache;
 mod per_task;
 mod res_counter;
 mod stock;
+mod tree;
 mod word;
 mod zone;
 
 pub use hierarchical::Hierarchical;
 pub use mem_cgroup::MemCgroup;
-pub use page_counter::PageCounters;
+pub use page_counter::PageCounter;
 pub use page_counter_layout::{Charged, Layout, Packed, Propagate, Split};
 pub use per_cpu_batch::PerCpuBatch;
 pub use per_cpu_cache::PerCpuCache;
 pub use per_task::{PerTask, Task};
-pub use res_counter::ResCounters;
+pub use res_counter::ResCounter;
 pub use stock::Stock;
+pub use tree::{Counter, Tree};
 pub use zone::{BareZone, Difference, Zone};

@@ -2,14 +2,14 @@
 //! (`res_counter`).
 
 use super::lock::TicketLock;
-use ledgerline_measure::padded::Padded;
+use super::tree::Counter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter. The order of the fields is the kernel's; they are words that the lock guards, atomics only
+/// A counter of bytes. The order of the fields is the kernel's; they are words that the lock guards, atomics only
 /// because this is what shared words are here.
 #[derive(Debug)]
 #[repr(C)]
-struct Counter {
+pub struct ResCounter {
     usage: AtomicU64,
     max_usage: AtomicU64,
     limit: AtomicU64,
@@ -19,17 +19,11 @@ struct Counter {
     parent: Option<usize>,
 }
 
-/// Counters in a tree. The first is the root.
-#[derive(Debug, Default)]
-pub struct ResCounters {
-    counters: Vec<Padded<Counter>>,
-}
+impl Counter for ResCounter {
+    type Amount = u64;
 
-impl ResCounters {
-    /// Adds a counter with a limit in bytes; its number. Parents come before their children.
-    pub fn add(&mut self, limit: u64, parent: Option<usize>) -> usize {
-        assert!(parent.is_none_or(|parent| parent < self.counters.len()), "no such parent");
-        self.counters.push(Padded(Counter {
+    fn new(limit: u64, parent: Option<usize>) -> ResCounter {
+        ResCounter {
             usage: AtomicU64::new(0),
             max_usage: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
@@ -37,51 +31,14 @@ impl ResCounters {
             failures: AtomicU64::new(0),
             lock: TicketLock::default(),
             parent,
-        }));
-        self.counters.len() - 1
+        }
     }
 
-    /// Charges a counter and all above it, or none of them.
     #[inline(always)]
-    pub fn try_charge(&self, counter: usize, bytes: u64) -> bool {
-        let mut next = Some(counter);
-        while let Some(at) = next {
-            if !self.counters[at].try_charge(bytes) {
-                self.take_back(counter, at, bytes);
-                return false;
-            }
-            next = self.counters[at].parent;
-        }
-        true
+    fn parent(&self) -> Option<usize> {
+        self.parent
     }
 
-    #[cold]
-    fn take_back(&self, first: usize, end: usize, bytes: u64) {
-        let mut at = first;
-        while at != end {
-            self.counters[at].uncharge(bytes);
-            at = self.counters[at].parent.expect("the one that refused is above");
-        }
-    }
-
-    /// Uncharges a counter and all above it.
-    #[inline(always)]
-    pub fn uncharge(&self, counter: usize, bytes: u64) {
-        let mut next = Some(counter);
-        while let Some(at) = next {
-            self.counters[at].uncharge(bytes);
-            next = self.counters[at].parent;
-        }
-    }
-
-    /// Bytes in use.
-    #[cfg(test)]
-    pub fn usage(&self, counter: usize) -> u64 {
-        self.counters[counter].usage.load(Ordering::Relaxed)
-    }
-}
-
-impl Counter {
     #[inline(always)]
     fn try_charge(&self, bytes: u64) -> bool {
         // Relaxed, here and below: the lock orders.
@@ -104,21 +61,27 @@ impl Counter {
         let usage = self.usage.load(Ordering::Relaxed);
         self.usage.store(usage.saturating_sub(bytes), Ordering::Relaxed);
     }
+
+    #[cfg(test)]
+    fn usage(&self) -> u64 {
+        self.usage.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::oracle;
+    use super::super::tree::Tree;
     use super::*;
     use std::mem::offset_of;
 
     #[test]
     fn the_fields_lie_where_they_lay() {
         let at = [
-            offset_of!(Counter, usage),
-            offset_of!(Counter, limit),
-            offset_of!(Counter, lock),
-            offset_of!(Counter, parent),
+            offset_of!(ResCounter, usage),
+            offset_of!(ResCounter, limit),
+            offset_of!(ResCounter, lock),
+            offset_of!(ResCounter, parent),
         ];
         assert_eq!(at, [0, 16, 40, 48]);
     }
@@ -127,21 +90,21 @@ mod tests {
     fn charges_and_refusals_are_the_oracles() {
         oracle::check(
             |limits, parents| {
-                let mut tree = ResCounters::default();
+                let mut tree = Tree::<ResCounter>::default();
                 for (&limit, &parent) in limits.iter().zip(parents) {
                     tree.add(limit, parent);
                 }
                 tree
             },
-            ResCounters::try_charge,
-            ResCounters::uncharge,
-            ResCounters::usage,
+            Tree::<ResCounter>::try_charge,
+            Tree::<ResCounter>::uncharge,
+            Tree::<ResCounter>::usage,
         );
     }
 
     #[test]
     fn threads_lose_nothing_and_pass_no_limit() {
-        let mut tree = ResCounters::default();
+        let mut tree = Tree::<ResCounter>::default();
         let root = tree.add(1000, None);
         let leaves = [tree.add(u64::MAX, Some(root)), tree.add(600, Some(root))];
         std::thread::scope(|scope| {

@@ -8,7 +8,7 @@
 
 use super::row::{Measured, Note};
 use super::variants::{Session, Timed, row};
-use crate::history::{PageCounters, ResCounters};
+use crate::history::{Counter, PageCounter, ResCounter, Tree};
 use ledgerline::{Group, Ledger, Limit};
 use ledgerline_coherence::experiments::page_counter_lockless::{VISITS, locked as name};
 use ledgerline_measure::harness::{Body, Case};
@@ -30,8 +30,11 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Er
     let ledger = Ledger::new()?;
     let mut cases = Vec::new();
     for visits in VISITS {
-        cases.push(Case { name: "locked", granule: GRANULE, body: locked(threads, visits) });
-        cases.push(Case { name: "lockless", granule: GRANULE, body: lockless(threads, visits) });
+        let bytes = u64::from(BATCH) * PAGE;
+        let locked = theirs::<ResCounter>(threads, visits, MAX * PAGE, bytes);
+        cases.push(Case { name: "locked", granule: GRANULE, body: locked });
+        let lockless = theirs::<PageCounter>(threads, visits, MAX as i64, BATCH.into());
+        cases.push(Case { name: "lockless", granule: GRANULE, body: lockless });
     }
     cases.push(Case { name: "ours", granule: GRANULE, body: ours(&ledger, threads)? });
     let timed = session.time(&cases);
@@ -75,32 +78,22 @@ fn faults(n: u64, visits: u32, visit: impl Fn(bool)) {
     }
 }
 
-fn locked(threads: usize, visits: u32) -> Body<'static> {
-    let mut counters = ResCounters::default();
-    let root = counters.add(MAX * PAGE, None);
-    let groups: Vec<usize> = (0..threads).map(|_| counters.add(MAX * PAGE, Some(root))).collect();
-    let bytes = u64::from(BATCH) * PAGE;
+/// On counters of theirs, in which a batch of pages is so much.
+fn theirs<C: Counter>(
+    threads: usize,
+    visits: u32,
+    max: C::Amount,
+    batch: C::Amount,
+) -> Body<'static> {
+    let mut counters = Tree::<C>::default();
+    let root = counters.add(max, None);
+    let groups: Vec<usize> = (0..threads).map(|_| counters.add(max, Some(root))).collect();
     Box::new(move |thread, n| {
         faults(n, visits, |charge| {
             if charge {
-                assert!(counters.try_charge(groups[thread], bytes), "far below the limit");
+                assert!(counters.try_charge(groups[thread], batch), "far below the limit");
             } else {
-                counters.uncharge(groups[thread], bytes);
-            }
-        });
-    })
-}
-
-fn lockless(threads: usize, visits: u32) -> Body<'static> {
-    let mut counters = PageCounters::default();
-    let root = counters.add(MAX as i64, None);
-    let groups: Vec<usize> = (0..threads).map(|_| counters.add(MAX as i64, Some(root))).collect();
-    Box::new(move |thread, n| {
-        faults(n, visits, |charge| {
-            if charge {
-                assert!(counters.try_charge(groups[thread], BATCH.into()), "far below the limit");
-            } else {
-                counters.uncharge(groups[thread], BATCH.into());
+                counters.uncharge(groups[thread], batch);
             }
         });
     })
