@@ -41,10 +41,10 @@ const MAX: u64 = 1 << 40;
 type Make = for<'l> fn(&'l Ledger) -> Made<Work<'l>>;
 
 const CASES: [(&str, Make); 6] = [
-    ("quota_exchange", |_| shared(Exchange::new(MAX))),
-    ("quota_add", |_| shared(Add::new(MAX))),
+    ("quota_exchange", |_| shared(Exchange(Word::new(MAX)))),
+    ("quota_add", |_| shared(Add(Word::new(MAX)))),
     ("quota_guard", |_| {
-        let quota = Exchange::new(MAX);
+        let quota = Exchange(Word::new(MAX));
         Ok((UNROLLED, Box::new(move |_, n| guard(&quota, black_box(UNITS), n))))
     }),
     ("group_units", |ledger| chain(ledger, 1, pair)),
@@ -79,55 +79,50 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     remarks.join(", ")
 }
 
-/// What the whole node uses, in one word that is exchanged: what does not fit is never there.
+/// What the whole node uses, in one word, and its limit.
 #[derive(Debug)]
-struct Exchange {
+struct Word {
     in_use: Padded<AtomicU64>,
     max: AtomicU64,
 }
 
-impl Exchange {
-    fn new(max: u64) -> Exchange {
-        Exchange { in_use: Padded::default(), max: AtomicU64::new(max) }
+impl Word {
+    fn new(max: u64) -> Word {
+        Word { in_use: Padded::default(), max: AtomicU64::new(max) }
     }
 }
+
+/// The word is exchanged: what does not fit is never there.
+#[derive(Debug)]
+struct Exchange(Word);
 
 impl Peer for Exchange {
     #[inline(always)]
     fn try_charge(&self, units: u64) -> bool {
         // Relaxed: the sum is all that matters; so it is below.
-        let max = self.max.load(Ordering::Relaxed);
+        let max = self.0.max.load(Ordering::Relaxed);
         let within = |used: u64| used.checked_add(units).filter(|&sum| sum <= max);
-        self.in_use.try_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+        self.0.in_use.try_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
     #[inline(always)]
     fn uncharge(&self, units: u64) {
         // By exchange, too: a return of more than there is must not wrap.
         let less = |used: u64| used.saturating_sub(units);
-        self.in_use.update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.0.in_use.update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 }
 
-/// The same word, to which the units are added first.
+/// The units are added to the word first.
 #[derive(Debug)]
-struct Add {
-    in_use: Padded<AtomicU64>,
-    max: AtomicU64,
-}
-
-impl Add {
-    fn new(max: u64) -> Add {
-        Add { in_use: Padded::default(), max: AtomicU64::new(max) }
-    }
-}
+struct Add(Word);
 
 impl Peer for Add {
     #[inline(always)]
     fn try_charge(&self, units: u64) -> bool {
         // Relaxed: the sum is all that matters; so it is below.
-        if self.in_use.fetch_add(units, Ordering::Relaxed) + units
-            <= self.max.load(Ordering::Relaxed)
+        if self.0.in_use.fetch_add(units, Ordering::Relaxed) + units
+            <= self.0.max.load(Ordering::Relaxed)
         {
             return true;
         }
@@ -137,7 +132,7 @@ impl Peer for Add {
 
     #[inline(always)]
     fn uncharge(&self, units: u64) {
-        self.in_use.fetch_sub(units, Ordering::Relaxed);
+        self.0.in_use.fetch_sub(units, Ordering::Relaxed);
     }
 }
 
@@ -182,15 +177,15 @@ mod tests {
 
     #[test]
     fn quotas_refuse_above_their_limit() {
-        let (exchange, add) = (Exchange::new(100), Add::new(100));
-        a_quota_holds(&exchange, &exchange.in_use);
-        a_quota_holds(&add, &add.in_use);
+        let (exchange, add) = (Exchange(Word::new(100)), Add(Word::new(100)));
+        a_quota_holds(&exchange, &exchange.0.in_use);
+        a_quota_holds(&add, &add.0.in_use);
         assert!(!exchange.try_charge(u64::MAX));
         let held = held(&exchange, 100);
         assert!(!exchange.try_charge(1));
         drop(held);
         exchange.uncharge(1);
-        assert_eq!(exchange.in_use.load(Ordering::Relaxed), 0, "no return takes it below zero");
+        assert_eq!(exchange.0.in_use.load(Ordering::Relaxed), 0, "no return takes it below zero");
     }
 
     #[test]
