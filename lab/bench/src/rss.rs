@@ -88,22 +88,18 @@ fn body<'a>(name: &str, four: &'a Four<'_>) -> Body<'a> {
                 black_box(four.per_task.add(&mut task, 1));
             }
         }),
-        "per_cpu_batch" => Box::new(|_, n| {
-            for _ in 0..n {
-                four.per_cpu_batch.add(1);
-            }
-        }),
-        "hierarchical" => Box::new(|_, n| {
-            for _ in 0..n {
-                four.hierarchical.add(1);
-            }
-        }),
-        _ => Box::new(|_, n| {
-            for _ in 0..n {
-                four.ours.add(Kind::Anon, 1);
-            }
-        }),
+        "per_cpu_batch" => repeated(|| four.per_cpu_batch.add(1)),
+        "hierarchical" => repeated(|| four.hierarchical.add(1)),
+        _ => repeated(|| four.ours.add(Kind::Anon, 1)),
     }
+}
+
+fn repeated<'a, T>(count: impl Fn() -> T + Sync + 'a) -> Body<'a> {
+    Box::new(move |_, n| {
+        for _ in 0..n {
+            count();
+        }
+    })
 }
 
 /// Runs the program, and tells what each design showed.
