@@ -155,33 +155,29 @@ impl Options {
         sleepers: usize,
         cases: &[&'static str],
     ) -> Result<Options, String> {
-        let cpus = machine::allowed_cpus()
-            .map_err(|error| format!("cannot tell which CPUs may be used: {error}"))?;
-        Ok(Options {
-            threads: match &args.threads[..] {
-                [] => usual_threads(cpus.len()),
-                list => once_each(list),
-            },
-            runs: args.runs,
-            cases: in_order(&args.cases, cases),
-            quick: args.quick,
-            cpus,
-            sleepers,
-        })
+        let one_thread = Options::of_one_thread(args.runs, args.quick, &args.cases, cases)?;
+        let threads = match &args.threads[..] {
+            [] => usual_threads(one_thread.cpus.len()),
+            list => once_each(list),
+        };
+        Ok(Options { threads, sleepers, ..one_thread })
     }
 
     /// The options of the suite `run`, which has these cases.
     pub(super) fn of_programs(args: &RunArgs, cases: &[&'static str]) -> Result<Options, String> {
+        Options::of_one_thread(args.runs, args.quick, &args.cases, cases)
+    }
+
+    fn of_one_thread(
+        runs: usize,
+        quick: bool,
+        wanted: &[String],
+        cases: &[&'static str],
+    ) -> Result<Options, String> {
         let cpus = machine::allowed_cpus()
             .map_err(|error| format!("cannot tell which CPUs may be used: {error}"))?;
-        Ok(Options {
-            threads: vec![1],
-            runs: args.runs,
-            cases: in_order(&args.cases, cases),
-            quick: args.quick,
-            cpus,
-            sleepers: 0,
-        })
+        let cases = in_order(wanted, cases);
+        Ok(Options { threads: vec![1], runs, cases, quick, cpus, sleepers: 0 })
     }
 
     /// About how long a case runs in a round.
