@@ -263,10 +263,7 @@ fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
 
 /// The group that a row belongs to, if its name says one (`group: row`), and the row.
 pub(super) fn group(name: &str) -> (Option<&str>, &str) {
-    match name.split_once(": ") {
-        Some((group, row)) => (Some(group), row),
-        None => (None, name),
-    }
+    name.split_once(": ").map_or((None, name), |(group, row)| (Some(group), row))
 }
 
 #[cfg(test)]
