@@ -204,7 +204,7 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
         Type::Record(_) => leaf.size() > 16,
         _ => false,
     };
-    let awaited = matches!(types.get(ty), Type::Pointer { .. } | Type::Reference { .. });
+    let awaited = matches!(types.get(ty), Type::Pointer { .. });
     Some(Spot { path: clean(path), offset: leaf.offset(), size: leaf.size(), divided, awaited })
 }
 

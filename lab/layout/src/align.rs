@@ -46,9 +46,7 @@ pub fn of(types: &Types, id: TypeId) -> Option<u64> {
             Type::Typedef { .. } | Type::Qualified { .. } | Type::Array { .. } => continue,
             Type::Record(record) => power(record.align.bytes()),
             Type::Base { size, .. } | Type::Enum { size, .. } => scalar(types, *size),
-            Type::Pointer { .. } | Type::Reference { .. } => {
-                scalar(types, u64::from(types.pointer_size))
-            }
+            Type::Pointer { .. } => scalar(types, u64::from(types.pointer_size)),
             Type::Unknown { size } => scalar(types, (*size)?),
             Type::Function { .. } | Type::Declaration { .. } => return None,
         };

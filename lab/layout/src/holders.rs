@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::leaf::{self, name_of, start_of};
-use crate::model::{Kind, Member, Record, Reference, Role, Type, TypeId, Types};
+use crate::model::{Kind, Member, Points, Record, Role, Type, TypeId, Types};
 use crate::pick::{ALL, Pattern, advise_near, named};
 
 pub use print::{json, text};
@@ -177,8 +177,8 @@ fn is_own(types: &Types, member: &Member) -> bool {
 /// What a pointer or reference points to. (One to a member of a class is an offset in it.)
 fn pointed_at(ty: &Type) -> Option<TypeId> {
     match *ty {
+        Type::Pointer { points: Points::Member(_), .. } => None,
         Type::Pointer { to, .. } => to,
-        Type::Reference { to, sort: Reference::Lvalue | Reference::Rvalue } => to,
         _ => None,
     }
 }

@@ -46,19 +46,12 @@ pub enum Type {
         /// How often it is repeated.
         count: Option<u64>,
     },
-    /// A pointer, or a reference of Rust.
+    /// A pointer, or what has a pointer's size and leads to a type as one does.
     Pointer {
         /// The type that it points to; `None` is void.
         to: Option<TypeId>,
-        /// Rust's name for it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for other languages.
-        name: Name,
-    },
-    /// What C++ has beside pointers: it has a pointer's size.
-    Reference {
-        /// The type that it refers to; `None` is void.
-        to: Option<TypeId>,
-        /// What it is.
-        sort: Reference,
+        /// How it does.
+        points: Points,
     },
     /// A number, character or truth value.
     Base {
@@ -114,6 +107,11 @@ pub enum Type {
 }
 
 impl Type {
+    /// A pointer of C.
+    pub fn pointer(to: Option<TypeId>) -> Type {
+        Type::Pointer { to, points: Points::Pointer(Name::NONE) }
+    }
+
     /// The type that a typedef or a qualifier is about.
     pub fn renamed(&self) -> Option<TypeId> {
         match *self {
@@ -128,9 +126,12 @@ impl Type {
     }
 }
 
-/// The sort of a [`Type::Reference`].
+/// How a [`Type::Pointer`] points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum Points {
+    /// As a pointer, or a reference of Rust: with Rust's name for it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for
+    /// other languages.
+    Pointer(Name),
     /// `T &`.
     Lvalue,
     /// `T &&`.
@@ -359,7 +360,7 @@ impl Types {
             let size = match self.get(id) {
                 Type::Record(record) => record.size,
                 Type::Base { size, .. } | Type::Enum { size, .. } => *size,
-                Type::Pointer { .. } | Type::Reference { .. } => u64::from(self.pointer_size),
+                Type::Pointer { .. } => u64::from(self.pointer_size),
                 Type::Unknown { size } => (*size)?,
                 Type::Array { element, count } => {
                     times = times.checked_mul((*count)?)?;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::error::safe;
 use crate::leaf::keyword;
-use crate::model::{Record, Reference, Type, TypeId, Types};
+use crate::model::{Points, Record, Type, TypeId, Types};
 
 /// How many pointers, arrays and qualifiers are written.
 const DEEPEST: usize = 32;
@@ -67,11 +67,13 @@ pub(crate) fn write_type(
             }
             Ok(())
         }
-        Type::Pointer { name, .. } if !types.name(*name).is_empty() => named(out, *name),
-        Type::Pointer { to, .. } | Type::Reference { to, .. } => {
+        Type::Pointer { points: Points::Pointer(name), .. } if !types.name(*name).is_empty() => {
+            named(out, *name)
+        }
+        Type::Pointer { to, points: how } => {
             write_type(out, types, *to, depth - 1)?;
             out.write_str(if points(types, *to) { "" } else { " " })?;
-            out.write_str(&mark(types, id))
+            out.write_str(&mark(types, how))
         }
         Type::Declaration { keyword, name }
             if !keyword.is_empty() && is_word(types.name(*name)) =>
@@ -121,16 +123,16 @@ pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
 
 /// Whether a type points to another.
 fn points(types: &Types, id: Option<TypeId>) -> bool {
-    id.is_some_and(|id| matches!(types.get(id), Type::Pointer { .. } | Type::Reference { .. }))
+    id.is_some_and(|id| matches!(types.get(id), Type::Pointer { .. }))
 }
 
 /// What stands between the type that something points to and its name: `*`, `&`, `&&`, `Class::*`.
-fn mark(types: &Types, id: TypeId) -> String {
-    let Type::Reference { sort, .. } = types.get(id) else { return "*".to_owned() };
-    let class = match sort {
-        Reference::Lvalue => return "&".to_owned(),
-        Reference::Rvalue => return "&&".to_owned(),
-        Reference::Member(class) => types.get(types.resolve(*class)),
+fn mark(types: &Types, points: &Points) -> String {
+    let class = match points {
+        Points::Pointer(_) => return "*".to_owned(),
+        Points::Lvalue => return "&".to_owned(),
+        Points::Rvalue => return "&&".to_owned(),
+        Points::Member(class) => types.get(types.resolve(*class)),
     };
     let mut mark = String::new();
     if let Type::Record(Record { name, .. }) | Type::Declaration { name, .. } = class {
@@ -146,21 +148,21 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     let mut declarator = String::new();
     let _ = safe(&mut declarator, name);
     // Whether a star or the like stands at its start.
-    let mut points = false;
+    let mut starred = false;
     for _ in 0..DEEPEST {
         match types.get(id) {
-            Type::Pointer { to: Some(to), name } if types.name(*name).is_empty() => {
-                declarator.insert(0, '*');
-                points = true;
-                id = *to;
+            Type::Pointer { points: Points::Pointer(name), .. }
+                if !types.name(*name).is_empty() =>
+            {
+                break;
             }
-            Type::Reference { to: Some(to), .. } => {
-                declarator.insert_str(0, &mark(types, id));
-                points = true;
+            Type::Pointer { to: Some(to), points } => {
+                declarator.insert_str(0, &mark(types, points));
+                starred = true;
                 id = *to;
             }
             Type::Qualified { qualifier, to: Some(to) } => match types.get(*to) {
-                Type::Pointer { .. } | Type::Reference { .. } => {
+                Type::Pointer { .. } => {
                     let space =
                         if declarator.starts_with(char::is_alphanumeric) { " " } else { "" };
                     declarator.insert_str(0, &format!("{qualifier}{space}"));
@@ -171,7 +173,7 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
                 _ => break,
             },
             Type::Array { element, count } => {
-                if std::mem::take(&mut points) {
+                if std::mem::take(&mut starred) {
                     declarator = format!("({declarator})");
                 }
                 match count {
@@ -245,13 +247,12 @@ pub(crate) fn plural(count: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Name;
 
     #[test]
     fn a_function_that_takes_itself_many_times_is_spelled_in_bounds() {
         let mut types = Types::new(8);
         let function = types.push(Type::Unknown { size: None });
-        let pointer = types.push(Type::Pointer { to: Some(function), name: Name::NONE });
+        let pointer = types.push(Type::pointer(Some(function)));
         let parameters = vec![pointer; 1000].into();
         types.set(function, Type::Function { result: None, parameters, variadic: false });
         let spelled = spell(&types, pointer).to_string();
@@ -267,7 +268,7 @@ mod tests {
         let function =
             Type::Function { result: Some(int), parameters: [int].into(), variadic: true };
         let function = types.push(function);
-        let mut pointer = |to| types.push(Type::Pointer { to: Some(to), name: Name::NONE });
+        let mut pointer = |to| types.push(Type::pointer(Some(to)));
         let (callback, pointer) = (pointer(function), pointer(int));
         let constant = types.push(Type::Qualified { qualifier: "const", to: Some(callback) });
         let mut array = |element| types.push(Type::Array { element, count: Some(2) });
@@ -285,10 +286,10 @@ mod tests {
         let int = types.push(Type::Base { name: int, size: 4 });
         let class = types.push(Type::Declaration { keyword: "class", name: class });
         let row = types.push(Type::Array { element: int, count: Some(2) });
-        let mut of = |to, sort| types.push(Type::Reference { to: Some(to), sort });
-        let (left, row) = (of(int, Reference::Lvalue), of(row, Reference::Lvalue));
-        let member = of(int, Reference::Member(class));
-        let again = of(member, Reference::Rvalue);
+        let mut of = |to, points| types.push(Type::Pointer { to: Some(to), points });
+        let (left, row) = (of(int, Points::Lvalue), of(row, Points::Lvalue));
+        let member = of(int, Points::Member(class));
+        let again = of(member, Points::Rvalue);
         assert_eq!(spell(&types, left).to_string(), "int &");
         assert_eq!(spell(&types, again).to_string(), "int space::Class::*&&");
         assert_eq!(declare(&types, row, "a"), "int (&a)[2]");
@@ -310,7 +311,7 @@ mod tests {
         let byte = types.intern("u8");
         let byte = types.push(Type::Base { name: byte, size: 1 });
         let name = types.intern("*const u8");
-        let pointer = types.push(Type::Pointer { to: Some(byte), name });
+        let pointer = types.push(Type::Pointer { to: Some(byte), points: Points::Pointer(name) });
         let array = types.push(Type::Array { element: pointer, count: Some(3) });
         assert_eq!(spell(&types, array).to_string(), "*const u8[3]");
     }

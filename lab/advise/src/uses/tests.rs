@@ -1,6 +1,4 @@
-use ledgerline_layout::model::{
-    Align, Kind as RecordKind, Member, Name, Record, Role as MemberRole,
-};
+use ledgerline_layout::model::{Align, Kind as RecordKind, Member, Record, Role as MemberRole};
 
 use super::*;
 use crate::profile::{Access, Phase as ProfilePhase, Role as ProfileRole};
@@ -11,7 +9,7 @@ fn outer() -> (Types, TypeId) {
     let mut types = Types::new(8);
     let name = types.intern("long");
     let long = types.push(Type::Base { name, size: 8 });
-    let pointer = types.push(Type::Pointer { to: Some(long), name: Name::NONE });
+    let pointer = types.push(Type::pointer(Some(long)));
     let row = types.push(Type::Array { element: long, count: Some(3) });
     let rows = types.push(Type::Array { element: row, count: Some(2) });
     let record = |types: &mut Types, size, members: &[(&str, TypeId, u64)]| {

@@ -148,7 +148,7 @@ fn a_bitfield_counts_as_its_type_does_unless_it_lies_across_two_units() {
 fn a_virtual_base_whose_place_is_unknown_still_counts() {
     let mut table = Table::new();
     let base = table.numbers(16, &[(0, 16)]);
-    let pointer = table.0.push(Type::Pointer { to: None, name: Name::NONE });
+    let pointer = table.0.push(Type::pointer(None));
     let base = Member { role: Role::VirtualBase { known: false }, ..field(0, base) };
     let id = table.record(Kind::Class, 32, vec![field(0, pointer), base]);
     assert_eq!(table.inferred(id), 16);

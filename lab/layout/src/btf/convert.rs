@@ -155,7 +155,7 @@ impl Reader {
                 self.learn_pointer_size(name, size);
                 Type::Base { name, size }
             }
-            kind::PTR => Type::Pointer { to: self.to(entry.size_or_type)?, name: Name::NONE },
+            kind::PTR => Type::pointer(self.to(entry.size_or_type)?),
             kind::ARRAY => Type::Array {
                 element: self.id(section.word(entry.rest, 0))?,
                 count: Some(section.word(entry.rest, 8).into()),

@@ -7,7 +7,7 @@ use super::parsed::{Parsed, ParsedType, RawBits, Reference, Shape};
 use super::{unsized_tails, virtual_bases};
 use crate::Error;
 use crate::align;
-use crate::model::{self, Align, Kind, Member, Name, Place, Record, Role, Type, TypeId, Types};
+use crate::model::{Align, Kind, Member, Name, Place, Points, Record, Role, Type, TypeId, Types};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -242,7 +242,7 @@ impl Unit<'_, '_, '_, '_> {
             Shape::MemberPointer if self.is_function(ty.to) => {
                 // The function, and what to add to `this`.
                 let types = &mut self.merger.types;
-                let pointer = types.push(Type::Pointer { to: None, name: Name::NONE });
+                let pointer = types.push(Type::pointer(None));
                 let pair = types.push(Type::Array { element: pointer, count: Some(2) });
                 let name = types.intern("pointer to member function");
                 Type::Typedef { name, to: Some(pair), align: None }
@@ -255,13 +255,7 @@ impl Unit<'_, '_, '_, '_> {
                 Some(size) if size != pointer_size => {
                     Type::Base { name: self.merger.types.intern("pointer"), size }
                 }
-                _ => match self.reference(ty) {
-                    Some(sort) => Type::Reference { to, sort },
-                    None => {
-                        let name = self.merger.types.intern(&String::from_utf8_lossy(ty.name));
-                        Type::Pointer { to, name }
-                    }
-                },
+                _ => Type::Pointer { to, points: self.points(ty) },
             },
             Shape::Base => {
                 let name = self.name(ty)?;
@@ -403,16 +397,19 @@ impl Unit<'_, '_, '_, '_> {
         id.unwrap_or_else(|| self.merger.types.push(Type::Unknown { size: None }))
     }
 
-    /// What a type is that is like a pointer; `None` if it is one.
-    fn reference(&self, ty: &ParsedType<'_>) -> Option<model::Reference> {
+    /// How a pointer, or what is like one, points.
+    fn points(&mut self, ty: &ParsedType<'_>) -> Points {
         match ty.shape {
-            Shape::LvalueReference => Some(model::Reference::Lvalue),
-            Shape::RvalueReference => Some(model::Reference::Rvalue),
-            Shape::MemberPointer => {
-                let class = self.parsed.members_of(ty).first()?;
-                self.id(class.to).map(model::Reference::Member)
+            Shape::LvalueReference => Points::Lvalue,
+            Shape::RvalueReference => Points::Rvalue,
+            _ => {
+                // Only a pointer to members has a class, as its member.
+                let class = self.parsed.members_of(ty).first().and_then(|class| self.id(class.to));
+                class.map_or_else(
+                    || Points::Pointer(self.merger.types.intern(&String::from_utf8_lossy(ty.name))),
+                    Points::Member,
+                )
             }
-            _ => None,
         }
     }
 

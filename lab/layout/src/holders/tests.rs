@@ -37,7 +37,7 @@ fn types_of(made: &[Made]) -> Types {
             Made::Number => Type::Base { name, size: 8 },
             Made::Typedef(of) => Type::Typedef { name, to: Some(to(of)), align: None },
             Made::Array(of, count) => Type::Array { element: to(of), count: *count },
-            Made::Pointer(of) => Type::Pointer { to: Some(to(of)), name: Name::NONE },
+            Made::Pointer(of) => Type::pointer(Some(to(of))),
             Made::Record(list) => {
                 let mut offset = 0;
                 let mut members = Vec::new();

@@ -35,7 +35,7 @@ fn everything() -> (Types, TypeId) {
         member(&mut types, "bytes", int, 0, None),
     ];
     let either = types.push(record(Name::NONE, Kind::Union, 8, arms));
-    let pointer = types.push(Type::Pointer { to: Some(inner), name: Name::NONE });
+    let pointer = types.push(Type::pointer(Some(inner)));
     let array = types.push(Type::Array { element: long, count: Some(9) });
     let members = vec![
         member(&mut types, "flags", int, 0, Some(Bits { offset: 0, size: 3 })),
