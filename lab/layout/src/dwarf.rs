@@ -38,18 +38,10 @@ pub use named::{Named, open_named};
 pub use options::Options;
 pub use read::{open, present, read};
 pub(crate) use sections::widest_scalar_align;
+pub(crate) use separate::debug_path;
 
 use crate::Error;
 use gimli::{EndianSlice, RunTimeEndian};
-use std::path::{Path, PathBuf};
-
-/// The debug file that belongs to a stripped program.
-pub(crate) fn debug_path<'a>(
-    file: &object::File<'a, impl object::ReadRef<'a>>,
-    path: &Path,
-) -> Option<PathBuf> {
-    separate::debug_path(file, Some(path), &Options::beside(path).debug_directories)
-}
 
 /// The bytes of a section.
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;

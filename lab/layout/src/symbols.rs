@@ -67,7 +67,9 @@ impl Symbols {
         let mut symbols =
             Symbols { names: names(path), segments: segments.collect(), addresses: HashMap::new() };
         symbols.take(&parsed, wanted);
-        if let Some(debug) = symbols.missing(wanted).and(dwarf::debug_path(&parsed, path)) {
+        if let Some(debug) =
+            symbols.missing(wanted).and(dwarf::debug_path(&parsed, &dwarf::Options::beside(path)))
+        {
             let mut file = File::open(&debug).map_err(cannot)?;
             let cache = ReadCache::new(&mut file);
             if let Ok(parsed) = object::File::parse(&cache) {

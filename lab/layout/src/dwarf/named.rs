@@ -103,8 +103,7 @@ pub fn open_named(path: &Path, names: &[String]) -> Option<Named> {
         {
             return None;
         } else {
-            let directories = &options.debug_directories;
-            Some(separate::debug_path(&parsed, Some(path), directories)?)
+            Some(separate::debug_path(&parsed, &options)?)
         }
     };
     let path = found.as_deref().unwrap_or(path);

@@ -79,7 +79,7 @@ fn read_nameless(bytes: &[u8], options: &Options) -> Result<Types, Error> {
     if sections::has(&file, ".debug_info.dwo") {
         return read_file(&file, Names::Split, bytes.len(), options);
     }
-    let found = separate::debug_path(&file, options.path.as_deref(), &options.debug_directories);
+    let found = separate::debug_path(&file, options);
     let found = found.and_then(|path| Some((separate::read_regular(&path)?, path)));
     let Some((bytes, path)) = found else {
         return Err(Error::new("has no debug information").advise(
@@ -100,7 +100,7 @@ fn read_file(
     let path = options.path.as_deref();
     let sections = Sections::load(file, names)?;
     let dwarf = sections.dwarf();
-    let supplement = separate::supplement(file, path, &options.debug_directories)?;
+    let supplement = separate::supplement(file, options)?;
     let supplement = supplement.as_deref().map(sections::parse).transpose()?;
     let supplement =
         supplement.as_ref().map(|file| Sections::load(file, Names::Plain)).transpose()?;

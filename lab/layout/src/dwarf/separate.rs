@@ -1,5 +1,6 @@
 //! Finds debug information that is not in the program itself.
 
+use super::options::Options;
 use super::sections::{build_id, has, parse};
 use super::unit::Split;
 use crate::Error;
@@ -21,11 +22,11 @@ fn by_build_id(directory: &Path, id: &[u8]) -> PathBuf {
 /// The file is looked for by the build's number below each debug directory. Then it is looked for by the name in
 /// `.gnu_debuglink`: beside the program, in `.debug` beside it, and below each debug directory. A file of another
 /// build is passed over.
-pub(super) fn debug_path<'a>(
+pub(crate) fn debug_path<'a>(
     file: &object::File<'a, impl ReadRef<'a>>,
-    path: Option<&Path>,
-    directories: &[PathBuf],
+    options: &Options,
 ) -> Option<PathBuf> {
+    let (path, directories) = (options.path.as_deref(), &options.debug_directories);
     let id = build_id(file);
     let mut candidates: Vec<PathBuf> = Vec::new();
     if let Some(id) = id {
@@ -71,13 +72,13 @@ fn same_file(one: &Path, other: &Path) -> bool {
 /// The bytes of dwz's file that has part of the debug information of `file`, if there is one.
 pub(super) fn supplement(
     file: &object::File<'_>,
-    path: Option<&Path>,
-    directories: &[PathBuf],
+    options: &Options,
 ) -> Result<Option<Vec<u8>>, Error> {
+    let directories = &options.debug_directories;
     let Ok(Some((link, id))) = file.gnu_debugaltlink() else { return Ok(None) };
     let link = Path::new(OsStr::from_bytes(link));
     let mut candidates = Vec::new();
-    if let Some(path) = path {
+    if let Some(path) = &options.path {
         candidates.push(path.parent().unwrap_or(Path::new("")).join(link));
     }
     if id.len() > 1 {
