@@ -35,6 +35,7 @@ impl From<Error> for Stopped {
 }
 
 /// What an entry says, as far as choosing needs it.
+#[derive(Default)]
 pub(super) struct Says<'a> {
     /// `None` if it is no type.
     pub shape: Option<Shape>,
@@ -59,6 +60,12 @@ pub(super) enum Name<'a> {
     Text(&'a [u8]),
     /// Where in `.debug_str` it is.
     At(u32),
+}
+
+impl Default for Name<'_> {
+    fn default() -> Self {
+        Name::Text(b"")
+    }
 }
 
 impl<'a> Name<'a> {
@@ -315,18 +322,8 @@ impl Recipe {
         let mut rest = Slice::new(bytes, endian);
         let mut state = FixedState::with_seed(self.common).build_hasher();
         let mut told = true;
-        let mut says = Says {
-            shape: self.shape,
-            name: Name::Text(b""),
-            to: Reference::NONE,
-            specification: Reference::NONE,
-            signature: Reference::NONE,
-            class: Reference::NONE,
-            declaration: self.declaration,
-            is_static: self.is_static,
-            file: self.file,
-            digest: None,
-        };
+        let Recipe { shape, declaration, is_static, file, .. } = *self;
+        let mut says = Says { shape, declaration, is_static, file, ..Says::default() };
         for &part in &self.parts {
             match part {
                 Part::Passed(size) => rest.skip(size as usize).ok()?,
@@ -343,7 +340,7 @@ impl Recipe {
                 Part::NameIndex(size) => {
                     let index = usize::try_from(rest.read_uint(size as usize).ok()?).ok()?;
                     // (As where a name cannot be found.)
-                    says.name = place(unit, index).map_or(Name::Text(b""), Name::At);
+                    says.name = place(unit, index).map_or_else(Name::default, Name::At);
                 }
                 Part::NameText => {
                     says.name = Name::Text(rest.read_null_terminated_slice().ok()?.slice())
