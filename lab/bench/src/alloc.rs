@@ -276,8 +276,7 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
 mod tests {
     use super::super::row::Pass;
     use super::*;
-    use ledgerline_measure::harness::Measured;
-    use ledgerline_measure::stats::Summary;
+    use ledgerline_measure::harness::Rounds;
 
     #[test]
     fn every_case_frees_what_it_allocates() {
@@ -321,10 +320,9 @@ mod tests {
     #[test]
     fn remarks_say_what_is_added() {
         let row = |case: &'static str, threads, ns: f64| {
-            let ns_per_op = Summary { median: ns, min: ns, max: ns };
             let pass =
                 Pass { suite: "alloc", mode: "rseq", threads, runs: 3, oversubscribed: false };
-            Row::new(pass, &Measured { name: case, ns_per_op, transfer: None, waited: 0.0 })
+            Row::new(pass, &Rounds::of_one(case, vec![ns]))
         };
         let rows = [
             row("system", 1, 10.0),

@@ -8,7 +8,7 @@ use super::row::{Pass, Row, Rows, thousandths};
 use super::suite::{Suite, names};
 use super::watched;
 use ledgerline::Ledger;
-use ledgerline_measure::harness::Measured;
+use ledgerline_measure::harness::Rounds;
 use ledgerline_measure::machine;
 use ledgerline_measure::stats::median;
 use std::fs::File;
@@ -113,7 +113,7 @@ fn create_many(groups: u64, pass: Pass<'_>) -> Made<Row> {
         resident.push(machine::resident_bytes().unwrap_or(0).saturating_sub(before) as f64);
     }
     let ns: Vec<f64> = seconds.iter().map(|s| s * 1e9 / groups as f64).collect();
-    let measured = Measured::of_rounds(MILLION, ns);
+    let measured = Rounds::of_one(MILLION, ns);
     Ok(Row {
         groups: Some(groups),
         seconds: Some(thousandths(median(&seconds))),
@@ -190,15 +190,13 @@ fn against(ratio: f64, peer: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledgerline_measure::stats::Summary;
 
     fn pass(threads: usize) -> Pass<'static> {
         Pass { suite: "charge", mode: "rseq", threads, runs: 3, oversubscribed: false }
     }
 
     fn row(case: &'static str, threads: usize, ns: f64) -> Row {
-        let ns_per_op = Summary { median: ns, min: ns, max: ns };
-        Row::new(pass(threads), &Measured { name: case, ns_per_op, transfer: None, waited: 0.0 })
+        Row::new(pass(threads), &Rounds::of_one(case, vec![ns]))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Peers that live in a Java virtual machine, where there is one.
 
 use super::options::Options;
-use ledgerline_measure::harness::Measured;
+use ledgerline_measure::harness::Rounds;
 use ledgerline_terminal::folder;
 use ledgerline_terminal::output::say;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ pub(super) fn long_adder(
     name: &'static str,
     threads: usize,
     options: &Options,
-) -> Result<Option<Measured>, String> {
+) -> Result<Option<Rounds>, String> {
     let told = match run(threads, options) {
         Ok(told) => told,
         Err(why) => {
@@ -26,7 +26,7 @@ pub(super) fn long_adder(
         .map(|line| line.trim().parse())
         .collect::<Result<Vec<f64>, _>>()
         .map_err(|error| format!("{name}: not a figure: {error}"))?;
-    Ok(Some(Measured::of_rounds(name, figures)))
+    Ok(Some(Rounds::of_one(name, figures)))
 }
 
 /// What the program prints; or why it cannot be run here.

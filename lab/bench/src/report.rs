@@ -102,12 +102,11 @@ fn figure(ns: f64) -> String {
 mod tests {
     use super::super::row::Pass;
     use super::*;
-    use ledgerline_measure::harness::{Measured, Transfer};
-    use ledgerline_measure::stats::Summary;
+    use ledgerline_measure::harness::{Rounds, Transfer};
 
     fn rows() -> Vec<Row> {
         let row = |threads, name, ns: f64, transfer: Option<f64>| {
-            let ns_per_op = Summary { median: ns, min: ns * 0.9, max: ns * 1.25 };
+            let one = Rounds::of_one(name, vec![ns * 0.9, ns, ns * 1.25]);
             let pass = Pass {
                 suite: "charge",
                 mode: "rseq",
@@ -120,7 +119,7 @@ mod tests {
                 before: median - 1.0,
                 after: median + 1.0,
             });
-            Row::new(pass, &Measured { name, ns_per_op, transfer, waited: ns / 1000.0 })
+            Row::new(pass, &Rounds { transfer, waited: ns / 1000.0, ..one })
         };
         let million = Row {
             groups: Some(1 << 20),

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::row::{Pass, Row};
-use ledgerline_measure::harness::{self, Body, Case, Measured, Plan, Step};
+use ledgerline_measure::harness::{self, Body, Case, Plan, Rounds, Step};
 use ledgerline_terminal::progress::Progress;
 use std::error::Error;
 use std::fmt::Display;
@@ -52,7 +52,7 @@ impl<'a> Run<'a> {
         &self,
         threads: &[usize],
         cases: &[&'static str],
-        time: impl Fn(&Turn<'_>) -> Made<Vec<Measured>>,
+        time: impl Fn(&Turn<'_>) -> Made<Vec<Rounds>>,
     ) -> Result<Vec<Row>, String> {
         let options = self.options;
         let mut rows = Vec::new();
@@ -90,14 +90,14 @@ impl Turn<'_> {
         &self,
         table: &[(&'static str, T)],
         mut make: impl FnMut(usize, T) -> Made<Work<'c>>,
-    ) -> Made<Vec<Measured>> {
+    ) -> Made<Vec<Rounds>> {
         let case = |(at, &name): (usize, &&'static str)| -> Made<Case<'c>> {
             let of_case = of(table, name).expect("options name cases of the table");
             let (granule, body) = make(at, of_case)?;
             Ok(Case { name, granule, body })
         };
         let cases = self.cases.iter().enumerate().map(case).collect::<Made<Vec<_>>>()?;
-        Ok(harness::measure(&cases, self.plan, self.progress))
+        Ok(harness::rounds(&cases, self.plan, self.progress))
     }
 }
 

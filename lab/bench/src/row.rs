@@ -1,6 +1,7 @@
 //! What a suite reports: one row a case, mode and number of threads.
 
-use ledgerline_measure::harness::Measured;
+use ledgerline_measure::harness::Rounds;
+use ledgerline_measure::stats::Summary;
 use serde::{Deserialize, Serialize};
 
 /// One figure. As JSON it is one line, with these names in this order.
@@ -104,8 +105,9 @@ pub(super) struct Pass<'a> {
 }
 
 impl Row {
-    pub(super) fn new(pass: Pass<'_>, measured: &Measured) -> Row {
-        let Measured { name, ns_per_op, transfer, waited } = measured;
+    pub(super) fn new(pass: Pass<'_>, measured: &Rounds) -> Row {
+        let Rounds { name, threads, transfer, waited, .. } = measured;
+        let ns_per_op = Summary::of_threads(threads);
         Row {
             suite: pass.suite.to_owned(),
             case: (*name).to_owned(),

@@ -8,7 +8,7 @@ use super::rounds::{Run, of};
 use super::row::{Row, Rows, thousandths};
 use super::suite::{Suite, names};
 use clap::ValueEnum;
-use ledgerline_measure::harness::Measured;
+use ledgerline_measure::harness::Rounds;
 use ledgerline_measure::stats::{median, quantile};
 use std::process::{Command, Stdio};
 
@@ -70,7 +70,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
         for name in chosen {
             let (_, is_under) = of(&CASES, name).expect("options name cases of the table");
             let took = if is_under { &under } else { &plain };
-            let measured = Measured::of_rounds(name, took.clone());
+            let measured = Rounds::of_one(name, took.clone());
             let added = is_under.then(|| thousandths(median(&more)));
             let quartiles =
                 is_under.then(|| [0.25, 0.75].map(|at| thousandths(quantile(&more, at))));

@@ -17,7 +17,7 @@ use super::barrier::Barrier;
 use super::machine::{self, Waits};
 use super::padded::Padded;
 use super::size::Size;
-use super::stats::{Summary, median};
+use super::stats::median;
 use super::transfer::Line;
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,28 +68,6 @@ pub struct Transfer {
     pub after: f64,
 }
 
-/// What a case came to.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// The case.
-    pub name: &'static str,
-    /// Nanoseconds an operation and thread.
-    pub ns_per_op: Summary,
-    /// Present where at least two threads ran on at least two CPUs.
-    pub transfer: Option<Transfer>,
-    /// The part of the time for which the threads waited while others had their CPUs. It is not in
-    /// `ns_per_op`, unless there were more threads than CPUs.
-    pub waited: f64,
-}
-
-impl Measured {
-    /// A case that one thread was timed at outside of this harness, by the nanoseconds an operation of each round.
-    pub fn of_rounds(name: &'static str, rounds: Vec<f64>) -> Measured {
-        let ns_per_op = Summary::of_threads(&[rounds]);
-        Measured { name, ns_per_op, transfer: None, waited: 0.0 }
-    }
-}
-
 /// Says where a measurement stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
@@ -110,7 +88,7 @@ impl Display for Step {
     }
 }
 
-/// A case's rounds as they were.
+/// What a case came to, round by round.
 #[derive(Clone, Debug)]
 pub struct Rounds {
     /// The case.
@@ -119,24 +97,19 @@ pub struct Rounds {
     pub threads: Vec<Vec<f64>>,
     /// Of each round, the part of it for which the thread that others disturbed most had to wait for its CPU.
     pub disturbed: Vec<f64>,
-    /// As in [`Measured`].
+    /// Present where at least two threads ran on at least two CPUs.
     pub transfer: Option<Transfer>,
-    /// As in [`Measured`].
+    /// The part of the time for which the threads waited while others had their CPUs. It is not in
+    /// `threads`, unless there were more threads than CPUs.
     pub waited: f64,
 }
 
-/// Times all cases.
-///
-/// # Panics
-/// If a body panics, or a thread cannot be started.
-pub fn measure(cases: &[Case<'_>], plan: &Plan, progress: &(dyn Fn(Step) + Sync)) -> Vec<Measured> {
-    let measured = |case: Rounds| Measured {
-        name: case.name,
-        ns_per_op: Summary::of_threads(&case.threads),
-        transfer: case.transfer,
-        waited: case.waited,
-    };
-    rounds(cases, plan, progress).into_iter().map(measured).collect()
+impl Rounds {
+    /// A case that one thread was timed at outside of this harness, by the nanoseconds an operation of each round.
+    pub fn of_one(name: &'static str, rounds: Vec<f64>) -> Rounds {
+        let disturbed = vec![0.0; rounds.len()];
+        Rounds { name, threads: vec![rounds], disturbed, transfer: None, waited: 0.0 }
+    }
 }
 
 /// Times all cases. Round `i` of one case comes right after round `i` of the case before.
