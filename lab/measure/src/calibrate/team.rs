@@ -4,6 +4,7 @@
 use crate::barrier::Barrier;
 use crate::machine::pin;
 use crate::padded::Padded;
+use rustix::time::ClockId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,9 +122,7 @@ pub(super) fn timed(work: impl FnOnce() -> u64) -> Block {
 
 /// For how long the calling thread has had a CPU.
 fn processor_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes a timespec into `time`, which lives here.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
