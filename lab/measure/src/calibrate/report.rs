@@ -3,11 +3,11 @@
 use super::describe::Described;
 use super::fit::Fitted;
 use super::modes::Mode;
+use super::probe::Found;
 use super::rounds::Pair;
-use super::spread::Spread;
 use super::validate::{Row, SCORED, score};
 use ledgerline_coherence::machine::{Figure, Range};
-use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// All that is reported.
@@ -25,45 +25,30 @@ pub(super) struct Report<'a> {
     pub(super) validated: Option<&'a [Vec<Row>]>,
 }
 
-/// What stands in no machine file, of the first pair in a mode.
-#[derive(Debug, Serialize)]
-struct Beside {
-    time_stamp_ghz: Option<f64>,
-    contended_atomic_ns: Option<f64>,
-    ticket_handover_ns: Option<f64>,
-    queue_handover_ns: Option<f64>,
-    upgrade_ns: Option<f64>,
+/// A figure that stands in no machine file: its name for a program and for a reader, its unit, and what it is unless every
+/// try was disturbed.
+type Beside = (&'static str, &'static str, &'static str, Option<f64>);
+
+/// What stands in no machine file, of a pair in a mode.
+fn beside(pair: &Pair, mode: &Mode) -> [Beside; 5] {
+    let value = |figure: fn(&Found) -> f64| {
+        pair.figure(mode, figure).map(|spread| (spread.value * 1000.0).round() / 1000.0)
+    };
+    // The first fight: atomics, and no work.
+    let contended = value(|found| found.fights[0] / 2.0);
+    [
+        ("upgrade_ns", "atomic on a line that both have", "ns", value(|found| found.upgrade)),
+        ("contended_atomic_ns", "atomic on a contended line", "ns", contended),
+        ("ticket_handover_ns", "hand-over of a ticket lock", "ns", value(|found| found.ticket)),
+        ("queue_handover_ns", "hand-over of a queue lock", "ns", value(|found| found.queue)),
+        ("time_stamp_ghz", "time-stamp counter", "GHz", value(|found| found.time_stamp)),
+    ]
 }
 
-impl Beside {
-    fn of(pair: &Pair, mode: &Mode) -> Beside {
-        let value = |figure: &dyn Fn(&super::probe::Found) -> f64| {
-            pair.figure(mode, figure).map(|spread: Spread| (spread.value * 1000.0).round() / 1000.0)
-        };
-        Beside {
-            time_stamp_ghz: value(&|found| found.time_stamp),
-            // The first fight: atomics, and no work.
-            contended_atomic_ns: value(&|found| found.fights[0] / 2.0),
-            ticket_handover_ns: value(&|found| found.ticket),
-            queue_handover_ns: value(&|found| found.queue),
-            upgrade_ns: value(&|found| found.upgrade),
-        }
-    }
-}
-
-/// How near the model comes to the fights that its settings were fitted to.
-#[derive(Debug, Serialize)]
-struct Fit {
-    median_error_percent: f64,
-    worst_error_percent: f64,
-}
-
-impl Fit {
-    fn of(described: &Described) -> Fit {
-        let percent = |share: f64| (1000.0 * share).round() / 10.0;
-        let Fitted { median_off, worst_off, .. } = described.fitted;
-        Fit { median_error_percent: percent(median_off), worst_error_percent: percent(worst_off) }
-    }
+/// By how many per cent the model is off the fights that its settings were fitted to: half of them, and all.
+fn off(described: &Described) -> [f64; 2] {
+    let Fitted { median_off, worst_off, .. } = described.fitted;
+    [median_off, worst_off].map(|share| (1000.0 * share).round() / 10.0)
 }
 
 /// One JSON object.
@@ -71,6 +56,9 @@ pub(super) fn json(report: &Report<'_>) -> String {
     let modes: Vec<_> = (report.described.iter().enumerate())
         .map(|(index, described)| {
             let mode = &described.mode;
+            let [median, worst] = off(described);
+            let beside = beside(&report.pairs[0], mode).into_iter();
+            let beside: BTreeMap<_, _> = beside.map(|(key, _, _, value)| (key, value)).collect();
             serde_json::json!({
                 "transfer_ns": mode.median,
                 "transfer_low_ns": mode.low,
@@ -78,8 +66,8 @@ pub(super) fn json(report: &Report<'_>) -> String {
                 "drifts": mode.drifts(),
                 "rounds": report.pairs[0].during(mode).count(),
                 "machine_file": described.machine.to_toml(),
-                "beside": Beside::of(&report.pairs[0], mode),
-                "fit": Fit::of(described),
+                "beside": beside,
+                "fit": {"median_error_percent": median, "worst_error_percent": worst},
                 "not_measured": described.refusals,
                 "validation": report.validated.map(|rows| &rows[index]),
             })
@@ -168,7 +156,7 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     range(out, "loads behind an atomic may be lost until", &nuisance.behind_ns, "ns");
     range(out, "share of a transfer: request", &nuisance.request, "");
     range(out, "share of a transfer: line on its way", &nuisance.handover, "");
-    let Fit { median_error_percent: median, worst_error_percent: worst } = Fit::of(described);
+    let [median, worst] = off(described);
     let _ = writeln!(
         out,
         "  (with these the model takes what fights took: median error {median:.1} %, worst {worst:.1} %)"
@@ -176,16 +164,10 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     range(out, "reading takes a changed line away", &nuisance.migratory, "");
     range(out, "atomics ask while stores are on their way", &nuisance.early_request, "");
     range(out, "neighbouring line costs like the same", &nuisance.pair, "");
-    let beside = Beside::of(pair, mode);
-    let mut plain = |name: &str, value: Option<f64>, unit: &str| {
+    for (_, name, unit, value) in beside(pair, mode) {
         let value = value.map_or_else(|| "disturbed".to_owned(), |value| format!("{value:.2}"));
         let _ = writeln!(out, "  {name:<42} {value:>8} {unit}");
-    };
-    plain("atomic on a line that both have", beside.upgrade_ns, "ns");
-    plain("atomic on a contended line", beside.contended_atomic_ns, "ns");
-    plain("hand-over of a ticket lock", beside.ticket_handover_ns, "ns");
-    plain("hand-over of a queue lock", beside.queue_handover_ns, "ns");
-    plain("time-stamp counter", beside.time_stamp_ghz, "GHz");
+    }
 }
 
 fn validation(out: &mut String, rows: &[Row]) {
