@@ -65,29 +65,30 @@ impl Case {
     pub fn decide(&self) -> Result<Decided, Error> {
         let row = &self.rows[0];
         let change = |point: &Assumed| self.change(row, &self.fit(row, point)?.0);
-        let mut varied: Vec<(String, [f64; 2], [Assumed; 2])> = Vec::new();
         let best = self.best();
+        let mut varied = Vec::new();
+        let mut vary = |name: &str, range: &Range, to: &dyn Fn(f64) -> Assumed| {
+            let ends = [range.low, range.high];
+            varied.push((name.to_owned(), ends, ends.map(to)));
+        };
         if let Work::Unknown(range) = &self.work {
-            let points = ends(range).map(|work_ns| Assumed { work_ns, ..best.clone() });
-            varied.push(("work".to_owned(), ends(range), points));
+            vary("work", range, &|work_ns| Assumed { work_ns, ..best.clone() });
         }
         for (index, (name, range)) in self.unknowns.iter().enumerate() {
-            let points = ends(range).map(|value| {
+            vary(name, range, &|value| {
                 let mut point = best.clone();
                 point.unknowns[index] = value;
                 point
             });
-            varied.push((name.clone(), ends(range), points));
         }
         for (index, entry) in self.machine.nuisance.ranges().into_iter().enumerate() {
             let range = entry.value;
             if range.low < range.high {
-                let points = ends(range).map(|value| {
+                vary(entry.name, range, &|value| {
                     let mut machine = self.machine.clone();
                     machine.nuisance.ranges_mut()[index].value.best = value;
                     Assumed { settings: machine.best(), ..best.clone() }
                 });
-                varied.push((entry.name.to_owned(), ends(range), points));
             }
         }
         let mut alone = each(&varied, |_, (name, ends, points)| {
@@ -98,8 +99,4 @@ impl Case {
         alone.sort_by(|a, b| apart(b).total_cmp(&apart(a)));
         Ok(Decided { best: change(&best)?, alone })
     }
-}
-
-fn ends(range: &Range) -> [f64; 2] {
-    [range.low, range.high]
 }
