@@ -212,13 +212,6 @@ pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
     })
 }
 
-/// As [`explain`], with a diagnosis, for a caller that asked for one.
-pub(crate) fn explain_fully(group: Group<'_>, refusal: &Refusal) -> Refused {
-    let mut refused = explain(group, refusal);
-    refused.diagnosis = Some(whose::nobody(|| Box::new(group.ledger().diagnose(&refused))));
-    refused
-}
-
 impl Ledger {
     /// Says with paths what a refusal of this ledger says in numbers. A group that is gone by now is
     /// `(destroyed)`.
@@ -254,7 +247,7 @@ mod tests {
         let group = ledger.root().create("g").unwrap();
         group.set_max(Limit::units(10)).unwrap();
         let refusal = group.try_charge_units(11).unwrap_err();
-        let mut refused = super::explain_fully(group, &refusal);
+        let mut refused = group.request(11).explained().charge().unwrap_err();
         let mut diagnosis = *refused.diagnosis.take().expect("it was asked for");
         assert_eq!(refused, super::explain(group, &refusal));
         let mut other = ledger.diagnose(&refused);

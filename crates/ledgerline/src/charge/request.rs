@@ -1,13 +1,11 @@
 //! A request is a charge with wishes: to wait, to have others cancelled, to pay for what is above high.
 
+use crate::charge::explain;
 use crate::charge::guard::Charge;
-use crate::charge::{explain, explain_fully};
 use crate::control::LONGEST;
 use crate::control::alarm::Alarm;
-use crate::control::attempt::Grant;
-use crate::control::audit::Site;
 use crate::control::throttle::Backoff;
-use crate::control::wait::{Step, Wait};
+use crate::control::wait::{Request, Step, Wait};
 use crate::error::Refused;
 use crate::group::Group;
 use crate::stock::refusal::Refusal;
@@ -18,38 +16,6 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-/// A charge with the caller's wishes. [`Group::request`] makes it; [`charge`](Self::charge) carries it out
-/// in a thread, `.await` in a task.
-///
-/// ```
-/// # use ledgerline::{Ledger, Limit};
-/// # use std::time::Duration;
-/// # use std::future::IntoFuture;
-/// let ledger = Ledger::new()?;
-/// let tenant = ledger.root().create("acme")?;
-/// tenant.set_max(Limit::units(100))?;
-/// let charge = tenant.request(60).wait(Duration::from_secs(5)).throttled().charge()?;
-///
-/// let second = async {
-///     tenant.request(60).wait(Duration::from_secs(5)).await
-/// };
-/// # drop(second);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-#[must_use = "a request charges nothing until `charge` or `await`"]
-pub struct Request<'l> {
-    group: Group<'l>,
-    units: u64,
-    patience: Option<Duration>,
-    oom: bool,
-    throttled: bool,
-    explained: bool,
-    uncounted: bool,
-    /// The line that asked (`control/audit.rs`).
-    site: Site,
-}
 
 impl<'l> Group<'l> {
     /// Starts a charge of `units` that can have wishes.
@@ -142,11 +108,12 @@ impl<'l> Request<'l> {
     }
 
     fn explain(&self, refusal: &Refusal) -> Refused {
+        let mut refused = explain(self.group, refusal);
         if self.explained {
-            explain_fully(self.group, refusal)
-        } else {
-            explain(self.group, refusal)
+            let diagnosis = self.group.ledger().diagnose(&refused);
+            refused.diagnosis = Some(whose::nobody(|| Box::new(diagnosis)));
         }
+        refused
     }
 
     /// Carries the request out in this thread.
@@ -192,7 +159,7 @@ impl<'l> Request<'l> {
         let now = Instant::now();
         // (A patience beyond the clock's end is as good as a year.)
         let until = now.checked_add(patience).unwrap_or(now + LONGEST);
-        Wait::new(self.group, self.units, until, self.oom, !self.uncounted, self.site)
+        Wait::new(*self, until)
     }
 }
 
@@ -233,26 +200,6 @@ impl fmt::Debug for Requested<'_> {
     }
 }
 
-impl<'l> Requested<'l> {
-    /// Waits for room. Returns the result.
-    fn poll_grant(
-        &mut self,
-        wait: &mut Wait<'l>,
-        context: &Context<'_>,
-    ) -> Poll<Result<Grant, Refusal>> {
-        loop {
-            let sleep = match whose::nobody(|| wait.step()) {
-                Step::Done(result) => return Poll::Ready(result),
-                Step::Asleep(sleep) => sleep,
-            };
-            let leave = || wait.leave_waker(&mut self.alarm, context.waker(), sleep);
-            if whose::nobody(leave) {
-                return Poll::Pending;
-            }
-        }
-    }
-}
-
 impl<'l> Future for Requested<'l> {
     type Output = Result<Charge<'l>, Refused>;
 
@@ -270,12 +217,16 @@ impl<'l> Future for Requested<'l> {
                     let wait = whose::nobody(|| Box::new(self.request.begin()));
                     self.stage = Stage::Waiting(wait);
                 }
-                Stage::Waiting(mut wait) => match self.poll_grant(&mut wait, context) {
-                    Poll::Pending => {
+                Stage::Waiting(mut wait) => match whose::nobody(|| wait.step()) {
+                    Step::Asleep(sleep) => {
+                        let leave = || wait.leave_waker(&mut self.alarm, context.waker(), sleep);
+                        let left = whose::nobody(leave);
                         self.stage = Stage::Waiting(wait);
-                        return Poll::Pending;
+                        if left {
+                            return Poll::Pending;
+                        }
                     }
-                    Poll::Ready(granted) => {
+                    Step::Done(granted) => {
                         let grant = granted.map_err(|refusal| self.request.explain(&refusal))?;
                         let Request { group, units, .. } = self.request;
                         let charge = Charge::granted(group, units, grant);

@@ -38,18 +38,43 @@ use std::time::{Duration, Instant};
 /// they wake no waiter here.
 const ACROSS_PROCESSES: Duration = Duration::from_millis(10);
 
+/// A charge with the caller's wishes. [`Group::request`] makes it; [`charge`](Self::charge) carries it out
+/// in a thread, `.await` in a task.
+///
+/// ```
+/// # use ledgerline::{Ledger, Limit};
+/// # use std::time::Duration;
+/// # use std::future::IntoFuture;
+/// let ledger = Ledger::new()?;
+/// let tenant = ledger.root().create("acme")?;
+/// tenant.set_max(Limit::units(100))?;
+/// let charge = tenant.request(60).wait(Duration::from_secs(5)).throttled().charge()?;
+///
+/// let second = async {
+///     tenant.request(60).wait(Duration::from_secs(5)).await
+/// };
+/// # drop(second);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a request charges nothing until `charge` or `await`"]
+pub struct Request<'l> {
+    pub(crate) group: Group<'l>,
+    pub(crate) units: u64,
+    pub(crate) patience: Option<Duration>,
+    pub(crate) oom: bool,
+    pub(crate) throttled: bool,
+    pub(crate) explained: bool,
+    pub(crate) uncounted: bool,
+    /// The line that asked (`control/audit.rs`).
+    pub(crate) site: Site,
+}
+
 /// A charge that waits.
 pub(crate) struct Wait<'l> {
-    group: Group<'l>,
-    units: u64,
+    request: Request<'l>,
     /// When it stops waiting.
-    pub(crate) until: Instant,
-    /// Whether others may be cancelled for it.
-    oom: bool,
-    /// Whether a refusal is counted.
-    counts: bool,
-    /// The line that asked (`control/audit.rs`).
-    site: Site,
+    until: Instant,
     /// Its place in a queue, once it has one.
     place: Option<Place<'l>>,
     /// Whether it has tried since it is the first there.
@@ -69,79 +94,10 @@ pub(crate) struct Sleep {
     until: Instant,
 }
 
-impl<'l> Wait<'l> {
-    pub(crate) fn new(
-        group: Group<'l>,
-        units: u64,
-        until: Instant,
-        oom: bool,
-        counts: bool,
-        site: Site,
-    ) -> Wait<'l> {
-        Wait { group, units, until, oom, counts, site, place: None, tried: false }
-    }
-
-    /// Goes as far as it can without sleeping.
-    pub(crate) fn step(&mut self) -> Step {
-        // A forked child's copy of a future begins anew there: the place was its parent's.
-        self.place.take_if(|place| place.is_inherited());
-        loop {
-            let went = match &self.place {
-                None => self.begin(),
-                Some(place) if place.first => self.look(),
-                Some(_) => self.queue(),
-            };
-            if let Some(step) = went {
-                // The final answer, after however many tries.
-                if let Step::Done(Err(refusal)) = &step
-                    && self.counts
-                {
-                    attempt::count_refusal(self.group.ledger(), refusal);
-                }
-                return step;
-            }
-        }
-    }
-
-    /// Sleeps until there is a notice after the key was read.
-    pub(crate) fn sleep(&self, Sleep { key, until }: Sleep) {
-        if let Some(place) = &self.place {
-            place.eventcount().wait(key, until);
-        }
-    }
-
-    /// Leaves a future's waker, so that it is woken when it can go on. Says `false` if it can go on
-    /// already.
-    pub(crate) fn leave_waker(&self, alarm: &mut Alarm, waker: &Waker, sleep: Sleep) -> bool {
-        let Sleep { key, until } = sleep;
-        let Some(place) = &self.place else { return false };
-        alarm.set(waker, Some(until));
-        place.leave_waker(waker, alarm.number());
-        // A notice from before the waker was left could not wake it.
-        !place.eventcount().is_past(key) && Instant::now() < until
-    }
-
-    /// Queues behind those that wait already, unless it takes no room. If none does, tries at once.
-    fn begin(&mut self) -> Option<Step> {
-        match wait_queue::queued_on_the_way(self.group.ledger(), self.group.id()) {
-            Some(full) if self.units > 0 && !self.is_off() && self.may_wait() => {
-                self.queue_at(full)
-            }
-            _ => match self.try_now() {
-                Ok(grant) => Some(Step::Done(Ok(grant))),
-                Err(refusal) => self.wait_or_give_up(refusal),
-            },
-        }
-    }
-
+/// What a request knows without a place in a queue.
+impl Request<'_> {
     fn try_now(&self) -> Result<Grant, Refusal> {
         slow_path::try_again(self.group, self.units, self.site)
-    }
-
-    /// Whether waiting can help: not where some limit of the path can never allow the charge, nor where there is no time.
-    /// (Nor does it wait inside a reclaimer: it could wait for itself.)
-    fn may_wait(&self) -> bool {
-        !self.is_late() && self.can_ever_fit() && !reclaiming::is_inside(self.group.ledger())
     }
 
     fn can_ever_fit(&self) -> bool {
@@ -153,30 +109,9 @@ impl<'l> Wait<'l> {
         refusal::lowest_full(self.group.table(), self.group.id(), self.units)
     }
 
-    fn is_late(&self) -> bool {
-        Instant::now() >= self.until
-    }
-
     /// Whether the charge is not to be counted.
     fn is_off(&self) -> bool {
         self.group.mode() == ControlMode::Off
-    }
-
-    /// Waits at the group that refused, where that can help.
-    fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step> {
-        if refusal.reason == Reason::Limit && self.may_wait() {
-            self.queue_at(refusal.group)
-        } else {
-            Some(Step::Done(Err(refusal)))
-        }
-    }
-
-    fn queue_at(&mut self, full: GroupId) -> Option<Step> {
-        // The earlier place is given up first: in the same queue the charge would be behind itself.
-        (self.place, self.tried) = (None, false);
-        self.place = Place::take(self.group.ledger().group(full), self.group.id());
-        // Where there is none, the full group is gone, and so are all below it.
-        self.place.is_none().then(|| self.gone())
     }
 
     /// Whether the caller's own group was cancelled. (This is looked at after the key was read: the thread
@@ -203,6 +138,94 @@ impl<'l> Wait<'l> {
     fn cancelled(&self) -> Step {
         Step::Done(Err(Refusal::cancelled(self.group.id(), self.units)))
     }
+}
+
+impl<'l> Wait<'l> {
+    pub(crate) fn new(request: Request<'l>, until: Instant) -> Wait<'l> {
+        Wait { request, until, place: None, tried: false }
+    }
+
+    /// Goes as far as it can without sleeping.
+    pub(crate) fn step(&mut self) -> Step {
+        // A forked child's copy of a future begins anew there: the place was its parent's.
+        self.place.take_if(|place| place.is_inherited());
+        loop {
+            let went = match &self.place {
+                None => self.begin(),
+                Some(place) if place.first => self.look(),
+                Some(_) => self.queue(),
+            };
+            if let Some(step) = went {
+                // The final answer, after however many tries.
+                if let Step::Done(Err(refusal)) = &step
+                    && !self.request.uncounted
+                {
+                    attempt::count_refusal(self.request.group.ledger(), refusal);
+                }
+                return step;
+            }
+        }
+    }
+
+    /// Sleeps until there is a notice after the key was read.
+    pub(crate) fn sleep(&self, Sleep { key, until }: Sleep) {
+        if let Some(place) = &self.place {
+            place.eventcount().wait(key, until);
+        }
+    }
+
+    /// Leaves a future's waker, so that it is woken when it can go on. Says `false` if it can go on
+    /// already.
+    pub(crate) fn leave_waker(&self, alarm: &mut Alarm, waker: &Waker, sleep: Sleep) -> bool {
+        let Sleep { key, until } = sleep;
+        let Some(place) = &self.place else { return false };
+        alarm.set(waker, Some(until));
+        place.leave_waker(waker, alarm.number());
+        // A notice from before the waker was left could not wake it.
+        !place.eventcount().is_past(key) && Instant::now() < until
+    }
+
+    /// Queues behind those that wait already, unless it takes no room. If none does, tries at once.
+    fn begin(&mut self) -> Option<Step> {
+        match wait_queue::queued_on_the_way(self.request.group.ledger(), self.request.group.id()) {
+            Some(full) if self.request.units > 0 && !self.request.is_off() && self.may_wait() => {
+                self.queue_at(full)
+            }
+            _ => match self.request.try_now() {
+                Ok(grant) => Some(Step::Done(Ok(grant))),
+                Err(refusal) => self.wait_or_give_up(refusal),
+            },
+        }
+    }
+
+    /// Whether waiting can help: not where some limit of the path can never allow the charge, nor where there is no time.
+    /// (Nor does it wait inside a reclaimer: it could wait for itself.)
+    fn may_wait(&self) -> bool {
+        !self.is_late()
+            && self.request.can_ever_fit()
+            && !reclaiming::is_inside(self.request.group.ledger())
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Waits at the group that refused, where that can help.
+    fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step> {
+        if refusal.reason == Reason::Limit && self.may_wait() {
+            self.queue_at(refusal.group)
+        } else {
+            Some(Step::Done(Err(refusal)))
+        }
+    }
+
+    fn queue_at(&mut self, full: GroupId) -> Option<Step> {
+        // The earlier place is given up first: in the same queue the charge would be behind itself.
+        (self.place, self.tried) = (None, false);
+        self.place = Place::take(self.request.group.ledger().group(full), self.request.group.id());
+        // Where there is none, the full group is gone, and so are all below it.
+        self.place.is_none().then(|| self.request.gone())
+    }
 
     fn queue(&mut self) -> Option<Step> {
         let place = self.place.as_mut()?;
@@ -212,29 +235,29 @@ impl<'l> Wait<'l> {
 
     /// Looks while others are before it: is there anything to do but to wait for them?
     fn look_from_behind(&self, key: u32, full: GroupId) -> Step {
-        let ledger = self.group.ledger();
-        if !self.group.exists() {
-            return self.gone();
+        let ledger = self.request.group.ledger();
+        if !self.request.group.exists() {
+            return self.request.gone();
         }
-        if self.is_cancelled() {
-            return self.cancelled();
+        if self.request.is_cancelled() {
+            return self.request.cancelled();
         }
         let late = self.is_late();
-        if late || self.is_off() {
-            match self.try_now() {
+        if late || self.request.is_off() {
+            match self.request.try_now() {
                 // (The group is no longer off: it waits on.)
                 Err(refusal) if !late && refusal.reason == Reason::Limit => {}
                 done => return Step::Done(done),
             }
         }
-        if !self.can_ever_fit() {
-            return self.refused(full);
+        if !self.request.can_ever_fit() {
+            return self.request.refused(full);
         }
         // What reclaimers can give back is given back before a victim is cancelled. It serves the first
         // waiter, whose turn it is.
         if self.may_choose(full) && ledger.control().reclaimers.can_help() {
             let group = ledger.group(full);
-            let level = group.row().counter.max().saturating_sub(self.units);
+            let level = group.row().counter.max().saturating_sub(self.request.units);
             reclaim::above(group, level, &reclaim::Clock::start(ledger));
         }
         self.sleep_or_cancel(key, full)
@@ -245,25 +268,25 @@ impl<'l> Wait<'l> {
         let place = self.place.as_ref()?;
         let (full, key) = (place.full(), place.eventcount().key());
         let tried = std::mem::replace(&mut self.tried, true);
-        let ledger = self.group.ledger();
+        let ledger = self.request.group.ledger();
         // (Where there is room here and none further up, the group further up is reclaimed before it waits
         // there.)
-        let room = self.lowest_full() != Some(full) || self.is_off();
+        let room = self.request.lowest_full() != Some(full) || self.request.is_off();
         if !room {
-            if !self.group.exists() {
-                return Some(self.gone());
+            if !self.request.group.exists() {
+                return Some(self.request.gone());
             }
-            if self.is_cancelled() {
-                return Some(self.cancelled());
+            if self.request.is_cancelled() {
+                return Some(self.request.cancelled());
             }
-            if !self.can_ever_fit() {
-                return Some(self.refused(full));
+            if !self.request.can_ever_fit() {
+                return Some(self.request.refused(full));
             }
         }
         let late = self.is_late();
         let ask = || ledger.control().reclaimers.can_help() && (!tried || self.may_choose(full));
         if room || late || ask() {
-            match self.try_now() {
+            match self.request.try_now() {
                 Ok(grant) => return Some(Step::Done(Ok(grant))),
                 Err(refusal) if late => return Some(Step::Done(Err(refusal))),
                 Err(refusal) if refusal.group == full && refusal.reason == Reason::Limit => {}
@@ -282,12 +305,12 @@ impl<'l> Wait<'l> {
     /// Whether a victim should be cancelled for it. Not where there is room for it here: then those before
     /// it want more, or wait further up by now. Nor where it could never be served.
     fn wants_a_victim(&self, full: GroupId) -> bool {
-        self.oom && self.lowest_full() == Some(full) && self.can_ever_fit()
+        self.request.oom && self.request.lowest_full() == Some(full) && self.request.can_ever_fit()
     }
 
     /// Whether it is about to choose a victim: it wants one, and no cancelled victim still holds something.
     fn may_choose(&self, full: GroupId) -> bool {
-        let ledger = self.group.ledger();
+        let ledger = self.request.group.ledger();
         self.wants_a_victim(full)
             && victim::any(ledger)
             && victim::dying_below(ledger, full).is_none()
@@ -296,14 +319,18 @@ impl<'l> Wait<'l> {
     /// There is no room, or others come first. Chooses a victim, if the request asked for that, and sleeps.
     /// Ends if its own group was cancelled.
     fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step {
-        if self.is_cancelled() {
-            return self.cancelled();
+        if self.request.is_cancelled() {
+            return self.request.cancelled();
         }
         let mut until = self.until;
         if self.wants_a_victim(full) {
-            match victim::choose(self.group.ledger().group(full), self.group.id(), self.units) {
+            match victim::choose(
+                self.request.group.ledger().group(full),
+                self.request.group.id(),
+                self.request.units,
+            ) {
                 Choice::Dying(next) => until = until.min(next),
-                Choice::Yourself => return self.cancelled(),
+                Choice::Yourself => return self.request.cancelled(),
                 Choice::Room => until = Instant::now(),
                 // There is no victim, so it waits as others do.
                 Choice::Nobody => {}
