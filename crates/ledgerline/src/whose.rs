@@ -5,10 +5,11 @@
 use crate::percpu::word;
 use crate::table::handle::Packed;
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 /// What a thread, a task or a fiber has as its current group: a group or nobody. A word and a number, to be kept by
-/// whoever switches ([`swap`](crate::current::swap)).
+/// whoever switches ([`swap`]).
 #[derive(Clone, Copy)]
 pub struct Current {
     pub(crate) group: Option<Packed>,
@@ -19,6 +20,13 @@ pub struct Current {
 impl Current {
     /// No group: what is allocated is charged to nobody.
     pub const NOBODY: Current = Current { group: None, slot: None };
+
+    /// Runs `work` with this as the thread's current group, also when it unwinds.
+    #[inline]
+    pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
+        let _entered = Entered::new(self);
+        work()
+    }
 }
 
 /// The place of one number by which the allocator's blocks name their owner. (Who writes and reads it, and in which
@@ -41,14 +49,67 @@ thread_local! {
     static GRANTING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// What the calling thread has as its current group, to be kept or handed to another thread: two words. (A signal
+/// handler may find them halfway exchanged. It asks [`group`](crate::current::group), which is one.)
 #[inline(always)]
-pub(crate) fn get() -> Current {
+pub fn get() -> Current {
     CURRENT.get()
 }
 
+/// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
+/// themselves: they swap when they resume a fiber, and swap back, and keep what comes out, when it yields.
+/// (Everything else is better off with [`Group::scope`](crate::Group::scope).) Costs a few plain instructions. It is async-signal-safe for
+/// a handler that swaps back before it returns.
+///
+/// A fiber that goes on on another thread has the hazard of every thread-local there: a function that read one before
+/// the switch may keep its address.
+///
+/// ```
+/// use ledgerline::current::{self, Current};
+///
+/// /// What a scheduler keeps of a fiber that does not run.
+/// struct Fiber {
+///     current: Current,
+/// }
+///
+/// fn resume(fiber: &mut Fiber, run_until_it_yields: impl FnOnce()) {
+///     let scheduler = current::swap(fiber.current);
+///     run_until_it_yields();
+///     fiber.current = current::swap(scheduler);
+/// }
+/// # let ledger = ledgerline::Ledger::new()?.into_static();
+/// # let query = ledger.root().create("q42")?;
+/// # let mut fiber = Fiber { current: query.into() };
+/// # resume(&mut fiber, || assert_eq!(current::group(), Some(query)));
+/// # assert_eq!(current::group(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[inline(always)]
-pub(crate) fn replace(next: Current) -> Current {
+pub fn swap(next: Current) -> Current {
     CURRENT.replace(next)
+}
+
+/// What [`Group::enter`](crate::Group::enter) returns: when it drops, the thread's current group is again the one before.
+#[must_use = "a guard that is dropped at once ends at once"]
+#[derive(Debug)]
+pub struct Entered {
+    before: Current,
+    /// It belongs to the thread that entered.
+    thread: PhantomData<*const ()>,
+}
+
+impl Entered {
+    #[inline]
+    pub(crate) fn new(current: Current) -> Entered {
+        Entered { before: swap(current), thread: PhantomData }
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        swap(self.before);
+    }
 }
 
 /// Whether the thread is in [`granting`].
@@ -72,13 +133,5 @@ pub(crate) fn granting<R>(work: impl FnOnce() -> R) -> R {
 /// Runs `work` with nobody current and no limit in its way: what the ledger needs for itself. A refusal that is put into
 /// words must not be refused the words, by the very group that is full.
 pub(crate) fn nobody<R>(work: impl FnOnce() -> R) -> R {
-    /// As above.
-    struct Before(Current);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            CURRENT.set(self.0);
-        }
-    }
-    let _before = Before(CURRENT.replace(Current::NOBODY));
-    granting(work)
+    Current::NOBODY.scope(|| granting(work))
 }

@@ -61,24 +61,15 @@ use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::table::handle::Packed;
-use crate::whose;
-pub use crate::whose::Current;
+pub use crate::whose::{Current, Entered, get, swap};
 pub use inherit::{inherit, inherit_once, spawn};
 use std::fmt;
-use std::marker::PhantomData;
 
 impl Current {
     /// The group; `None` for nobody.
     #[inline]
     pub fn group(self) -> Option<Group<'static>> {
         self.group.map(Group::unpack)
-    }
-
-    /// Runs `work` with this as the thread's current group, also when it unwinds.
-    #[inline]
-    pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
-        let _entered = Entered::new(self);
-        work()
     }
 }
 
@@ -127,13 +118,6 @@ pub fn group() -> Option<Group<'static>> {
     get().group()
 }
 
-/// What the calling thread has as its current group, to be kept or handed to another thread: two words. (A signal
-/// handler may find them halfway exchanged. It asks [`group`], which is one.)
-#[inline]
-pub fn get() -> Current {
-    whose::get()
-}
-
 /// Notes the allocator's slot of a group, if that is the thread's current one, and says whether it is.
 pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
     let is_current = get().group == Some(group);
@@ -141,39 +125,6 @@ pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
         swap(Current { group: Some(group), slot: Some(slot) });
     }
     is_current
-}
-
-/// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
-/// themselves: they swap when they resume a fiber, and swap back, and keep what comes out, when it yields.
-/// (Everything else is better off with [`Group::scope`].) Costs a few plain instructions. It is async-signal-safe for
-/// a handler that swaps back before it returns.
-///
-/// A fiber that goes on on another thread has the hazard of every thread-local there: a function that read one before
-/// the switch may keep its address.
-///
-/// ```
-/// use ledgerline::current::{self, Current};
-///
-/// /// What a scheduler keeps of a fiber that does not run.
-/// struct Fiber {
-///     current: Current,
-/// }
-///
-/// fn resume(fiber: &mut Fiber, run_until_it_yields: impl FnOnce()) {
-///     let scheduler = current::swap(fiber.current);
-///     run_until_it_yields();
-///     fiber.current = current::swap(scheduler);
-/// }
-/// # let ledger = ledgerline::Ledger::new()?.into_static();
-/// # let query = ledger.root().create("q42")?;
-/// # let mut fiber = Fiber { current: query.into() };
-/// # resume(&mut fiber, || assert_eq!(current::group(), Some(query)));
-/// # assert_eq!(current::group(), None);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[inline]
-pub fn swap(next: Current) -> Current {
-    whose::replace(next)
 }
 
 /// Runs `work` with nobody as the current group: for what outlives the task that happens to make it, like a cache
@@ -268,29 +219,6 @@ impl Group<'static> {
     #[inline]
     pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
         Current::from(self).scope(work)
-    }
-}
-
-/// What [`Group::enter`] returns: when it drops, the thread's current group is again the one before.
-#[must_use = "a guard that is dropped at once ends at once"]
-#[derive(Debug)]
-pub struct Entered {
-    before: Current,
-    /// It belongs to the thread that entered.
-    thread: PhantomData<*const ()>,
-}
-
-impl Entered {
-    #[inline]
-    pub(crate) fn new(current: Current) -> Entered {
-        Entered { before: swap(current), thread: PhantomData }
-    }
-}
-
-impl Drop for Entered {
-    #[inline]
-    fn drop(&mut self) {
-        swap(self.before);
     }
 }
 
