@@ -54,7 +54,7 @@ impl<'l> Group<'l> {
         if self.take_at_hand(units) {
             return Ok(Charge::new(self, units));
         }
-        let grant = self.try_charge_slow(units, Location::caller())?;
+        let grant = self.charge_slowly(units, Location::caller(), slow_path::try_charge)?;
         Ok(Charge::granted(self, units, grant))
     }
 
@@ -69,22 +69,21 @@ impl<'l> Group<'l> {
         if self.take_at_hand(units) {
             return Ok(Charge::new(self, units));
         }
-        let grant = self.attempt_slow(units, Location::caller())?;
+        let grant = self.charge_slowly(units, Location::caller(), slow_path::try_again)?;
         Ok(Charge::granted(self, units, grant))
     }
 
+    /// What the cell at hand did not serve. (It returns no guard: the caller makes the same guard on both paths, so the
+    /// compiler knows the guard's group when it drops.)
     #[cold]
     #[inline(never)]
-    fn attempt_slow(self, units: u64, site: Site) -> Result<Grant, Refused> {
-        slow_path::try_again(self, units, site).map_err(|refusal| explain(self, &refusal))
-    }
-
-    /// (It returns no guard: the caller makes the same guard on both paths, so the compiler knows the
-    /// guard's group when it drops.)
-    #[cold]
-    #[inline(never)]
-    fn try_charge_slow(self, units: u64, site: Site) -> Result<Grant, Refused> {
-        slow_path::try_charge(self, units, site).map_err(|refusal| explain(self, &refusal))
+    fn charge_slowly(
+        self,
+        units: u64,
+        site: Site,
+        walk: impl FnOnce(Self, u64, Site) -> Result<Grant, Refusal>,
+    ) -> Result<Grant, Refused> {
+        walk(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
     /// Charges `units` even over the limits, for what must not fail. Every group that this takes over its
@@ -98,14 +97,8 @@ impl<'l> Group<'l> {
         if self.take_at_hand(units) {
             return Ok(Charge::new(self, units));
         }
-        let grant = self.charge_slow(units, Location::caller())?;
+        let grant = self.charge_slowly(units, Location::caller(), slow_path::charge)?;
         Ok(Charge::granted(self, units, grant))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn charge_slow(self, units: u64, site: Site) -> Result<Grant, Refused> {
-        slow_path::charge(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
     /// As [`try_charge`](Self::try_charge) without a guard, for allocators. It asks no reclaimer, waits for
