@@ -175,10 +175,8 @@ impl Follower {
     }
 
     /// Watches that cgroup for pressure. (Where none has a limit, it is the machine that runs short.)
-    pub(super) fn watch(&mut self) -> Pressure {
-        let pressure = Pressure::watch(&self.settings.system, cgroup(&self.followed));
-        self.status.watched.clone_from(&pressure.told);
-        pressure
+    pub(super) fn watch(&self) -> Pressure {
+        Pressure::watch(&self.settings.system, cgroup(&self.followed))
     }
 
     /// The cgroup that is to be watched, to tell when it is another one.

@@ -11,6 +11,7 @@ use super::follow::{Follower, Next, Status};
 use super::limits::Source;
 use super::pressure::Pressure;
 use super::{Settings, UNTRACKED};
+use crate::control::listener::join_others;
 use crate::control::{Companion, reclaim};
 use crate::gate::lock::{gated, guard_forks};
 use crate::group::Group;
@@ -20,7 +21,7 @@ use crate::sync::thread::{self, Thread};
 use crate::sync::wait_a_turn;
 use std::any::Any;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -40,16 +41,11 @@ struct Sampler {
 struct Shared {
     root: Group<'static>,
     follower: Mutex<Follower>,
-    /// What the last sample found; locked inside the gate, so that a fork finds it whole and free.
+    /// What the last sample found, and what the threads did; locked inside the gate, so that a fork finds it whole and free.
     status: Mutex<Status>,
     wanted: Mutex<Wanted>,
     /// Told when more is wanted, and at the end.
     want: Condvar,
-    /// These three are numbers for readers, and order nothing: Relaxed everywhere.
-    pressure: AtomicU64,
-    reclaimed: AtomicU64,
-    /// Microseconds.
-    late: AtomicU64,
     stop: Bell,
     /// Relaxed everywhere: the bell wakes, and the join orders what comes after.
     stopped: AtomicBool,
@@ -81,9 +77,6 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
         follower: Mutex::new(follower),
         wanted: Mutex::default(),
         want: Condvar::new(),
-        pressure: AtomicU64::new(0),
-        reclaimed: AtomicU64::new(0),
-        late: AtomicU64::new(0),
         stop: Bell::new()?,
         stopped: AtomicBool::new(false),
     });
@@ -123,17 +116,20 @@ impl Shared {
             follower.lower(before);
         }
         let next = follower.sample(fresh);
-        let status = follower.status.clone();
-        *gated(&self.status) = status;
+        let sampled = follower.status.clone();
+        let mut status = gated(&self.status);
+        *status = Status {
+            late: status.late,
+            pressure: status.pressure,
+            reclaimed: status.reclaimed,
+            watched: std::mem::take(&mut status.watched),
+            ..sampled
+        };
         Some(next)
     }
 
     fn status(&self) -> Status {
-        let mut status = gated(&self.status).clone();
-        status.pressure = self.pressure.load(Ordering::Relaxed);
-        status.reclaimed = self.reclaimed.load(Ordering::Relaxed);
-        status.late = Duration::from_micros(self.late.load(Ordering::Relaxed));
-        status
+        gated(&self.status).clone()
     }
 
     /// Has the reclaimers bring the root below its max again, and give some room for pressure.
@@ -141,7 +137,7 @@ impl Shared {
         for (units, urgent) in [(wanted.above, false), (wanted.relief, true)] {
             if units > 0 {
                 let freed = reclaim::units(self.root, units, urgent);
-                self.reclaimed.fetch_add(freed, Ordering::Relaxed);
+                gated(&self.status).reclaimed += freed;
             }
         }
     }
@@ -175,11 +171,8 @@ impl Shared {
     }
 
     fn watch(&self) -> Pressure {
-        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
-        let pressure = follower.watch();
-        let told = pressure.told.clone();
-        drop(follower);
-        gated(&self.status).watched = told;
+        let pressure = self.follower.lock().unwrap_or_else(PoisonError::into_inner).watch();
+        gated(&self.status).watched.clone_from(&pressure.told);
         pressure
     }
 
@@ -192,8 +185,10 @@ impl Shared {
         while !self.stopped.load(Ordering::Relaxed) {
             let asleep = Instant::now();
             let told = pressure.sleep(&self.stop, after);
-            let late = asleep.elapsed().saturating_sub(after).as_micros();
-            self.late.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+            let late = asleep.elapsed().saturating_sub(after);
+            let mut status = gated(&self.status);
+            status.late = status.late.max(late);
+            drop(status);
             if self.stopped.load(Ordering::Relaxed) {
                 return;
             }
@@ -202,7 +197,7 @@ impl Shared {
             after = next.after;
             let mut relief = 0;
             if (told || next.pressure) && relieved.is_none_or(|last| last.elapsed() >= RELIEF) {
-                self.pressure.fetch_add(1, Ordering::Relaxed);
+                gated(&self.status).pressure += 1;
                 relief = next.relief.max(1);
                 relieved = Some(Instant::now());
             }
@@ -240,15 +235,7 @@ impl Companion for Sampler {
             return true;
         }
         self.shared.stop();
-        let mut ended = true;
-        for thread in threads {
-            if thread.is_this() {
-                ended = false;
-            } else {
-                thread.join();
-            }
-        }
-        ended
+        join_others(threads).is_empty()
     }
 }
 
@@ -277,7 +264,7 @@ impl Ledger {
             && let Some(next) = sampler.shared.sample(&[], true)
         {
             let relief = if next.pressure { next.relief.max(1) } else { 0 };
-            sampler.shared.pressure.fetch_add(u64::from(next.pressure), Ordering::Relaxed);
+            gated(&sampler.shared.status).pressure += u64::from(next.pressure);
             sampler.shared.relieve(&Wanted { above: next.above, relief });
         }
         Some(sampler.shared.status())

@@ -89,13 +89,13 @@ impl State {
             (self.process, self.users) = (process, 0);
         }
     }
+}
 
-    /// Joins what ended before, unless this is that very thread. Returns what is not joined.
-    fn join(threads: Vec<Thread>) -> Vec<Thread> {
-        let (mine, others): (Vec<_>, Vec<_>) = threads.into_iter().partition(Thread::is_this);
-        others.into_iter().for_each(Thread::join);
-        mine
-    }
+/// Joins threads that end, unless this is such a thread itself. Returns what is not joined.
+pub(crate) fn join_others(threads: Vec<Thread>) -> Vec<Thread> {
+    let (mine, others): (Vec<_>, Vec<_>) = threads.into_iter().partition(Thread::is_this);
+    others.into_iter().for_each(Thread::join);
+    mine
 }
 
 /// Takes a seat: from now on the thread listens. `None` in a ledger that processes do not share.
@@ -127,7 +127,7 @@ impl Drop for Seat<'_> {
         // It is joined while nothing is locked: it may be about to lock.
         drop(state);
         if let Some(hearing) = last {
-            let mine = State::join(vec![stop(self.ledger, hearing)]);
+            let mine = join_others(vec![stop(self.ledger, hearing)]);
             lock::gated(&listener.state).ending.extend(mine);
         }
     }
@@ -147,7 +147,7 @@ impl Listener {
         drop(state);
         threads.extend(hearing.map(|hearing| stop(ledger, hearing)));
         // (This thread itself is detached, and what it uses stays.)
-        State::join(threads).is_empty()
+        join_others(threads).is_empty()
     }
 
     /// A number that grows when other processes change limits. (For a moment it may be too small.)
