@@ -89,7 +89,7 @@ impl std::fmt::Display for Events {
 }
 
 /// The slot of one watch: the group's id (0: the slot is free, 1: it is being taken) and the eventfd.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     id: AtomicU64,
     eventfd: AtomicI32,
@@ -111,18 +111,8 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
-    pub(crate) const fn new() -> Self {
-        Watchers {
-            count: AtomicUsize::new(0),
-            slots: [const {
-                Slot {
-                    id: AtomicU64::new(FREE),
-                    eventfd: AtomicI32::new(-1),
-                    alarm: AtomicU32::new(0),
-                    limits: AtomicU64::new(0),
-                }
-            }; WATCHES_MAX],
-        }
+    pub(crate) fn new() -> Self {
+        Watchers { count: AtomicUsize::new(0), slots: std::array::from_fn(|_| Slot::default()) }
     }
 }
 
@@ -282,7 +272,6 @@ impl Drop for Watch<'_> {
             GATE.open();
             // SAFETY: dropped once, here.
             unsafe { std::mem::ManuallyDrop::drop(&mut self.bell) };
-            self.slot.eventfd.store(-1, Ordering::Relaxed);
             self.slot.id.store(FREE, Ordering::Release);
         }
         // Otherwise some thread stays inside for long: slot and descriptor are given up.
@@ -374,14 +363,12 @@ pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     }
 }
 
-/// Makes a watch look. The caller is inside the gate since before it found the slot in use.
+/// Makes a watch look. The caller is inside the gate since before it found the slot in use: until it is out, the
+/// descriptor is the watch's.
 fn wake_slot(slot: &Slot) {
-    let eventfd = slot.eventfd.load(Ordering::Relaxed);
-    if eventfd >= 0 {
-        Bell::ring_number(eventfd);
-        let alarm = slot.alarm.swap(0, Ordering::SeqCst);
-        if alarm != 0 {
-            rung::ring(alarm);
-        }
+    Bell::ring_number(slot.eventfd.load(Ordering::Relaxed));
+    let alarm = slot.alarm.swap(0, Ordering::SeqCst);
+    if alarm != 0 {
+        rung::ring(alarm);
     }
 }

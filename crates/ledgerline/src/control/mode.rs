@@ -24,7 +24,6 @@ use crate::stock::drain;
 use crate::sync::{Ordering, fence};
 use crate::table::path::leads_through;
 use crate::table::row::{Row, flag, state};
-use std::sync::PoisonError;
 
 /// What a ledger does with charges of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,9 +103,7 @@ impl Group<'_> {
 
     fn set_mode_below(self, mode: ControlMode) {
         let ledger = self.ledger();
-        lock::guard_forks();
-        let _pass = lock::pass();
-        let _held = ledger.control().modes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = lock::gated(&ledger.control().modes);
         if self.change(|row| row.set_mode(mode)).is_none() {
             return;
         }

@@ -35,7 +35,7 @@ use crate::table::row::flag;
 use crate::table::sums::Sum;
 use crate::whose;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The time for a cancelled victim, unless the builder sets another.
@@ -116,8 +116,7 @@ impl Entry {
             entries.forget_dying(self);
             entries.cancellations += 1;
             let number = entries.cancellations;
-            *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((Instant::now(), number));
+            *lock::gated(&self.cancelled) = Some((Instant::now(), number));
             let own = (self.group.raw(), self.number);
             // (Its registration may have ended meanwhile.)
             if entries.below.contains_key(&own) {
