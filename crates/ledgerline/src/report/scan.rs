@@ -168,15 +168,10 @@ impl Scan {
             }
         }
         for index in 1..self.lines.len() {
-            if self.depth_of(index).is_none() {
-                self.place_below_root(table, index);
-            }
-        }
-        for index in 1..self.lines.len() {
             match self.depth_of(index) {
+                // (All that it hangs from lead to the root, too, and stay.)
                 Some(depth) => self.lines[index].depth = depth,
-                // What it hung from was dropped.
-                None => self.lines[index] = Line::default(),
+                None => self.place_below_root(table, index),
             }
         }
         self
@@ -186,7 +181,7 @@ impl Scan {
         let line = &mut self.lines[index];
         let id = GroupId::from_parts(index as u32, line.generation);
         *line = if line.state != state::FREE && follow::is_lost(table, id) {
-            Line { parent: 0, damaged: true, ..*line }
+            Line { parent: 0, depth: 1, damaged: true, ..*line }
         } else {
             Line::default()
         };
