@@ -76,13 +76,9 @@ impl Group<'_> {
         let ledger = self.ledger();
         let clock = reclaim::Clock::start(ledger);
         loop {
-            let error = match self.try_set_max(limit) {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let busy = matches!(error, SetMaxError::Busy { .. });
-            if !busy || !reclaim::above(self, limit.raw(), &clock) {
-                return Err(error);
+            match self.try_set_max(limit) {
+                Err(SetMaxError::Busy { .. }) if reclaim::above(self, limit.raw(), &clock) => {}
+                done => return done,
             }
         }
     }
@@ -130,12 +126,7 @@ impl Group<'_> {
     pub(crate) fn set_max_only(self, limit: Limit) -> Result<(), SetMaxError> {
         let (table, row) = (self.table(), self.id().index());
         self.change_limit(|| {
-            let _pass = lock::pass();
-            let set = match self.exists() {
-                true => self.row().counter.set_max_now(limit.raw(), || self.exists()),
-                false => Err(NotSet::Closed),
-            };
-            if let Err(no) = set {
+            if let Err(no) = self.row().counter.set_max_now(limit.raw(), || self.exists()) {
                 // The group was destroyed meanwhile.
                 if no == NotSet::Emptied {
                     allocate::recycle(table, row);
@@ -156,10 +147,6 @@ impl Group<'_> {
     fn try_set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let (table, row) = (self.table(), self.id().index());
         self.change_limit(|| {
-            let _pass = lock::pass();
-            if !self.exists() {
-                return Err(SetMaxError::Gone);
-            }
             let try_set = || self.row().counter.set_max(limit.raw(), || self.exists());
             let result = try_set().or_else(|_| {
                 // Stock may be fetched between the drain and this try; then it is small, since caps are held off.
@@ -181,7 +168,8 @@ impl Group<'_> {
         })
     }
 
-    /// Changes a limit, if this process may, and tells of it where that changed anything.
+    /// Changes a limit inside the gate, if this process may and the group exists, and tells of it where that changed
+    /// anything.
     fn change_limit(
         self,
         change: impl FnOnce() -> Result<(), SetMaxError>,
@@ -189,9 +177,14 @@ impl Group<'_> {
         if !self.ledger().is_steerable() {
             return Err(SetMaxError::ReadOnly);
         }
+        let pass = lock::pass();
+        if !self.exists() {
+            return Err(SetMaxError::Gone);
+        }
         let counter = &self.row().counter;
         let before = counter.changes();
         change()?;
+        drop(pass);
         if counter.changes() != before {
             events::limits_changed(self.ledger(), self.id());
         }
