@@ -135,21 +135,13 @@ impl Audit {
             let _maker = followed.take(id, units, true);
             return true;
         };
-        if followed.take(id, units, false).is_some() {
-            if let Some(size) = followed
-                .accounts
-                .get_mut(&id.raw())
-                .and_then(|account| account.sizes.get_mut(&units))
-            {
-                size.tally(site, false).returned += 1;
-            }
+        let account = followed.accounts.get_mut(&id.raw());
+        if let Some((_maker, size)) = account.and_then(|account| account.take(units, false)) {
+            size.tally(site, false).returned += 1;
             return true;
         }
         let gone = RowPath::of(ledger.table(), id).is_none();
-        if !gone
-            && ledger.table().row(id.index()).owner.load(Ordering::Relaxed)
-                != ledger.table().process()
-        {
+        if !gone && !ledger.table().is_mine(id.index()) {
             return true;
         }
         followed.note(ledger, id, units, site);

@@ -74,16 +74,17 @@ impl Account {
         tally.charged += 1;
     }
 
-    /// Takes one charge of a size out. Returns the line that made it.
-    pub(super) fn take(&mut self, units: u64, guard: bool) -> Option<Site> {
+    /// Takes one charge of a size out. Returns the line that made it, and what else is held of the size.
+    pub(super) fn take(&mut self, units: u64, guard: bool) -> Option<(Site, &mut Size)> {
         let size = self.sizes.get_mut(&units)?;
         let held = |tally: &&mut Tally| tally.guard == guard && tally.held > 0;
         let tally = size.tallies.iter_mut().find(held)?;
         tally.held -= 1;
+        let site = tally.site;
         size.used = true;
         self.used = true;
         self.charges -= 1;
         self.units = self.units.saturating_sub(units);
-        Some(tally.site)
+        Some((site, size))
     }
 }

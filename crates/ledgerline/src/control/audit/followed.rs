@@ -40,7 +40,7 @@ impl Followed {
     }
 
     pub(super) fn take(&mut self, id: GroupId, units: u64, guard: bool) -> Option<Site> {
-        self.accounts.get_mut(&id.raw())?.take(units, guard)
+        self.accounts.get_mut(&id.raw())?.take(units, guard).map(|(site, _)| site)
     }
 
     /// Notes a wrong uncharge, or one more of a kind that is known.
