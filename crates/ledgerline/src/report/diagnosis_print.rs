@@ -49,26 +49,16 @@ impl Diagnosis {
     }
 
     fn print_chain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const HEADS: [&str; 9] = [
-            "charged",
-            "idle up to",
-            "max",
-            "high",
-            "low",
-            "min",
-            "low holds",
-            "min holds",
-            "max events",
-        ];
         let title = "group, up to the root";
         let names = self.chain.iter().map(|level| name_width(&level.path));
         let name = names.chain([title.len()]).max().unwrap_or(0);
-        let rows: Vec<[String; 9]> = self.chain.iter().map(figures).collect();
-        let widths: [usize; 9] = std::array::from_fn(|at| {
-            rows.iter().map(|row| row[at].len()).chain([HEADS[at].len()]).max().unwrap_or(0)
+        let figures = |level: &ChainLevel| FIGURES.map(|(_, figure)| figure(level));
+        let rows: Vec<_> = self.chain.iter().map(figures).collect();
+        let widths: [usize; FIGURES.len()] = std::array::from_fn(|at| {
+            rows.iter().map(|row| row[at].len()).chain([FIGURES[at].0.len()]).max().unwrap_or(0)
         });
         write!(f, "{title:name$}")?;
-        for (head, width) in HEADS.iter().zip(widths) {
+        for ((head, _), width) in FIGURES.iter().zip(widths) {
             write!(f, "  {head:>width$}")?;
         }
         writeln!(f)?;
@@ -97,19 +87,21 @@ impl Diagnosis {
     }
 }
 
-fn figures(level: &ChainLevel) -> [String; 9] {
-    [
-        format(level.current),
-        format(level.idle_bound),
-        of_limit(level.max),
-        of_limit(level.high),
-        of_limit(level.low),
-        of_limit(level.min),
-        format(level.protection.low),
-        format(level.protection.min),
-        level.max_events.to_string(),
-    ]
-}
+/// A title, and what stands below it.
+type Figure = (&'static str, fn(&ChainLevel) -> String);
+
+/// What is told of each level, in this order.
+const FIGURES: [Figure; 9] = [
+    ("charged", |level| format(level.current)),
+    ("idle up to", |level| format(level.idle_bound)),
+    ("max", |level| of_limit(level.max)),
+    ("high", |level| of_limit(level.high)),
+    ("low", |level| of_limit(level.low)),
+    ("min", |level| of_limit(level.min)),
+    ("low holds", |level| format(level.protection.low)),
+    ("min holds", |level| format(level.protection.min)),
+    ("max events", |level| level.max_events.to_string()),
+];
 
 fn of_limit(limit: Limit) -> String {
     limit.get().map_or("max".into(), format)

@@ -152,7 +152,6 @@ fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> G
         !is_root && row.depth() != line.depth && row.depth() != table.row(parent).depth() + 1;
     let damaged = line.damaged || misplaced || row.is_damaged(is_root);
     let counter = &row.counter;
-    let limit = |word: u64| Limit::units(word);
     let load = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
     let name = match row.name() {
         _ if is_root => "/".into(),
@@ -173,10 +172,10 @@ fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> G
         max_events: load(&counter.track.max_events),
         high_events: load(&counter.track.high_events),
         refused: line.refused,
-        max: limit(counter.max_as_set()),
-        high: limit(load(&counter.limits.high)),
-        low: limit(load(&counter.limits.low)),
-        min: limit(load(&counter.limits.min)),
+        max: Limit::units(counter.max_as_set()),
+        high: Limit::units(load(&counter.limits.high)),
+        low: Limit::units(load(&counter.limits.low)),
+        min: Limit::units(load(&counter.limits.min)),
         owner: row.owner.load(Ordering::Relaxed),
         state: match line.state {
             _ if damaged => GroupState::Damaged,
