@@ -15,8 +15,8 @@
 //! Each limit has its own measure. That of a cgroup further up counts what its other children use; that on address space
 //! counts what is mapped and not touched. So the smallest limit need not be the one that binds.
 
-use super::limits::{self, Bound, Limits, Source};
-use super::pressure::{Events, Pressure};
+use super::limits::{self, Bound, Events, Limits, Source};
+use super::pressure::Pressure;
 use super::{Settings, cgroup::Version};
 use crate::charge::guard::Charge;
 use crate::group::Group;
@@ -188,12 +188,12 @@ impl Follower {
         self.read = Some(now);
         let limits = Limits::read_in(&self.settings.system);
         let mut old = std::mem::take(&mut self.followed);
-        // Of limits with one measure the smallest binds.
+        // Of limits with one measure the smallest binds; and none that each process has for itself binds several.
         let counts = |bound: &&Bound| {
             let others = limits.all().iter().filter(|other| limits::have_one_measure(bound, other));
             let smallest = others.min_by_key(|other| other.bytes);
             smallest.is_some_and(|smallest| smallest.source == bound.source)
-                && !(self.shared && limits::is_of_each_process(&bound.source))
+                && !(self.shared && matches!(bound.source, Source::AddressSpace | Source::Data))
         };
         self.followed = limits
             .all()
@@ -211,12 +211,10 @@ impl Follower {
     /// What the kernel charges against a limit; `None` where that cannot be measured.
     fn measure(&self, bound: &Bound) -> Option<u64> {
         // (Of several processes it is not known how much of the machine they have together.)
-        let unknown = bound.source == Source::Machine && self.shared;
-        if unknown {
-            None
-        } else {
-            limits::usage(&self.settings.system, &bound.source, bound.bytes)
+        if bound.source == Source::Machine && self.shared {
+            return None;
         }
+        limits::usage(&self.settings.system, &bound.source, bound.bytes)
     }
 
     /// What the ledger knows of.

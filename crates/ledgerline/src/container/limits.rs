@@ -178,11 +178,6 @@ fn text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Whether each process has that limit for itself.
-pub(super) fn is_of_each_process(source: &Source) -> bool {
-    matches!(source, Source::AddressSpace | Source::Data)
-}
-
 /// Whether the kernel charges the same against both.
 pub(super) fn have_one_measure(a: &Bound, b: &Bound) -> bool {
     match (folder(&a.source), folder(&b.source)) {
@@ -239,12 +234,22 @@ fn own(system: &Path, source: &Source) -> Option<u64> {
     pages.checked_mul(os::page_size() as u64)
 }
 
-/// How often the kernel said of the cgroup (version 2) that it met its high or max, or took what was protected.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there are no cgroups"))]
-pub(super) fn events(folder: &Path) -> u64 {
-    let events = text(&folder.join("memory.events"));
-    let each = ["low", "high", "max", "oom"].into_iter().filter_map(|name| field(&events, name));
-    each.fold(0u64, u64::saturating_add)
+/// How often the kernel had said by the last look that the cgroup met its high or max, or that it took what was protected.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    seen: Option<u64>,
+}
+
+impl Events {
+    /// Whether it has said so again since the last look. (Version 1 does not say it.)
+    pub(super) fn are_more(&mut self, cgroup: Option<(Version, &Path)>) -> bool {
+        let Some((Version::V2, folder)) = cgroup else { return false };
+        let events = text(&folder.join("memory.events"));
+        let each =
+            ["low", "high", "max", "oom"].into_iter().filter_map(|name| field(&events, name));
+        let now = each.fold(0u64, u64::saturating_add);
+        self.seen.replace(now).is_some_and(|before| now > before)
+    }
 }
 
 #[cfg(test)]

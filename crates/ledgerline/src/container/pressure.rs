@@ -2,7 +2,6 @@
 //! `memory.events`, and by the pressure levels of version 1. It also is how the thread that follows a container sleeps.
 
 use super::cgroup::Version;
-use super::limits;
 use crate::os::bell::Bell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -160,22 +159,6 @@ fn level(file: &Path) -> io::Result<(OwnedFd, File)> {
     Ok((event, level))
 }
 
-/// What a cgroup's events came to by the last look.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    seen: Option<u64>,
-}
-
-impl Events {
-    /// Whether there were more since the last look.
-    pub(super) fn are_more(&mut self, cgroup: Option<(Version, &Path)>) -> bool {
-        let Some((Version::V2, folder)) = cgroup else { return false };
-        let now = limits::events(folder);
-        let before = self.seen.replace(now);
-        before.is_some_and(|before| now > before)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,13 +178,6 @@ mod tests {
         Bell::ring_number(stop.number());
         // Only that it returns counts: nobody waits that long.
         assert!(!pressure.sleep(&stop, Duration::from_secs(1 << 20)));
-
-        let mut events = Events::default();
-        let seen = Some((Version::V2, &*folder));
-        assert!(!events.are_more(seen), "what was there before is no news");
-        assert!(!events.are_more(seen));
-        fs::write(folder.join("memory.events"), "low 0\nhigh 2\nmax 0\noom_kill 9\n").unwrap();
-        assert!(events.are_more(seen) && !events.are_more(seen));
         fs::remove_dir_all(&folder).unwrap();
     }
 

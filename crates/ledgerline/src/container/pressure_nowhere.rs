@@ -20,13 +20,3 @@ impl Pressure {
         match *stop {}
     }
 }
-
-/// There are none.
-#[derive(Debug, Default)]
-pub(super) struct Events {}
-
-impl Events {
-    pub(super) fn are_more(&mut self, _: Option<(Version, &Path)>) -> bool {
-        false
-    }
-}

@@ -180,6 +180,19 @@ proptest! {
         for bound in Limits::read_in(&system.0).all() {
             let _ = usage(&system.0, &bound.source, 0);
         }
-        events(&system.0.join("cg"));
+        Events::default().are_more(Some((Version::V2, &system.0.join("cg"))));
     }
+}
+
+#[test]
+fn events_of_a_cgroup_are_news_once_and_those_from_before_are_none() {
+    let system = System::new(&[("memory.events", "high 0\n")]);
+    let mut events = Events::default();
+    let seen = Some((Version::V2, &*system.0));
+    assert!(!events.are_more(seen), "what was there before is no news");
+    assert!(!events.are_more(seen));
+    system.write("memory.events", "low 0\nhigh 2\nmax 0\noom_kill 9\n");
+    assert!(events.are_more(seen) && !events.are_more(seen));
+    system.write("memory.events", "low 0\nhigh 3\n");
+    assert!(!events.are_more(Some((Version::V1, &*system.0))) && events.are_more(seen));
 }
