@@ -135,14 +135,7 @@ fn group_of<S>(span: &Id, context: &Context<'_, S>) -> Option<Current>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
 {
-    let mut at = context.span(span)?;
-    loop {
-        let own = at.extensions().get::<Own>().map(|own| own.0);
-        if own.is_some() {
-            return own;
-        }
-        at = at.parent()?;
-    }
+    context.span_scope(span)?.find_map(|at| at.extensions().get::<Own>().map(|own| own.0))
 }
 
 /// Has spans follow what changed around them: `old` was current there, and is `new`. Those without a group of their own
