@@ -44,7 +44,7 @@ use crate::stock::AtLimit;
 use crate::stock::drain::HeldOff;
 use crate::stock::precise;
 use crate::stock::refusal::{self, Reason, Refusal};
-use crate::sync::{Ordering, wait_a_turn};
+use crate::sync::{Ordering, wait_until};
 use crate::table::id::GroupId;
 use crate::table::path;
 use crate::table::sums::Sum;
@@ -333,15 +333,9 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
         return progress || order.saw_room.get();
     }
     // A run of another thread may free enough.
-    let mut turn = 0;
-    while !order.clock.is_up() {
-        if !busy.iter().any(|entry| entry.is_running()) {
-            return busy.iter().any(|entry| !entry.has_panicked());
-        }
-        wait_a_turn(turn);
-        turn += 1;
-    }
-    false
+    let ended = || !busy.iter().any(|entry| entry.is_running());
+    wait_until(None, || order.clock.is_up() || ended());
+    !order.clock.is_up() && busy.iter().any(|entry| !entry.has_panicked())
 }
 
 /// Chooses which reclaimers are asked in the next round, and for how much.

@@ -14,7 +14,7 @@ use crate::gate::{forked, lock};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::precise;
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, wait_a_turn};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, wait_until};
 use crate::table::id::GroupId;
 use crate::table::path;
 use crate::table::sums::{self, Sum};
@@ -213,11 +213,7 @@ impl Drop for Reclaimer<'_> {
         });
         // A thread that found it before may still run it. (A reclaimer does not wait: it may be this very
         // one, or be waited for by this one.)
-        let mut turn = 0;
-        while self.entry.is_running() && !reclaiming::is_inside_any() {
-            wait_a_turn(turn);
-            turn = turn.saturating_add(1);
-        }
+        wait_until(None, || !self.entry.is_running() || reclaiming::is_inside_any());
     }
 }
 

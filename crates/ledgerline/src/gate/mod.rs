@@ -15,7 +15,7 @@ pub mod forked;
 #[cfg(not(loom))]
 pub(crate) mod lock;
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, PATIENCE, fence, model_fence, wait_a_turn};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, PATIENCE, fence, model_fence, wait_until};
 
 /// As many as there are bits in `used`.
 #[cfg(not(loom))]
@@ -153,7 +153,6 @@ impl Gate {
     /// enter. Then the handler waits until the closer gives up on that thread.)
     pub(crate) fn enter(&self, me: usize) -> Pass<'_> {
         let stripe = self.stripe(me);
-        let mut turn = 0;
         loop {
             let pass = stripe.ask(!me);
             if self.may_enter(me) {
@@ -168,10 +167,7 @@ impl Gate {
             drop(pass);
             // The thread does not go in and out again: the closer waits for a moment in which nobody is
             // inside or asks.
-            while !self.may_enter(me) {
-                wait_a_turn(turn);
-                turn = turn.saturating_add(1);
-            }
+            wait_until(None, || self.may_enter(me));
         }
     }
 
@@ -255,26 +251,18 @@ impl Gate {
 
     /// As [`close`](Self::close), with so many turns for each of the two waits.
     pub(crate) fn close_within(&self, me: usize, patience: u32) -> bool {
-        let mut turn = 0;
-        while self.closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
-            if turn >= patience {
-                return false;
-            }
-            wait_a_turn(turn);
-            turn += 1;
+        let close =
+            || self.closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if !wait_until(Some(patience), close) {
+            return false;
         }
         // Partner of `take_slot` and `may_enter`.
         fence(Ordering::SeqCst);
-        turn = 0;
-        while self.quiet().is_none() {
-            if turn >= patience {
-                self.open();
-                return false;
-            }
-            wait_a_turn(turn);
-            turn += 1;
+        let empty = wait_until(Some(patience), || self.quiet().is_some());
+        if !empty {
+            self.open();
         }
-        true
+        empty
     }
 
     /// Makes the gate open and empty: this process is the child of a fork, with one thread.

@@ -63,6 +63,19 @@ pub(crate) fn wait_a_turn(_turn: u32) {
     loom::thread::yield_now();
 }
 
+/// Waits, turn by turn, until `done` says so, or for `patience` turns if that is given. Says whether it did.
+pub(crate) fn wait_until(patience: Option<u32>, mut done: impl FnMut() -> bool) -> bool {
+    let mut turn = 0;
+    while !done() {
+        if patience.is_some_and(|most| turn >= most) {
+            return false;
+        }
+        wait_a_turn(turn);
+        turn = turn.saturating_add(1);
+    }
+    true
+}
+
 /// How many turns a step waits for another thread's step before it gives up: a fifth of a second and
 /// more, enough for a thread that lost its CPU in the middle. Waiting is bounded because the other
 /// thread may be the very one that a signal handler interrupted, or a process that was killed.
