@@ -23,7 +23,7 @@ use std::time::Duration;
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
 /// The capacities that a ledger may have.
-pub(crate) const CAPACITIES: std::ops::RangeInclusive<u32> = 2..=CAPACITY_MAX as u32;
+pub(crate) const CAPACITIES: std::ops::RangeInclusive<usize> = 2..=CAPACITY_MAX;
 /// The batches that a ledger may have.
 pub(crate) const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
 /// The times, unless the builder sets others.
@@ -34,12 +34,9 @@ pub(crate) const TIMES: Times =
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LedgerBuilder {
-    capacity: u32,
-    batch: u64,
-    flows: bool,
-    pub(crate) audit: bool,
-    pub(crate) on_wrong: Option<OnWrong>,
-    steerable: bool,
+    /// Of a table that has no columns yet, nor items.
+    settings: Settings,
+    on_wrong: Option<OnWrong>,
     spares_addresses: bool,
     items: Vec<String>,
     times: Times,
@@ -50,7 +47,7 @@ impl LedgerBuilder {
     /// The most groups at a time, the root included: 2 to 1 Mi, which is the default. It costs address
     /// space (280 bytes a group, besides 32 MiB for each possible CPU), and memory only where it is used.
     pub fn capacity(mut self, groups: u32) -> Self {
-        self.capacity = groups;
+        self.settings.plan.capacity = groups as usize;
         self
     }
 
@@ -58,7 +55,7 @@ impl LedgerBuilder {
     /// KiB). With a larger batch the shared counters are touched less often, and more may lie idle
     /// ([`Estimate::bound`](crate::Estimate::bound)).
     pub fn batch(mut self, units: u64) -> Self {
-        self.batch = units;
+        self.settings.batch = units;
         self
     }
 
@@ -75,7 +72,7 @@ impl LedgerBuilder {
     /// [`Group::stat`](crate::Group::stat)). Then every charge takes the slow path, which takes three to
     /// six times as long.
     pub fn flows(mut self, keep: bool) -> Self {
-        self.flows = keep;
+        self.settings.flows = keep;
         self
     }
 
@@ -166,7 +163,7 @@ impl LedgerBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn steerable(mut self, by_others: bool) -> Self {
-        self.steerable = by_others;
+        self.settings.makers_limits = !by_others;
         self
     }
 
@@ -198,26 +195,15 @@ impl LedgerBuilder {
         let names: Vec<&str> = self.items.iter().map(String::as_str).collect();
         let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         items::check(&names).or_else(refuse)?;
-        if !CAPACITIES.contains(&self.capacity) {
-            let Self { capacity, .. } = self;
+        let Settings { plan: Plan { capacity, .. }, batch, .. } = self.settings;
+        if !CAPACITIES.contains(&capacity) {
             refuse(format!("a capacity of {capacity} groups: it is 2 to {CAPACITY_MAX}"))?;
         }
-        if !BATCHES.contains(&self.batch) {
-            refuse(format!("a batch of {} units: it is 1 to {}", self.batch, BATCHES.end()))?;
+        if !BATCHES.contains(&batch) {
+            refuse(format!("a batch of {batch} units: it is 1 to {}", BATCHES.end()))?;
         }
-        let plan = Plan {
-            capacity: self.capacity as usize,
-            columns: columns as usize,
-            items: names.len(),
-        };
-        Ok(Settings {
-            plan,
-            batch: self.batch,
-            flows: self.flows,
-            audit: self.audit,
-            opened: false,
-            makers_limits: !self.steerable,
-        })
+        let plan = Plan { capacity, columns: columns as usize, items: names.len() };
+        Ok(Settings { plan, ..self.settings })
     }
 
     /// Makes the ledger in memory of this process. A forked child has its own copy.
@@ -305,19 +291,19 @@ impl LedgerBuilder {
     }
 
     fn initialise(self, settings: Settings, region: Region) -> io::Result<Ledger> {
-        let plan = settings.plan;
-        let audit = self.audit.then(|| Audit::new(self.on_wrong));
+        let Settings { plan, batch, flows, audit: followed, makers_limits, .. } = settings;
+        let audit = followed.then(|| Audit::new(self.on_wrong));
         let ledger = control::lay(settings, audit, self.times, region)?;
         let header = ledger.table().header();
         header.version.store(VERSION, Ordering::Relaxed);
         header.columns.store(plan.columns as u32, Ordering::Relaxed);
-        header.capacity.store(self.capacity, Ordering::Relaxed);
-        header.batch.store(self.batch, Ordering::Relaxed);
+        header.capacity.store(plan.capacity as u32, Ordering::Relaxed);
+        header.batch.store(batch, Ordering::Relaxed);
         header.given.high_water.store(1, Ordering::Relaxed);
-        header.item_count.store(self.items.len() as u32, Ordering::Relaxed);
-        header.flows.store(u32::from(self.flows), Ordering::Relaxed);
-        header.audit.store(u32::from(self.audit), Ordering::Relaxed);
-        header.makers_limits.store(u32::from(!self.steerable), Ordering::Relaxed);
+        header.item_count.store(plan.items as u32, Ordering::Relaxed);
+        header.flows.store(u32::from(flows), Ordering::Relaxed);
+        header.audit.store(u32::from(followed), Ordering::Relaxed);
+        header.makers_limits.store(u32::from(makers_limits), Ordering::Relaxed);
         for (into, name) in header.items.iter().zip(&self.items) {
             items::set_name(into, name);
         }
@@ -372,7 +358,7 @@ impl LedgerBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn audit(mut self, follow: bool) -> Self {
-        self.audit = follow;
+        self.settings.audit = follow;
         self
     }
 
@@ -406,13 +392,10 @@ impl Ledger {
 
     /// Starts to make a ledger with other settings, or in a file.
     pub fn builder() -> LedgerBuilder {
+        let plan = Plan { capacity: CAPACITY_MAX, ..Plan::default() };
         LedgerBuilder {
-            capacity: CAPACITY_MAX as u32,
-            batch: DEFAULT_BATCH,
-            flows: false,
-            audit: false,
+            settings: Settings { plan, batch: DEFAULT_BATCH, ..Settings::default() },
             on_wrong: None,
-            steerable: true,
             spares_addresses: false,
             items: Vec::new(),
             times: TIMES,

@@ -52,7 +52,7 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenE
     if version != VERSION {
         return Err(OpenError::Version { found: version, known: VERSION });
     }
-    let capacity = header.capacity.load(Ordering::Relaxed);
+    let capacity = header.capacity.load(Ordering::Relaxed) as usize;
     let found = header.columns.load(Ordering::Relaxed);
     let batch = header.batch.load(Ordering::Relaxed);
     let items = header.item_count.load(Ordering::Relaxed) as usize;
@@ -68,7 +68,7 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenE
     {
         return Err(OpenError::Damaged);
     }
-    let plan = Plan { capacity: capacity as usize, columns: found as usize, items };
+    let plan = Plan { capacity, columns: found as usize, items };
     // The file must hold all that will be touched: a hole behind its end would be a SIGBUS. One of another length
     // was made with other numbers: this process would write over what is not its own.
     if length != plan.size() {

@@ -61,7 +61,7 @@ const WINDOW: u32 = 256;
 pub(crate) const DETOUR: u16 = 1 << 15;
 
 /// The settings of a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) plan: Plan,
     pub(crate) batch: u64,

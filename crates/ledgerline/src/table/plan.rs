@@ -12,7 +12,7 @@ use crate::region::parts::Parts;
 use crate::region::row_set::RowSet;
 
 /// Where everything lies, from the numbers that decide it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) capacity: usize,
     pub(crate) columns: usize,
