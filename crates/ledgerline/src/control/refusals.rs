@@ -2,7 +2,7 @@
 //! was charged and the one that refused.
 //!
 //! Nothing is kept until somebody asks for notes. Then a refusal, which walked to the root and drained cells before, tries a
-//! flag and writes one of a few rows. A refusal that finds the flag taken (by a thread at the same time, or by the one that its
+//! lock and writes one of a few rows. A refusal that finds it locked (by a thread at the same time, or by the one that its
 //! signal handler interrupted) is not noted. So a note allocates nothing and waits for nobody; the counts of groups miss
 //! none, and say how many there were.
 
@@ -13,9 +13,8 @@ use crate::table::Table;
 use crate::table::id::GroupId;
 use crate::table::name::{self, NAME_MAX};
 use crate::table::path::{DEPTH_MAX, RowPath};
-use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 
 /// How many pairs of a group that was charged and one that refused are noted between two calls of
 /// [`Group::take_refusals`].
@@ -38,13 +37,9 @@ pub struct NotedRefusal {
 /// The notes of a ledger.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    taken: AtomicBool,
-    /// The oldest first, at most as many as there is room for.
-    rows: UnsafeCell<VecDeque<Note>>,
+    /// The oldest first, at most as many as there is room for. Nobody waits for the lock.
+    rows: Mutex<VecDeque<Note>>,
 }
-
-// SAFETY: the rows are touched by whoever took the flag alone (`with`).
-unsafe impl Sync for Notes {}
 
 /// The names of a path from the group up, without the root's.
 type Names = [[u8; NAME_MAX]; DEPTH_MAX - 1];
@@ -63,20 +58,12 @@ struct Note {
 
 impl Notes {
     fn new() -> Notes {
-        let rows = VecDeque::with_capacity(REFUSALS_NOTED);
-        Notes { taken: AtomicBool::new(false), rows: UnsafeCell::new(rows) }
+        Notes { rows: Mutex::new(VecDeque::with_capacity(REFUSALS_NOTED)) }
     }
 
     /// Calls with the rows, unless somebody else has them.
     fn with<T>(&self, change: impl FnOnce(&mut VecDeque<Note>) -> T) -> Option<T> {
-        // Acquire, partner of the Release below: the rows are as the last one left them.
-        if self.taken.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: one at a time takes the flag, and gives it back after it has ceased to use the rows.
-        let result = change(unsafe { &mut *self.rows.get() });
-        self.taken.store(false, Ordering::Release);
-        Some(result)
+        self.rows.try_lock().ok().map(|mut rows| change(&mut rows))
     }
 
     /// Notes a refusal. Async-signal-safe: it allocates nothing, and waits for nothing.
