@@ -316,9 +316,8 @@ impl Reclaimers {
         // Inside the gate, as below.
         let _pass = lock::pass();
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let mut groups: Vec<GroupId> =
-            entries.below.values().flat_map(|entry| entry.path.iter().copied()).collect();
-        groups.sort_unstable_by_key(|group| group.raw());
+        let groups = entries.below.keys().map(|&(group, _)| GroupId::from_raw(group));
+        let mut groups: Vec<GroupId> = groups.collect();
         groups.dedup();
         groups
     }
