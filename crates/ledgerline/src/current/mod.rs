@@ -161,10 +161,8 @@ pub fn uncharged<R>(work: impl FnOnce() -> R) -> R {
 #[inline]
 #[track_caller]
 pub fn try_charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
-    match group() {
-        Some(group) => Ok(Some(group.try_charge(units)?)),
-        None => Ok(None),
-    }
+    let Some(group) = group() else { return Ok(None) };
+    group.try_charge(units).map(Some)
 }
 
 /// Charges the current group as [`Group::charge`], even over its limits; `None` if nobody is current.
@@ -174,10 +172,8 @@ pub fn try_charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
 #[inline]
 #[track_caller]
 pub fn charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
-    match group() {
-        Some(group) => Ok(Some(group.charge(units)?)),
-        None => Ok(None),
-    }
+    let Some(group) = group() else { return Ok(None) };
+    group.charge(units).map(Some)
 }
 
 impl Ledger {
