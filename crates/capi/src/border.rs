@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The longest text that is taken from C. A path of 32 names is shorter.
 const TEXT_MAX: usize = 4096;
 /// The length that says that a text ends with a NUL.
-const NUL_TERMINATED: usize = usize::MAX;
+pub(crate) const NUL_TERMINATED: usize = usize::MAX;
 
 /// Runs a call, and stops a panic.
 #[inline(always)]
@@ -100,15 +100,6 @@ pub(crate) unsafe fn text<'t>(pointer: *const c_char, length: usize) -> Outcome<
     })
 }
 
-/// As [`text`], always NUL-terminated.
-///
-/// # Safety
-/// As there.
-pub(crate) unsafe fn c_text<'t>(pointer: *const c_char) -> Outcome<&'t str> {
-    // SAFETY: as the caller says.
-    unsafe { text(pointer, NUL_TERMINATED) }
-}
-
 /// Hands a text out as `snprintf` does: NUL-terminated, cut at a character if the buffer is too small.
 ///
 /// # Safety
@@ -149,11 +140,7 @@ pub(crate) fn c_string(said: &str) -> std::ffi::CString {
 
 /// The ledger of a number.
 pub(crate) fn ledger(ledger: ledgerline_ledger_t) -> Outcome<Visit> {
-    visit(ledger.number)
-}
-
-fn visit(number: u64) -> Outcome<Visit> {
-    registry::enter(number).ok_or_else(|| no_ledger(number))
+    registry::enter(ledger.number).ok_or_else(|| no_ledger(ledger.number))
 }
 
 #[cold]
@@ -192,7 +179,7 @@ impl Named {
 
 /// The group of two numbers. Whether it exists shows when it is used.
 pub(crate) fn named(group: ledgerline_group_t) -> Outcome<Named> {
-    let visit = visit(group.ledger)?;
+    let visit = ledger(ledgerline_ledger_t { number: group.ledger })?;
     let id = GroupId::from_bits(group.id).ok_or_else(|| {
         fail(LEDGERLINE_ERROR_GONE, format_args!("{:#x} is the number of no group", group.id))
     })?;

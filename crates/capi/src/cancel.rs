@@ -64,7 +64,7 @@ impl Registered for Token {
     const WHAT: &'static str = "token";
 }
 
-struct Added(#[allow(dead_code, reason = "dropped to take it out")] Kept<Victim<'static>>);
+type Added = Kept<Victim<'static>>;
 
 impl Registered for Added {
     const WHAT: &'static str = "victim";
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn ledgerline_add_victim(
         // SAFETY: as the header asks of the caller.
         let into = unsafe { out(victim, "the victim")? };
         let token = registrations::get::<Token>(token.number)?;
-        let added = |owned: OwnedGroup| Ok((Added(owned.add_victim(&token.token)), || ()));
+        let added = |owned: OwnedGroup| Ok((owned.add_victim(&token.token), || ()));
         into.set(ledgerline_victim_t { number: register(group, added)? })
     })
 }

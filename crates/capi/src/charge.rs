@@ -158,36 +158,34 @@ pub extern "C" fn ledgerline_transfer(
     to: ledgerline_group_t,
     units: u64,
 ) -> ledgerline_code_t {
-    run(|| transfer(from, to, units))
-}
-
-fn transfer(from: ledgerline_group_t, to: ledgerline_group_t, units: u64) -> Outcome {
-    if from.ledger != to.ledger {
-        return Err(fail(LEDGERLINE_ERROR_ARGUMENT, "the groups are of two ledgers"));
-    }
-    let (from, units) = (named(from)?, border::units(units)?);
-    let to = border::existing(to)?;
-    // More than it holds cannot be moved. (Another thread may return some meanwhile: a mistake of the caller's, which
-    // is then counted.)
-    let held = from.group().precise();
-    if from.group().exists() && held < units {
-        let why = format_args!("the group holds {held} units, not {units}");
-        return Err(fail(LEDGERLINE_ERROR_MISTAKE, why));
-    }
-    let charge = Charge::from_units(from.group(), units);
-    if !charge.is_counted() {
-        // It holds nothing, so nothing is returned when it drops.
-        let why = "the audit knows no charge of so many units in that group";
-        return Err(fail(LEDGERLINE_ERROR_MISTAKE, why));
-    }
-    match charge.transfer(to.group()) {
-        Ok(moved) => {
-            moved.into_units();
-            Ok(())
+    run(|| {
+        if from.ledger != to.ledger {
+            return Err(fail(LEDGERLINE_ERROR_ARGUMENT, "the groups are of two ledgers"));
         }
-        Err((stays, refused)) => {
-            stays.into_units();
-            Err(refused.into())
+        let (from, units) = (named(from)?, border::units(units)?);
+        let to = border::existing(to)?;
+        // More than it holds cannot be moved. (Another thread may return some meanwhile: a mistake of the caller's, which
+        // is then counted.)
+        let held = from.group().precise();
+        if from.group().exists() && held < units {
+            let why = format_args!("the group holds {held} units, not {units}");
+            return Err(fail(LEDGERLINE_ERROR_MISTAKE, why));
         }
-    }
+        let charge = Charge::from_units(from.group(), units);
+        if !charge.is_counted() {
+            // It holds nothing, so nothing is returned when it drops.
+            let why = "the audit knows no charge of so many units in that group";
+            return Err(fail(LEDGERLINE_ERROR_MISTAKE, why));
+        }
+        match charge.transfer(to.group()) {
+            Ok(moved) => {
+                moved.into_units();
+                Ok(())
+            }
+            Err((stays, refused)) => {
+                stays.into_units();
+                Err(refused.into())
+            }
+        }
+    })
 }

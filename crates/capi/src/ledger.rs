@@ -1,6 +1,6 @@
 //! Ledgers: made, opened, freed, kept.
 
-use crate::border::{self, Failure, Outcome, c_text, fail, out, run, text};
+use crate::border::{self, Failure, NUL_TERMINATED, Outcome, fail, out, run, text};
 use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{
@@ -78,7 +78,7 @@ unsafe fn builder(options: &ledgerline_options_t) -> Outcome<LedgerBuilder> {
     }
     let items: Vec<&str> = (0..options.item_count)
         // SAFETY: as the caller says.
-        .map(|item| unsafe { c_text(options.items.add(item).read()) })
+        .map(|item| unsafe { text(options.items.add(item).read(), NUL_TERMINATED) })
         .collect::<Outcome<_>>()?;
     Ok(builder.items(&items))
 }

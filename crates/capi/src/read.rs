@@ -1,6 +1,6 @@
 //! What readers get: usage, peaks, events, statistics, snapshots, diagnoses.
 
-use crate::border::{self, Outcome, c_string, existing, hand_out, named, reading, run, text};
+use crate::border::{self, c_string, existing, hand_out, named, reading, run, text};
 use crate::group::estimate;
 use crate::ledger::no_item;
 use crate::limit::limits;
@@ -192,42 +192,32 @@ pub unsafe extern "C" fn ledgerline_ledger_snapshot(
         let no_function = || border::fail(LEDGERLINE_ERROR_ARGUMENT, "the function is NULL");
         let visit = visit.ok_or_else(no_function)?;
         let snapshot = border::ledger(ledger)?.ledger().snapshot();
-        show(ledger.number, &snapshot, |group| {
+        for group in &snapshot.groups {
+            let path = c_string(&group.path);
+            let shown = ledgerline_group_snapshot_t {
+                group: ledgerline_group_t { ledger: ledger.number, id: group.id.to_bits() },
+                path: path.as_ptr(),
+                path_length: path.as_bytes().len(),
+                depth: group.depth,
+                state: match group.state {
+                    GroupState::Live => LEDGERLINE_STATE_LIVE,
+                    GroupState::Exited => LEDGERLINE_STATE_EXITED,
+                    GroupState::Damaged => LEDGERLINE_STATE_DAMAGED,
+                },
+                usage: group.current,
+                peak: estimate(group.peak),
+                limits: limits([group.max, group.high, group.low, group.min]),
+                charges: group.charges,
+                uncharges: group.uncharges,
+                refused: group.refused,
+                max_events: group.max_events,
+                high_events: group.high_events,
+            };
             // SAFETY: the caller's function with its data, and a group that is there until it returns.
-            unsafe { visit(data, group) }
-        })
-    })
-}
-
-fn show(
-    ledger: u64,
-    snapshot: &ledgerline::Snapshot,
-    mut visit: impl FnMut(&ledgerline_group_snapshot_t) -> i32,
-) -> Outcome {
-    for group in &snapshot.groups {
-        let path = c_string(&group.path);
-        let shown = ledgerline_group_snapshot_t {
-            group: ledgerline_group_t { ledger, id: group.id.to_bits() },
-            path: path.as_ptr(),
-            path_length: path.as_bytes().len(),
-            depth: group.depth,
-            state: match group.state {
-                GroupState::Live => LEDGERLINE_STATE_LIVE,
-                GroupState::Exited => LEDGERLINE_STATE_EXITED,
-                GroupState::Damaged => LEDGERLINE_STATE_DAMAGED,
-            },
-            usage: group.current,
-            peak: estimate(group.peak),
-            limits: limits([group.max, group.high, group.low, group.min]),
-            charges: group.charges,
-            uncharges: group.uncharges,
-            refused: group.refused,
-            max_events: group.max_events,
-            high_events: group.high_events,
-        };
-        if visit(&shown) != 0 {
-            break;
+            if unsafe { visit(data, &raw const shown) } != 0 {
+                break;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -12,7 +12,7 @@ use ledgerline::{Kept, Reclaimer};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-struct Added(Kept<Reclaimer<'static>>);
+type Added = Kept<Reclaimer<'static>>;
 
 impl Registered for Added {
     const WHAT: &'static str = "reclaimer";
@@ -77,7 +77,7 @@ unsafe fn add(
             // SAFETY: the caller's function with its data, which is there until it was taken out.
             called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
         });
-        Ok((Added(added), move || callback.close()))
+        Ok((added, move || callback.close()))
     })?;
     into.set(ledgerline_reclaimer_t { number })
 }
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn ledgerline_reclaimer_report(
     run(|| {
         // SAFETY: as the header asks of the caller.
         let into = unsafe { out(report, "the place for the report")? };
-        let report = registrations::get::<Added>(reclaimer.number)?.0.report();
+        let report = registrations::get::<Added>(reclaimer.number)?.report();
         into.set(ledgerline_reclaim_report_t {
             runs: report.runs,
             claimed: report.claimed,

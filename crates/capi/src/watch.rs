@@ -7,7 +7,7 @@ use crate::types::{ledgerline_group_t, ledgerline_watch_t};
 use ledgerline::{Kept, Watch};
 use std::os::fd::{AsFd, AsRawFd};
 
-struct Added(Kept<Watch<'static>>);
+type Added = Kept<Watch<'static>>;
 
 impl Registered for Added {
     const WHAT: &'static str = "watch";
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn ledgerline_watch_open(
         let number = register(group, |owned| {
             let added = owned.watch()?;
             eventfd = added.as_fd().as_raw_fd();
-            Ok((Added(added), || ()))
+            Ok((added, || ()))
         })?;
         told.set(eventfd)?;
         into.set(ledgerline_watch_t { number })
@@ -50,7 +50,7 @@ pub extern "C" fn ledgerline_watch_look(watch: ledgerline_watch_t) -> ledgerline
     run(|| {
         let watch = registrations::get::<Added>(watch.number)?;
         let none = || fail(LEDGERLINE_ERROR_NOT_FOUND, "there were no events since the last look");
-        watch.0.look().map(drop).ok_or_else(none)
+        watch.look().map(drop).ok_or_else(none)
     })
 }
 
