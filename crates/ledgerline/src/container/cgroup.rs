@@ -105,24 +105,13 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, after @ ..] = rest {
-        let octal = |digit: u8| (b'0'..=b'7').contains(&digit).then(|| u32::from(digit - b'0'));
-        let escaped = match after {
-            [a, b, c, ..] if *first == b'\\' => octal(*a)
-                .zip(octal(*b))
-                .zip(octal(*c))
-                .and_then(|((a, b), c)| u8::try_from(a << 6 | b << 3 | c).ok()),
-            _ => None,
-        };
-        match escaped {
-            Some(byte) => {
-                out.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
-        }
+        let octal = |digit: &u8| (b'0'..=b'7').contains(digit);
+        let digits = after.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(octal));
+        let number =
+            |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum << 3 | u32::from(digit - b'0'));
+        let escaped = digits.and_then(|digits| u8::try_from(number(digits)).ok());
+        out.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[3..] } else { after };
     }
     out
 }
