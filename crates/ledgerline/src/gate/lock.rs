@@ -7,7 +7,7 @@
 
 use crate::gate::{Gate, Pass, forked};
 use crate::os;
-use crate::sync::PATIENCE;
+use crate::sync::{PATIENCE, wait_until};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -134,17 +134,12 @@ pub(crate) fn try_lock() -> Option<Held> {
 
 /// Waits for the lock. Says `None` if this very thread holds it.
 pub(crate) fn lock() -> Option<Held> {
-    let mut turn = 0u32;
-    loop {
-        if let Some(held) = try_lock() {
-            return Some(held);
-        }
-        if HOLDER.load(Ordering::Relaxed) == thread() {
-            return None;
-        }
-        crate::sync::wait_a_turn(turn);
-        turn = turn.saturating_add(1);
-    }
+    let mut held = None;
+    wait_until(None, || {
+        held = try_lock();
+        held.is_some() || HOLDER.load(Ordering::Relaxed) == thread()
+    });
+    held
 }
 
 /// The thread's number: its thread pointer. It is never zero, and no other living thread of the process has
