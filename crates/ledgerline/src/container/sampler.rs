@@ -219,12 +219,6 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Sampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sampler").field("process", &self.process).finish_non_exhaustive()
-    }
-}
-
 impl Companion for Sampler {
     fn end(&self) -> bool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,6 @@ use crate::ledger::Ledger;
 use crate::sync::are_calls_forbidden;
 use crate::sync::thread::{self, Thread};
 use crate::wake::eventcount::Eventcount;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,16 +67,11 @@ struct Hearing {
 }
 
 /// A watch or a reclaimer for which the thread listens, until this is dropped.
+#[derive(Debug)]
 pub(crate) struct Seat<'l> {
     ledger: &'l Ledger,
     /// The process that took it.
     process: u32,
-}
-
-impl fmt::Debug for Seat<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("process", &self.process).finish_non_exhaustive()
-    }
 }
 
 impl State {

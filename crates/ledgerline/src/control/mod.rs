@@ -35,7 +35,6 @@ use listener::Listener;
 use reclaimers::Reclaimers;
 use refusals::Notes;
 use std::any::Any;
-use std::fmt::Debug;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
@@ -55,7 +54,7 @@ pub(crate) struct Times {
 }
 
 /// What acts on a ledger by itself, and ends with it (a thread that follows its container).
-pub(crate) trait Companion: Any + Debug + Send + Sync {
+pub(crate) trait Companion: Any + Send + Sync {
     /// Stops it. Says whether it has stopped: no thread of it uses the ledger any more.
     fn end(&self) -> bool;
 }
