@@ -17,7 +17,10 @@
 use crate::control::events::Events;
 use crate::group::Group;
 use crate::report::snapshot::{GroupSnapshot, GroupState};
+use crate::stock::totals;
 use crate::table::id::GroupId;
+use crate::table::sums::{COUNTED, FIXED, Sum};
+use std::array;
 use std::collections::HashMap;
 use tracing::{error, info, warn};
 
@@ -48,10 +51,13 @@ const GROUPS: usize = 20;
 pub struct LimitEvents<'l> {
     group: Group<'l>,
     most: usize,
-    before: HashMap<GroupId, Counted>,
+    before: HashMap<GroupId, Words>,
 }
 
-/// What a group counted itself; those below it count for themselves.
+/// What a group counted itself, word by word (`table/sums.rs`); those below it count for themselves.
+type Words = [i64; COUNTED + FIXED];
+
+/// What of that is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     events: Events,
@@ -83,8 +89,9 @@ impl<'l> LimitEvents<'l> {
         let looked = self.look();
         let mut happened: Vec<(&GroupSnapshot, Counted)> = Vec::new();
         for (group, now) in &looked {
-            let before = self.before.get(&group.id).copied().unwrap_or_default();
-            let since = now.since(before);
+            let before = self.before.get(&group.id).unwrap_or(&[0; COUNTED + FIXED]);
+            let since = array::from_fn(|word| now[word].saturating_sub(before[word]).max(0));
+            let since = Counted::of(&since);
             if since != Counted::default() {
                 happened.push((group, since));
             }
@@ -102,7 +109,7 @@ impl<'l> LimitEvents<'l> {
         many
     }
 
-    fn look(&self) -> Vec<(GroupSnapshot, Counted)> {
+    fn look(&self) -> Vec<(GroupSnapshot, Words)> {
         let ledger = self.group.ledger();
         let mut groups = ledger.snapshot().groups.into_iter();
         // The group and what follows it at a greater depth. One that is gone has nothing more to tell.
@@ -114,30 +121,17 @@ impl<'l> LimitEvents<'l> {
         let whole = [top].into_iter().chain(below);
         let live = whole.filter(|group| group.state != GroupState::Damaged);
         let counted = |group: GroupSnapshot| {
-            let handle = ledger.group(group.id);
-            let reclaimed = handle.stat().get("reclaimed").map_or(0, |line| line.own);
-            let reclaimed = reclaimed.max(0).cast_unsigned();
-            (group, Counted { events: handle.local_events(), reclaimed })
+            let totals = totals::of(ledger.table(), group.id);
+            (group, *totals.first_chunk().expect("the group's own come first"))
         };
         live.map(counted).collect()
     }
 }
 
 impl Counted {
-    fn since(self, before: Counted) -> Counted {
-        let (now, then) = (self.events, before.events);
-        Counted {
-            events: Events {
-                low: now.low.saturating_sub(then.low),
-                high: now.high.saturating_sub(then.high),
-                max: now.max.saturating_sub(then.max),
-                oom: now.oom.saturating_sub(then.oom),
-                oom_kill: now.oom_kill.saturating_sub(then.oom_kill),
-                oom_group_kill: now.oom_group_kill.saturating_sub(then.oom_group_kill),
-                limits: now.limits.saturating_sub(then.limits),
-            },
-            reclaimed: self.reclaimed.saturating_sub(before.reclaimed),
-        }
+    fn of(words: &Words) -> Counted {
+        let reclaimed = words[COUNTED + Sum::Reclaimed as usize].cast_unsigned();
+        Counted { events: Events::of_words(words), reclaimed }
     }
 
     fn tell(&self, group: &GroupSnapshot) {
