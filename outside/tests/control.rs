@@ -24,7 +24,7 @@ fn the_lowest_full_group_is_named_and_nobody_outside_of_it_gives_anything_up() {
     let _victim = innocent.add_victim(&token);
 
     let refused = tenant.create("query").unwrap().try_charge(100).unwrap_err();
-    assert_eq!((refused.group.as_str(), refused.refused_by), ("/tenant", tenant.id()));
+    assert_eq!((refused.group.as_str(), refused.refusal.group), ("/tenant", tenant.id()));
     assert_eq!(cache.holds(), 50_000, "it could not have helped");
     let oom = tenant.request(100).oom().wait(Duration::from_millis(20)).charge().unwrap_err();
     assert_eq!(oom.group, "/tenant");

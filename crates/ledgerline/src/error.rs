@@ -4,7 +4,6 @@ use crate::report::diagnosis::Diagnosis;
 use crate::size;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::table::handle::CAPACITY_MAX;
-use crate::table::id::GroupId;
 use crate::table::name::NameError;
 use std::fmt;
 
@@ -13,25 +12,15 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Refused(Box<RefusedCharge>);
 
-/// What a [`Refused`] says.
+/// What a [`Refused`] says. It has the fields of its [`Refusal`], too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedCharge {
     /// The path of the group whose limit refused the charge: the charged group, or an ancestor.
     /// `(destroyed)` if that is gone by now.
     pub group: String,
-    /// The number of the group that refused.
-    pub refused_by: GroupId,
-    /// The group that was to be charged.
-    pub charged: GroupId,
-    /// The limit, in units.
-    pub limit: u64,
-    /// The usage of the group with the limit when the refusal was decided, or a moment later.
-    pub usage: u64,
-    /// The units of the charge.
-    pub requested: u64,
-    /// Why the charge was refused.
-    pub reason: Reason,
+    /// The same in numbers.
+    pub refusal: Refusal,
     /// Which groups held what, if the request asked for that. It costs a pass over all groups, so a plain
     /// refusal has none; [`Ledger::diagnose`](crate::Ledger::diagnose) makes one afterwards.
     pub diagnosis: Option<Box<Diagnosis>>,
@@ -58,6 +47,14 @@ impl std::ops::DerefMut for Refused {
     }
 }
 
+impl std::ops::Deref for RefusedCharge {
+    type Target = Refusal;
+
+    fn deref(&self) -> &Refusal {
+        &self.refusal
+    }
+}
+
 impl fmt::Debug for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -66,21 +63,17 @@ impl fmt::Debug for Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &RefusedCharge { refused_by, charged, limit, usage, requested, reason, .. } = &**self;
-        let (group, bytes) = (&self.group, size::format(requested));
-        match reason {
+        let (group, bytes) = (&self.group, size::format(self.requested));
+        match self.reason {
             Reason::Damaged => write!(
                 f,
                 "the ledger is damaged, another program wrote over it: {group} was not charged ({bytes} requested)"
             ),
             Reason::Gone => {
-                write!(f, "{group} takes no more charges (group {refused_by}, {bytes} requested)")
+                let id = self.refusal.group;
+                write!(f, "{group} takes no more charges (group {id}, {bytes} requested)")
             }
-            _ => Refusal { group: refused_by, charged, limit, usage, requested, reason }.say(
-                f,
-                group,
-                size::format,
-            ),
+            _ => self.refusal.say(f, group, size::format),
         }
     }
 }
@@ -216,6 +209,7 @@ impl From<std::io::Error> for OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::id::GroupId;
 
     #[test]
     fn a_full_ledger_is_advised_what_can_be_done() {
@@ -226,81 +220,19 @@ mod tests {
 
     #[test]
     fn a_refusal_is_a_sentence_that_names_the_culprit() {
-        let refused = Refused::new(RefusedCharge {
-            group: "/acme".into(),
-            refused_by: GroupId::from_parts(1, 1),
+        let refusal = Refusal {
+            group: GroupId::from_parts(1, 1),
             charged: GroupId::from_parts(2, 1),
             limit: 512 << 20,
             usage: 510 << 20,
             requested: 4 << 20,
             reason: Reason::Limit,
-            diagnosis: None,
-        });
+        };
+        let refused =
+            Refused::new(RefusedCharge { group: "/acme".into(), refusal, diagnosis: None });
         assert_eq!(
             refused.to_string(),
             "/acme is full: 4.0M requested, 510.0M of max 512.0M in use"
-        );
-    }
-
-    /// A refusal in numbers and what a path makes of it, for each reason.
-    #[test]
-    fn a_refusal_says_its_reason_with_a_number_as_with_a_path() {
-        let [group, charged] = [1, 2].map(|row| GroupId::from_parts(row, 1));
-        let said = |reason, limit, usage, requested| {
-            let refusal = Refusal { group, charged, limit, usage, requested, reason };
-            let refused = Refused::new(RefusedCharge {
-                group: "/acme".into(),
-                refused_by: group,
-                charged,
-                limit,
-                usage,
-                requested,
-                reason,
-                diagnosis: None,
-            });
-            [refusal.to_string(), refused.to_string()]
-        };
-        assert_eq!(
-            said(Reason::Limit, 4096, 4000, 1024),
-            [
-                "group 1#1 is full: 1024 requested, 4000 of max 4096 in use",
-                "/acme is full: 1.0K requested, 3.9K of max 4.0K in use",
-            ]
-        );
-        assert_eq!(
-            said(Reason::Limit, u64::MAX, 2048, 1024),
-            [
-                "group 1#1 cannot hold 1024 more, 2048 in use: no group counts beyond 4611686018427387904",
-                "/acme cannot hold 1.0K more, 2.0K in use: no group counts beyond 4.0E",
-            ]
-        );
-        assert_eq!(
-            said(Reason::Limit, 4096, 0, 1 << 63),
-            [
-                "group 1#1 cannot hold 9223372036854775808: no group counts beyond 4611686018427387904",
-                "/acme cannot hold 8.0E: no group counts beyond 4.0E",
-            ]
-        );
-        assert_eq!(
-            said(Reason::Cancelled, 0, 0, 1024),
-            [
-                "group 1#1 was cancelled to make room for others, and does not wait for room (1024 requested)",
-                "/acme was cancelled to make room for others, and does not wait for room (1.0K requested)",
-            ]
-        );
-        assert_eq!(
-            said(Reason::Damaged, 0, 0, 1024),
-            [
-                "the ledger is damaged: group 1#1 was not charged (1024 requested)",
-                "the ledger is damaged, another program wrote over it: /acme was not charged (1.0K requested)",
-            ]
-        );
-        assert_eq!(
-            said(Reason::Gone, 0, 0, 1024),
-            [
-                "group 1#1 takes no more charges (1024 requested)",
-                "/acme takes no more charges (group 1#1, 1.0K requested)",
-            ]
         );
     }
 }

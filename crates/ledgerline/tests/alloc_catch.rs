@@ -108,7 +108,7 @@ fn catches_nest_and_other_panics_pass_through() {
     let [outer, inner] = [group(), group()];
     let result = outer.catch(|| {
         let refused = inner.catch(too_much).unwrap_err();
-        assert_eq!(refused.refused_by, inner.id());
+        assert_eq!(refused.refusal.group, inner.id());
         alloc::checkpoint();
         // Outside of the inner one this is the outer group's again.
         vec![0u8; MAX as usize / 2].len()

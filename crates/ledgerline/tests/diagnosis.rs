@@ -51,7 +51,7 @@ fn a_refusal_is_explained_by_the_chain_and_the_largest_consumers() {
         let paths: Vec<_> = diagnosis.chain.iter().map(|level| &*level.path).collect();
         assert_eq!(paths, ["/acme/ann", "/acme", "/"]);
         let full = diagnosis.full();
-        assert_eq!((&*full.path, full.id), ("/acme", refused.refused_by));
+        assert_eq!((&*full.path, full.id), ("/acme", refused.refusal.group));
         assert_eq!((full.current, full.room()), (460 << 10, Some(52 << 10)));
         assert_eq!(full.max_events, 1);
         assert_eq!((full.protection.min, full.protection.low), (10 << 10, 100 << 10));

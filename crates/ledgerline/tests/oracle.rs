@@ -192,7 +192,7 @@ impl<'l> Both<'l> {
         }
         assert_eq!(refused.reason, Reason::Limit, "{refused}");
         let Some(&culprit) = full.first() else { panic!("{refused}, but none is full") };
-        assert_eq!(refused.refused_by, culprit, "not the lowest of {full:?}");
+        assert_eq!(refused.refusal.group, culprit, "not the lowest of {full:?}");
         let node = self.oracle.get(culprit);
         assert_eq!(
             (refused.limit, refused.usage, refused.requested),

@@ -104,7 +104,7 @@ fn each_thread_has_its_own_catch() {
                             all.push([0u64; 32]);
                         }
                     }));
-                    assert_eq!(refused.refused_by, sub.id());
+                    assert_eq!(refused.refusal.group, sub.id());
                     assert_eq!(sub.destroy().unwrap().leftover, 0);
                 }
             });

@@ -192,16 +192,8 @@ impl<'l> Group<'l> {
 /// Adds the path of the group that refused to a refusal. The words are nobody's: the current group is full, perhaps.
 pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
     whose::nobody(|| {
-        Refused::new(RefusedCharge {
-            group: group.ledger().group(refusal.group).path(),
-            refused_by: refusal.group,
-            charged: refusal.charged,
-            limit: refusal.limit,
-            usage: refusal.usage,
-            requested: refusal.requested,
-            reason: refusal.reason,
-            diagnosis: None,
-        })
+        let group = group.ledger().group(refusal.group).path();
+        Refused::new(RefusedCharge { group, refusal: *refusal, diagnosis: None })
     })
 }
 
@@ -225,7 +217,7 @@ impl Ledger {
     /// Says how much the groups on a refused charge's path hold *now*, and which groups fill the one that
     /// refused it. Costs as much as [`Group::diagnose`].
     pub fn diagnose(&self, refused: &Refused) -> Diagnosis {
-        let (charged, full) = (refused.charged, refused.refused_by);
+        let (charged, full) = (refused.charged, refused.refusal.group);
         self.diagnose_from(charged, Some(full), Some(refused.requested), CONSUMERS)
     }
 }
