@@ -131,15 +131,12 @@ impl<'l> Group<'l> {
             let usage = counter.usage().saturating_sub(counter.idle_at_most());
             (usage > high).then_some((row, usage, high))
         });
-        let times = |(_, usage, high): (u32, u64, u64), other_high: u64| {
+        let times = |(_, usage, high): &(u32, u64, u64), other_high: u64| {
             u128::from(usage - high) * u128::from(other_high.max(1))
         };
-        let (row, usage, high) =
-            above.reduce(
-                |worst, next| {
-                    if times(next, worst.2) > times(worst, next.2) { next } else { worst }
-                },
-            )?;
+        // (Of equals the last one, which is the lowest.)
+        let worst = above.rev().max_by(|one, other| times(one, other.2).cmp(&times(other, one.2)));
+        let (row, usage, high) = worst?;
         Some((ledger.group(ledger.table().id(row)), usage, high))
     }
 }
@@ -243,5 +240,22 @@ mod tests {
         }
         assert_eq!(rounded(SHORTEST, u64::MAX), SHORTEST);
         assert_eq!(rounded(Duration::ZERO, 0), Duration::ZERO);
+    }
+    #[test]
+    fn the_group_furthest_above_its_high_pays_and_of_equals_the_lowest() {
+        let ledger = crate::Ledger::builder().capacity(4).anonymous().unwrap();
+        let tenant = ledger.root().create("tenant").unwrap();
+        let query = tenant.create("query").unwrap();
+        query.charge_units(2000).unwrap();
+        ledger.root().drain();
+        let pays = |of_tenant, of_query| {
+            tenant.set_high(crate::Limit::units(of_tenant));
+            query.set_high(crate::Limit::units(of_query));
+            query.backoff(1).group()
+        };
+        assert_eq!(pays(1000, 1000), Some(query));
+        assert_eq!(pays(999, 1000), Some(tenant));
+        assert_eq!(pays(1000, 999), Some(query));
+        assert_eq!(pays(3000, 3000), None);
     }
 }
