@@ -3,7 +3,7 @@
 use super::ns;
 use crate::code::{self, Access, Action, Instruction, Kind};
 use crate::layout::{FieldId, Placement};
-use crate::simulate::{Error, Setup, hit_time};
+use crate::simulate::{Error, Setup};
 use std::collections::{BTreeMap, HashMap};
 
 /// The least computing between atomics for which averages hold.
@@ -80,10 +80,17 @@ impl Operation {
                     let line = placement.line(access.field, 0);
                     let visit = Visit { at: think, share, writes };
                     visits.entry(line).or_default().push((access, visit));
-                    // Nothing goes on beside an atomic here.
-                    let ahead = settings.atomic - settings.waits_for_atomic();
-                    let ahead = if writes { ahead } else { 0 };
-                    think += share * ns(hit_time(&access, settings) + ahead);
+                    let load = if access.second_cache {
+                        settings.second_cache
+                    } else {
+                        settings.first_cache
+                    };
+                    let hit = match access.kind {
+                        Kind::Load { overlapping: true } => settings.cycle,
+                        Kind::Load { overlapping: false } => load,
+                        _ => load + settings.atomic,
+                    };
+                    think += share * ns(hit);
                 }
                 Instruction::End => {}
                 _ => {

@@ -302,7 +302,7 @@ fn evenly(mean: f64, share: f64, random: &mut Random) -> u64 {
 }
 
 /// How long a hit keeps the CPU.
-pub(crate) fn hit_time(access: &Access, settings: &Settings) -> u64 {
+pub(super) fn hit_time(access: &Access, settings: &Settings) -> u64 {
     let load = if access.second_cache { settings.second_cache } else { settings.first_cache };
     match access.kind {
         Kind::Load { overlapping: true } | Kind::Store => settings.cycle,

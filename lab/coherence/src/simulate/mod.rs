@@ -14,7 +14,6 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cpu::hit_time;
 pub use outcome::{Blame, LineCost, Outcome};
 
 use crate::code::{self, BadProgram, Code};
