@@ -14,10 +14,7 @@ macro_rules! functions {
         /// Where the functions of the next allocator lie: zero before they are found. `malloc` and `free` come first.
         #[repr(C)]
         pub struct Allocator {
-            $(
-                #[doc = concat!("The address of `", stringify!($name), "`.")]
-                pub $name: AtomicUsize,
-            )*
+            $($name: AtomicUsize,)*
             state: AtomicU8,
         }
 
@@ -40,7 +37,7 @@ macro_rules! functions {
                 pub unsafe fn $name(&self, $($argument: $kind),*) $(-> $result)? {
                     let address = self.$name.load(Ordering::Relaxed);
                     // SAFETY: not zero once it was looked up; dlsym found it under the name of a C function of this type,
-                    // in a library that stays loaded.
+                    // in a library that stays loaded. (Or `replace_usable_size` put one of its type there.)
                     unsafe {
                         let function: unsafe extern "C" fn($($kind),*) $(-> $result)? =
                             std::mem::transmute(address);
@@ -63,6 +60,9 @@ functions! {
     usable_size = c"malloc_usable_size"(block: *mut c_void) -> usize;
 }
 
+// What malloc and free read of it comes first, and fits with two words more on one line.
+const _: () = assert!(std::mem::offset_of!(Allocator, free) <= 40);
+
 const NOT: u8 = 0;
 const UNDER_WAY: u8 = 1;
 const DONE: u8 = 2;
@@ -75,6 +75,21 @@ impl Allocator {
     pub fn look_up(&self, lacks: fn(&CStr) -> !) -> bool {
         // Acquire, partner of the Release in `find_all`: whoever sees that it is done sees what was found.
         self.state.load(Ordering::Acquire) == DONE || self.find_all(lacks)
+    }
+
+    /// The address of the next `malloc`.
+    pub fn malloc_address(&self) -> usize {
+        self.malloc.load(Ordering::Relaxed)
+    }
+
+    /// The address of the next `malloc_usable_size`.
+    pub fn usable_size_address(&self) -> usize {
+        self.usable_size.load(Ordering::Relaxed)
+    }
+
+    /// Has another function answer for it.
+    pub fn replace_usable_size(&self, with: unsafe extern "C" fn(*mut c_void) -> usize) {
+        self.usable_size.store(with as usize, Ordering::Relaxed);
     }
 
     #[cold]

@@ -60,9 +60,9 @@ pub fn write_line(text: fmt::Arguments<'_>) {
     unsafe { libc::write(2, line.as_ptr().cast(), length) };
 }
 
-/// A mapping of so many bytes that belongs to nobody else, all zeros; `None` without room for it.
-pub fn anonymous(bytes: usize, protection: c_int) -> Option<*mut c_void> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+/// A mapping of so many bytes that belongs to nobody else, all zeros; `None` without room for it. `more` are flags besides.
+pub fn anonymous(bytes: usize, protection: c_int, more: c_int) -> Option<*mut c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more;
     // SAFETY: a new mapping, at an address of the kernel's choice.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     (place != libc::MAP_FAILED).then_some(place)

@@ -29,15 +29,15 @@ impl Loaded<'_> {
     /// Where the part of a kind lies.
     pub fn part(&self, kind: u32) -> Option<usize> {
         let header = self.headers.iter().find(|header| header.p_type == kind)?;
-        Some(self.base + header.p_vaddr as usize)
+        Some(self.base.wrapping_add(header.p_vaddr as usize))
     }
 
     /// From where to where it is mapped.
     pub fn span(&self) -> Option<(usize, usize)> {
         let loaded = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
         let ends = loaded.map(|header| {
-            let start = self.base + header.p_vaddr as usize;
-            (start, start + header.p_memsz as usize)
+            let start = self.base.wrapping_add(header.p_vaddr as usize);
+            (start, start.wrapping_add(header.p_memsz as usize))
         });
         ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
     }

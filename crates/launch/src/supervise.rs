@@ -62,7 +62,6 @@ impl Session {
             if let Some(status) = collected {
                 let wall = self.started.elapsed();
                 tick();
-                // (rustix has no such call.)
                 let max_resident = resident_ever(libc::RUSAGE_CHILDREN);
                 return Ok(Ended { status, wall, max_resident, signals: self.signals });
             }

@@ -86,25 +86,36 @@ fn learn(at: usize, size: usize) {
     }
 }
 
-/// The function by which the allocator says what it would give for a request: `nallocx`, which takes flags besides, or
-/// `mi_good_size`. Zero before [`resolve`], and where there is none.
-static SAYS: AtomicUsize = AtomicUsize::new(0);
+/// The function by which the allocator says what it would give for a request: `nallocx` or `mi_good_size`. Zero before
+/// [`resolve`], and where there is none.
+static SAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Looks for the function beside `malloc`.
 pub(crate) fn resolve(malloc: usize) {
-    let mut found = [c"nallocx", c"mi_good_size"].map(find).into_iter();
-    let says = found.find(|&function| function != 0 && objects::are_of_one(malloc, function));
-    SAYS.store(says.unwrap_or(0), Ordering::Relaxed);
+    for (place, name) in SAYS.iter().zip([c"nallocx", c"mi_good_size"]) {
+        let function = find(name);
+        if function != 0 && objects::are_of_one(malloc, function) {
+            place.store(function, Ordering::Relaxed);
+        }
+    }
 }
 
 fn given_for(request: usize) -> Option<usize> {
-    let says = SAYS.load(Ordering::Relaxed);
-    // SAFETY: dlsym found it under the name of a C function of such a type, in the library that malloc is in; who takes
-    // no flags does not look at them. It computes, and takes any size that is not zero.
-    (says != 0).then(|| unsafe {
-        let says: unsafe extern "C" fn(usize, c_int) -> usize = std::mem::transmute(says);
-        says(request, 0)
-    })
+    let [of_jemalloc, of_mimalloc] = SAYS.each_ref().map(|place| place.load(Ordering::Relaxed));
+    // SAFETY: dlsym found them under the names of C functions of these types, in the library that malloc is in; they
+    // compute, and take any size that is not zero.
+    unsafe {
+        if of_jemalloc != 0 {
+            let says: unsafe extern "C" fn(usize, c_int) -> usize =
+                std::mem::transmute(of_jemalloc);
+            return Some(says(request, 0));
+        }
+        if of_mimalloc != 0 {
+            let says: unsafe extern "C" fn(usize) -> usize = std::mem::transmute(of_mimalloc);
+            return Some(says(request));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ pub(crate) struct Next {
     pub(crate) area: AtomicIsize,
     /// Where the thread's words lie (thread.rs), or zero: no cell lies there either.
     pub(crate) words: AtomicUsize,
-    /// Its functions. What it does within them may come back to this library: see [`alone`](Self::alone).
+    /// Its functions. What it does within them may come back to this library, so only malloc and free are called without
+    /// [`alone`](Self::alone), and the others where blocks bear headers.
     pub(crate) raw: Allocator,
     /// Whether it was tried what its blocks are like.
     is_tried: AtomicBool,
@@ -50,12 +51,9 @@ impl Next {
         if !self.look_up() || TRYING.swap(true, Ordering::Relaxed) {
             return self.is_tried.load(Ordering::Acquire);
         }
-        let malloc = self.raw.malloc.load(Ordering::Relaxed);
-        let usable_size = &self.raw.usable_size;
-        if !objects::are_of_one(malloc, usable_size.load(Ordering::Relaxed))
-            && !self.sizes_are_told()
-        {
-            usable_size.store(nothing_known as *const () as usize, Ordering::Relaxed);
+        let malloc = self.raw.malloc_address();
+        if !objects::are_of_one(malloc, self.raw.usable_size_address()) && !self.sizes_are_told() {
+            self.raw.replace_usable_size(nothing_known);
             self.secret.store(true, Ordering::Relaxed);
         }
         // (Not by its own `__libc_malloc`, which other allocators define as well.)
@@ -89,7 +87,7 @@ impl Next {
     /// Whether the allocator keeps to itself how large its blocks are, so that none can be charged. It tries that only
     /// where it may be so.
     pub(crate) fn is_secret(&self) -> bool {
-        let of_it = || objects::is_allocators(self.raw.usable_size.load(Ordering::Relaxed));
+        let of_it = || objects::is_allocators(self.raw.usable_size_address());
         let may_be = self.look_up() && !of_it();
         (may_be || self.is_tried.load(Ordering::Acquire))
             && self.ready()

@@ -145,7 +145,9 @@ pub(crate) fn with_object<T>(address: usize, look: impl FnOnce(Loaded<'_>) -> T)
     let mut look = Some(look);
     find_object(|object| {
         let (start, end) = object.span()?;
-        let look = if (start..end).contains(&address) { look.take() } else { None };
-        Some(look?(object))
+        if !(start..end).contains(&address) {
+            return None;
+        }
+        look.take().map(|look| look(object))
     })
 }

@@ -138,6 +138,7 @@ unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*m
             return None;
         }
         let charged = held.max(guess);
+        // (Blocks bear headers here, so nobody has to be busy.)
         let moved = NEXT.raw.realloc(block, size);
         let now = if moved.is_null() { held } else { next::chunk_size(moved) };
         let stays = moved.is_null() || shadow::sole(moved) == cell;

@@ -167,7 +167,8 @@ pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
     let bytes = objects as usize * format::ROW * 8;
     // SAFETY: a mapping of this function's own, of the size that is copied into it and out of it.
     unsafe {
-        let kept = anonymous(bytes, libc::PROT_READ | libc::PROT_WRITE).ok_or(CANNOT)?;
+        let kept = anonymous(bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE)
+            .ok_or(CANNOT)?;
         std::ptr::copy_nonoverlapping(at(format::OBJECTS_AT).cast::<u8>(), kept.cast(), bytes);
         let done = create(folder).and_then(|()| {
             if !room_for_object(format::OBJECTS_AT + bytes) {

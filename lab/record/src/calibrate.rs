@@ -35,7 +35,7 @@ pub(crate) fn measure(plan: &Plan) {
     };
     let offset = ty.map.iter().position(|&cell| cell != NO_CELL).unwrap_or(0);
     // It is never looked at.
-    let Some(place) = anonymous(ty.size, libc::PROT_NONE) else { return };
+    let Some(place) = anonymous(ty.size, libc::PROT_NONE, libc::MAP_NORESERVE) else { return };
     let start = place as usize;
     objects::add(plan, start, index, 1, &Lock::take());
     let field = || touch(black_box(start + offset), 1, LOAD);

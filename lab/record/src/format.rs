@@ -105,18 +105,19 @@ pub(crate) const MOST_THREADS: usize = 4096;
 pub(crate) const SITES_AT: usize = 1 << 16;
 /// Words of a row of the tables that follow: two of key and a count. An object has as many.
 pub(crate) const ROW: usize = 3;
-/// A site: address within the image (or [`FOREIGN`]), type and one (and [`ROUNDED`]), blocks.
+/// Rows of the table of sites. Each is a site: address within the image (or [`FOREIGN`]), type and one (and [`ROUNDED`]),
+/// blocks.
 pub(crate) const MOST_SITE_ROWS: usize = 1024;
 /// The site of a block that code of another file asked for.
 pub(crate) const FOREIGN: u64 = u64::MAX;
 /// The bit of sites whose blocks are larger than the type: their size is rounded up to their alignment.
 pub(crate) const ROUNDED: u64 = 1 << 32;
 pub(crate) const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * ROW * 8;
-/// Objects that are gone: type and one (and [`UNASKED`]), users, how many.
+/// Rows of objects that are gone. Each is: type and one (and [`UNASKED`]), users, how many.
 pub(crate) const MOST_FOLDS: usize = 4096;
 pub(crate) const NEIGHBOURS_AT: usize = FOLDS_AT + MOST_FOLDS * ROW * 8;
-/// Objects of one type that lay on one pair of lines until the first of them went: [`neighbours`], those that used one of the two and not
-/// the other, how many.
+/// Rows of neighbours, which are two objects of one type that lay on one pair of lines until the first of them went. Each is:
+/// [`neighbours`], those that used one of the two and not the other, how many.
 pub(crate) const MOST_NEIGHBOURS: usize = 4096;
 pub(crate) const OBJECTS_AT: usize = 1 << 20;
 const _: () = assert!(NEIGHBOURS_AT + MOST_NEIGHBOURS * ROW * 8 <= OBJECTS_AT);
@@ -129,11 +130,11 @@ pub(crate) const PAIR: usize = 128;
 pub(crate) fn neighbours(ty: u64, first: usize, second: usize) -> u64 {
     (ty + 1) | ((first % PAIR) as u64) << 16 | ((second - first) as u64) << 32
 }
+/// Objects. Each is: start (or the next free one), type and one (and [`UNASKED`]), users.
+pub(crate) const MOST_OBJECTS: usize = 1 << 24;
 /// How many times it is in the type's word of a block that may be an array, where the user did not ask for arrays. It is
 /// no object. Its users are 1 once it is used, so the reader can say that asking would help.
 pub(crate) const UNASKED: u64 = 1 << 32;
-/// An object: start (or the next free one), type and one (and [`UNASKED`]), users.
-pub(crate) const MOST_OBJECTS: usize = 1 << 24;
 pub(crate) const ARENA_AT: usize = OBJECTS_AT + MOST_OBJECTS * ROW * 8;
 pub(crate) const ARENA_BYTES: usize = 8 << 30;
 

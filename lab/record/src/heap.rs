@@ -5,7 +5,7 @@ use crate::lock::Lock;
 use crate::next::{NEXT, ready};
 use crate::plan::{self, Block, Plan};
 use crate::{arena, objects, shadow};
-use ledgerline_interpose::{early, set_errno};
+use ledgerline_interpose::{early, errno, set_errno};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -94,7 +94,8 @@ fn new_block(asked: Asked, next: impl FnOnce() -> *mut c_void) -> *mut c_void {
         return born(next(), asked);
     }
     let bytes = asked.count.checked_mul(asked.size);
-    bytes.map_or(null_mut(), |bytes| early::allocate(bytes, asked.align.next_power_of_two()))
+    let place = bytes.zip(asked.align.checked_next_power_of_two());
+    place.map_or(null_mut(), |(bytes, align)| early::allocate(bytes, align))
 }
 
 unsafe extern "C" fn malloc_from(size: usize, caller: usize) -> *mut c_void {
@@ -159,7 +160,11 @@ unsafe extern "C" fn posix_memalign_from(
     caller: usize,
 ) -> c_int {
     if !ready() {
-        let block = early::allocate(size, align.next_power_of_two());
+        let errno = errno();
+        let align = align.checked_next_power_of_two();
+        let block = align.map_or(null_mut(), |align| early::allocate(size, align));
+        // (This function says by its result why it failed.)
+        set_errno(errno);
         // SAFETY: R5.
         unsafe { into.write(block) };
         return if block.is_null() { libc::ENOMEM } else { 0 };

@@ -37,6 +37,7 @@ pub(crate) extern "C" fn hold_for_fork() {
 
 /// Gives it back, on either side, and ends the busy time of the thread that forked.
 pub(crate) extern "C" fn end_fork() {
+    // Release: as in `drop`.
     LOCKED.store(false, Ordering::Release);
     local::set::<{ local::BUSY }>(0);
 }

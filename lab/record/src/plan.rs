@@ -250,7 +250,9 @@ fn image_of(file: (u64, u64)) -> Option<(Range<usize>, usize)> {
             let mut status: libc::stat = std::mem::zeroed();
             (libc::stat(path.as_ptr(), &raw mut status) == 0, status)
         };
-        let (start, end) = object.span()?;
-        (found && (status.st_dev, status.st_ino) == file).then_some((start..end, object.base))
+        if !found || (status.st_dev, status.st_ino) != file {
+            return None;
+        }
+        object.span().map(|(start, end)| (start..end, object.base))
     })
 }

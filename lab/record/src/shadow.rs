@@ -111,7 +111,9 @@ fn write(from: usize, end: usize, id: u32, objects: u32) {
 }
 
 fn make_leaf(slot: &AtomicPtr<Leaf>) -> bool {
-    let Some(leaf) = anonymous(size_of::<Leaf>(), libc::PROT_READ | libc::PROT_WRITE) else {
+    let Some(leaf) =
+        anonymous(size_of::<Leaf>(), libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE)
+    else {
         return false;
     };
     // Release, partner of the Acquire in `leaf`.

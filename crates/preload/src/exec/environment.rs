@@ -160,7 +160,7 @@ impl Environment {
         let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
         let (copy, mapped) = match memory.filter(|memory| size_of_val(*memory) >= length) {
             Some(memory) => (memory.as_mut_ptr().cast(), 0),
-            None => (anonymous(length, libc::PROT_READ | libc::PROT_WRITE)?, length),
+            None => (anonymous(length, libc::PROT_READ | libc::PROT_WRITE, 0)?, length),
         };
         // SAFETY: the memory is so long, aligned, and nobody else's: first the pointers, then the strings. It is all zeros, and
         // each string is followed by one.
