@@ -72,7 +72,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     let settings = Settings {
         listen: args.listen,
         hosts: args.hosts.clone(),
-        named: args.ledgers.clone(),
+        named: Some(args.ledgers.clone()).filter(|ledgers| !ledgers.is_empty()),
         interval: args.interval,
         groups: args.groups as usize,
         history: !args.no_history,

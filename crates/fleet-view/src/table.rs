@@ -8,7 +8,7 @@ use ledgerline_terminal::style::{Paint, Style};
 use ledgerline_terminal::text::{aligned, counted};
 
 use crate::read::{Book, Books};
-use crate::words::{age, ends, happened, holder, of_budget, of_hold, refused, terms, title};
+use crate::words::{NONE, age, ends, happened, holder, of_budget, of_hold, refused, terms, title};
 
 /// What is said of a budget, or of what a node has of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
@@ -87,7 +87,7 @@ fn rows_of(budget: &BudgetView, nodes: &[NodeView]) -> impl Iterator<Item = Row>
         let branch = if at == last { "`-" } else { "|-" };
         let name = format!("{branch} {}", printable(&holder(hold, nodes)));
         let [lease, used, idle, unmet, excess, refused] = of_hold(hold);
-        let cells = [name, "-".to_owned(), lease, used, idle, unmet, excess, refused];
+        let cells = [name, NONE.to_owned(), lease, used, idle, unmet, excess, refused];
         Row { cells, paint: None }
     });
     std::iter::once(first).chain(holds.collect::<Vec<_>>())

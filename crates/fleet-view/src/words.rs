@@ -32,14 +32,17 @@ pub fn unknown(organisation: &str) -> String {
     )
 }
 
+/// What stands for none.
+pub(crate) const NONE: &str = "-";
+
 /// Units, or a dash where there are none.
 pub(crate) fn some(units: u64) -> String {
-    if units == 0 { "-".to_owned() } else { size::format(units) }
+    if units == 0 { NONE.to_owned() } else { size::format(units) }
 }
 
 /// A number, or a dash instead of 0.
 pub(crate) fn count(number: u64) -> String {
-    if number == 0 { "-".to_owned() } else { number.to_string() }
+    if number == 0 { NONE.to_owned() } else { number.to_string() }
 }
 
 /// How many nodes are here.

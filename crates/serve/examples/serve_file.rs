@@ -6,7 +6,7 @@ use ledgerline_serve::{Server, Settings};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files: Vec<String> = std::env::args().skip(1).collect();
-    let server = Server::bind(Settings { named: files, ..Settings::default() })?;
+    let server = Server::bind(Settings { named: Some(files), ..Settings::default() })?;
     println!("http://{}/", server.address());
     server.run_until_signal()?;
     Ok(())

@@ -192,7 +192,8 @@ impl<'f> GroupRow<'f> {
 /// The items of a group that mean something as a sum, without those that are zero.
 pub(crate) fn items(row: &Row) -> impl Iterator<Item = (&str, i64)> {
     let items = row.items.iter().map(|(name, value)| (&**name, *value));
-    items.filter(|&(name, value)| value != 0 && !Item::REFUSED.map(Item::name).contains(&name))
+    let no_sums = Item::REFUSED.map(Item::name);
+    items.filter(move |&(name, value)| value != 0 && !no_sums.contains(&name))
 }
 
 impl Figures {

@@ -32,7 +32,7 @@ pub fn refreshes(
     rounds: usize,
     mut pause: impl FnMut(),
 ) -> Result<Vec<Refresh>, String> {
-    let named = vec![file.display().to_string()];
+    let named = Some(vec![file.display().to_string()]);
     let settings = Settings { named, interval: Duration::ZERO, ..Settings::default() };
     let ledgers = Ledgers::open(&settings)?;
     let ledger = &ledgers.all()[0];

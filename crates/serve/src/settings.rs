@@ -13,9 +13,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Names under which the server may be asked besides `localhost` and addresses: those of a proxy before it.
     pub hosts: Vec<String>,
-    /// Which ledgers: a PID, a file, or a name that a program announced. All of them must be there. Where none is named, all
-    /// that run, found anew every two seconds.
-    pub named: Vec<String>,
+    /// Which ledgers: a PID, a file, or a name that a program announced. All of them must be there. `None` is all that run,
+    /// found anew every two seconds.
+    pub named: Option<Vec<String>>,
     /// How often a ledger is looked at while somebody asks; at least a tenth of a second.
     pub interval: Duration,
     /// How many groups of one ledger metrics name; the others are one row, `other`.
@@ -30,7 +30,7 @@ impl Default for Settings {
         Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             hosts: Vec::new(),
-            named: Vec::new(),
+            named: None,
             interval: Duration::from_secs(1),
             groups: 500,
             history: true,

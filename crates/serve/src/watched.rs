@@ -206,10 +206,10 @@ impl Ledgers {
             state: Mutex::new(State { ledgers: Vec::new(), next_id: 1, ending: false }),
             woken: Condvar::new(),
         };
-        if settings.named.is_empty() {
+        if settings.named.is_none() {
             ledgers.find();
         }
-        for name in &settings.named {
+        for name in settings.named.iter().flatten() {
             ledgers.add(&mut locked(&ledgers.state), Source::named(name)?, None);
         }
         Ok(Arc::new(ledgers))
@@ -249,7 +249,7 @@ impl Ledgers {
         loop {
             let now = Instant::now();
             let mut next = None::<Instant>;
-            if self.settings.named.is_empty() {
+            if self.settings.named.is_none() {
                 if now.duration_since(found) >= FIND {
                     self.find();
                     found = now;

@@ -173,8 +173,9 @@ fn it_ends_while_events_are_read() {
 #[test]
 fn what_cannot_be_served_is_said_before_anybody_listens() {
     use ledgerline_serve::{Server, Settings};
-    let bind =
-        |name: &str| Server::bind(Settings { named: vec![name.to_owned()], ..Settings::default() });
+    let bind = |name: &str| {
+        Server::bind(Settings { named: Some(vec![name.to_owned()]), ..Settings::default() })
+    };
     let file = tempfile::NamedTempFile::new().expect("a file");
     let name = file.path().display().to_string();
     let error = bind(&name).expect_err("an empty file is no ledger");

@@ -9,7 +9,8 @@ pub fn counted(number: usize, what: &str) -> String {
 /// first one begins so instead if it is of names.
 pub fn aligned<'r>(rows: impl Iterator<Item = &'r [String]> + Clone, named: bool) -> Vec<String> {
     let many = rows.clone().map(<[String]>::len).max().unwrap_or(0);
-    let width = |at: usize| rows.clone().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let cells = |at: usize| rows.clone().filter_map(move |row| row.get(at));
+    let width = |at: usize| cells(at).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..many).map(width).collect();
     let cell = |(at, (cell, width)): (usize, (&String, &usize))| match at {
         0 if named => format!("{cell:<width$}"),

@@ -137,9 +137,10 @@ pub fn command(key: KeyEvent) -> Option<Command> {
 /// The next longer one of these times (in milliseconds), or the next shorter one. Where there is none, the time stays.
 pub fn stepped(time: Duration, times: &[u64], step: i8) -> Duration {
     let now = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let next = match step {
-        1 => times.iter().find(|&&other| other > now),
-        _ => times.iter().rev().find(|&&other| other < now),
+    let next = if step > 0 {
+        times.iter().find(|&&other| other > now)
+    } else {
+        times.iter().rev().find(|&&other| other < now)
     };
     next.map_or(time, |&next| Duration::from_millis(next))
 }

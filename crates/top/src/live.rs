@@ -44,6 +44,8 @@ struct Ui {
 /// # Errors
 /// A sentence that says what to do: there is no terminal, or it shows nothing but lines; the ledger cannot be read.
 pub fn run(source: &Source, options: &Options) -> Result<(), String> {
+    // (Without a terminal nothing is read.)
+    able()?;
     run_other(&mut Followed::new(source, options)?)
 }
 

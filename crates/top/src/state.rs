@@ -144,7 +144,7 @@ impl State {
         }
         let Some(command) = keys::command(key) else { return Answer::Show };
         // (A help that hides the rows lets nothing be done to them unseen.)
-        if self.help && !matches!(command, Command::Terminal(_)) {
+        if self.help && !matches!(command, Command::Terminal(_) | Command::Amiss) {
             self.help = false;
             return Answer::Show;
         }

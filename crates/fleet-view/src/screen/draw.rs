@@ -11,7 +11,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::words::{age, count, here, holder, of_budget, some};
+use crate::words::{NONE, age, count, here, holder, of_budget, some};
 
 use super::keys::{HELP, LINE};
 use super::{Place, State, is_amiss};
@@ -252,7 +252,7 @@ fn holds(
         });
         // Who left holds nothing; whose time is over is kept for the grace.
         let ends = match start.map(|start| start.ends.saturating_sub(at)) {
-            None => "-".to_owned(),
+            None => NONE.to_owned(),
             Some(0) => "ended".to_owned(),
             Some(left) => format!("{:.1} s", left as f64 / 1000.0),
         };

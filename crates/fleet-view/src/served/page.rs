@@ -9,7 +9,7 @@ use ledgerline_fleet::book::{HoldView, NodeView, View};
 use crate::read::Book;
 use crate::watch::Seen;
 use crate::words::{
-    age, count, ends, happened, holder, of_budget, of_hold, refused, terms, title, used,
+    NONE, age, count, ends, happened, holder, of_budget, of_hold, refused, terms, title, used,
 };
 
 /// The style, of which the page has the name alone: nothing inline is allowed on it.
@@ -131,7 +131,7 @@ fn row(page: &mut String, class: &str, name: &str, of: [u64; 3], cells: &[String
     let _ = write!(page, "<tr{class}><th scope=\"row\">{}</th>", escaped(name));
     bar(page, of);
     for (cell, title) in cells.iter().zip(TITLES) {
-        let class = if AMISS.contains(&title) && cell != "-" { " class=\"amiss\"" } else { "" };
+        let class = if AMISS.contains(&title) && cell != NONE { " class=\"amiss\"" } else { "" };
         let _ = write!(page, "<td{class}>{}</td>", escaped(cell));
     }
     page.push_str("</tr>\n");

@@ -1,4 +1,5 @@
-//! A book as operators see it. As JSON it has the names that operators know: `docs/schemas/fleet.v1.json`.
+//! A book as operators see it. As JSON its budgets, holds, nodes and starts have the names that operators know:
+//! `docs/schemas/fleet.v1.json`. (Its events and refusals have those of Rust.)
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

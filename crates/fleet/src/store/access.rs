@@ -48,8 +48,13 @@ impl Access {
             (None, Some(file)) => Some(secret(Path::new(&file))?),
             (None, None) => None,
         };
-        let user = variable("SENTINEL_USER")?.unwrap_or_else(|| "default".to_owned());
-        let sentinels = variable("SENTINEL_PASSWORD")?.map(|password| (user, password));
+        let sentinels = match variable("SENTINEL_PASSWORD")? {
+            Some(password) => {
+                let user = variable("SENTINEL_USER")?.unwrap_or_else(|| "default".to_owned());
+                Some((user, password))
+            }
+            None => None,
+        };
         Ok(Self {
             prefix: variable("PREFIX")?,
             timeout: None,

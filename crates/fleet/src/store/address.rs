@@ -31,7 +31,9 @@ pub fn open(address: &str, access: &Access) -> Result<Arc<dyn Store>, StoreError
     };
     match &address.form {
         Form::Etcd => Ok(Arc::new(address.etcd(access, options)?)),
-        _ => Ok(Arc::new(address.redis(access, options)?)),
+        Form::Server | Form::Socket | Form::Sentinel | Form::Cluster => {
+            Ok(Arc::new(address.redis(access, options)?))
+        }
     }
 }
 
@@ -179,15 +181,18 @@ impl Parsed {
 
     fn etcd(&self, access: Access, options: Options) -> Result<Etcd, StoreError> {
         let hosts: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
-        let etcd = match self.tls {
-            true => Etcd::with_tls(&hosts, options, &access.tls)?,
-            false => Etcd::new(&hosts, options)?,
-        };
-        match (access.user, access.password) {
-            (Some(user), Some(password)) => Ok(etcd.with_user(user, password)),
-            (None, Some(_)) => Err(refused("there is a password without a user")),
-            _ => Ok(etcd),
+        if access.user.is_none() && access.password.is_some() {
+            return Err(refused("there is a password without a user"));
         }
+        let etcd = if self.tls {
+            Etcd::with_tls(&hosts, options, &access.tls)?
+        } else {
+            Etcd::new(&hosts, options)?
+        };
+        Ok(match access.user.zip(access.password) {
+            Some((user, password)) => etcd.with_user(user, password),
+            None => etcd,
+        })
     }
 }
 

@@ -28,7 +28,7 @@ pub fn served(change: impl FnOnce(&mut Settings)) -> Served {
     let ledger = Ledger::builder().capacity(20_000).items(&["rows_read"]).create_in(file.as_file());
     // (Its groups are used by the test for as long as that lasts.)
     let ledger: &'static Ledger = Box::leak(Box::new(ledger.expect("a ledger")));
-    let named = vec![file.path().display().to_string()];
+    let named = Some(vec![file.path().display().to_string()]);
     let mut settings = Settings { named, ..Settings::default() };
     settings.interval = Duration::from_millis(100);
     change(&mut settings);
