@@ -3,6 +3,7 @@
 use crate::ended::Ended;
 use crate::lease::Lease;
 use crate::settings::Settings;
+use crossbeam_utils::CachePadded;
 use std::time::Instant;
 
 /// See the module's documentation.
@@ -10,7 +11,8 @@ use std::time::Instant;
 pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) start: Instant,
-    pub(crate) ended: Ended,
+    /// On lines of its own: each try_grow reads what lies beside it.
+    pub(crate) ended: CachePadded<Ended>,
     /// If the pool is a budget.
     pub(crate) lease: Option<Lease>,
 }

@@ -1,10 +1,10 @@
 //! What pools, tenants and queries have alike: the levels from the top, and the life of a group.
 
-use crate::ended::Ended;
 use crate::engine::Engine;
 use crate::level::Level;
 use crate::settings::Settings;
 use crate::top::Top;
+use crossbeam_utils::CachePadded;
 use ledgerline::{CreateError, OwnedGroup};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn top(Top { group, lease }: Top, settings: Settings) -> Node {
-        let (start, ended) = (Instant::now(), Ended::default());
+        let (start, ended) = (Instant::now(), CachePadded::default());
         let engine = Arc::new(Engine { settings, start, ended, lease });
         let level = Level::new(group, engine.clone(), true);
         Node { levels: vec![Arc::new(level)], engine, above: None }
@@ -48,7 +48,8 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if self.above.is_some() {
-            // A group that somebody else created below it keeps it; that one's owner sees it. A query's is gone already.
+            // A group that somebody else created below it keeps it; that one's owner sees it. A query's is gone already, unless
+            // it was busy when the query ended: this is the second try then.
             let _kept_or_gone = self.group().group().destroy();
         }
     }

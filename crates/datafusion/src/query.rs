@@ -96,7 +96,7 @@ impl Query {
 pub(crate) struct QueryPool {
     /// As it is told when its group is gone, too.
     path: String,
-    /// Keeps the tenant's group while the query lives.
+    /// The query's own, which keeps the tenant's group.
     node: Node,
     /// Each try_grow looks into it. Of this lock each thread has a part that other readers do not write.
     consumers: ShardedLock<HashMap<usize, Arc<Consumer>>>,

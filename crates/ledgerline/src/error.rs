@@ -235,4 +235,58 @@ mod tests {
             "/acme is full: 4.0M requested, 510.0M of max 512.0M in use"
         );
     }
+
+    /// A refusal in numbers and what a path makes of it, for each reason.
+    #[test]
+    fn a_refusal_says_its_reason_with_a_number_as_with_a_path() {
+        let [group, charged] = [1, 2].map(|row| GroupId::from_parts(row, 1));
+        let said = |reason, limit, usage, requested| {
+            let refusal = Refusal { group, charged, limit, usage, requested, reason };
+            let refused =
+                Refused::new(RefusedCharge { group: "/acme".into(), refusal, diagnosis: None });
+            [refusal.to_string(), refused.to_string()]
+        };
+        assert_eq!(
+            said(Reason::Limit, 4096, 4000, 1024),
+            [
+                "group 1#1 is full: 1024 requested, 4000 of max 4096 in use",
+                "/acme is full: 1.0K requested, 3.9K of max 4.0K in use",
+            ]
+        );
+        assert_eq!(
+            said(Reason::Limit, u64::MAX, 2048, 1024),
+            [
+                "group 1#1 cannot hold 1024 more, 2048 in use: no group counts beyond 4611686018427387904",
+                "/acme cannot hold 1.0K more, 2.0K in use: no group counts beyond 4.0E",
+            ]
+        );
+        assert_eq!(
+            said(Reason::Limit, 4096, 0, 1 << 63),
+            [
+                "group 1#1 cannot hold 9223372036854775808: no group counts beyond 4611686018427387904",
+                "/acme cannot hold 8.0E: no group counts beyond 4.0E",
+            ]
+        );
+        assert_eq!(
+            said(Reason::Cancelled, 0, 0, 1024),
+            [
+                "group 1#1 was cancelled to make room for others, and does not wait for room (1024 requested)",
+                "/acme was cancelled to make room for others, and does not wait for room (1.0K requested)",
+            ]
+        );
+        assert_eq!(
+            said(Reason::Damaged, 0, 0, 1024),
+            [
+                "the ledger is damaged: group 1#1 was not charged (1024 requested)",
+                "the ledger is damaged, another program wrote over it: /acme was not charged (1.0K requested)",
+            ]
+        );
+        assert_eq!(
+            said(Reason::Gone, 0, 0, 1024),
+            [
+                "group 1#1 takes no more charges (1024 requested)",
+                "/acme takes no more charges (group 1#1, 1.0K requested)",
+            ]
+        );
+    }
 }

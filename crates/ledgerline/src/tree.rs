@@ -54,16 +54,17 @@ impl Ledger {
 /// that may be found later in the same pass. So each group is noted with the id of its parent, and listed
 /// below that very group. The ids of a group's ancestors never change, so all that is listed below a group
 /// was created below it.
-///
-/// The children, by the parent's row.
-struct Families<'l>(Vec<Vec<(GroupId, Group<'l>)>>);
+struct Families<'l> {
+    /// The children, by the parent's row.
+    by_parent: Vec<Vec<(GroupId, Group<'l>)>>,
+}
 
 impl<'l> Families<'l> {
     /// Notes the group in a row. (A group below a row that came into use meanwhile is left to the next
     /// look.)
     fn note(&mut self, ledger: &'l Ledger, row: u32) {
         if let Some((group, parent)) = ledger.live_with_parent(row)
-            && let Some(siblings) = self.0.get_mut(parent.index() as usize)
+            && let Some(siblings) = self.by_parent.get_mut(parent.index() as usize)
         {
             siblings.push((parent, group));
         }
@@ -82,7 +83,7 @@ impl<'l> Families<'l> {
             if depth > 0 {
                 found.push((depth, group));
             }
-            let siblings = self.0.get(group.id().index() as usize);
+            let siblings = self.by_parent.get(group.id().index() as usize);
             let own = siblings.into_iter().flatten().filter(|(parent, _)| *parent == group.id());
             open.extend(own.rev().map(|&(_, child)| (depth + 1, child)));
         }
@@ -179,7 +180,7 @@ impl<'l> Group<'l> {
             return Vec::new();
         }
         let rows = ledger.table().high_water();
-        let mut families = Families(vec![Vec::new(); rows as usize]);
+        let mut families = Families { by_parent: vec![Vec::new(); rows as usize] };
         (1..rows).for_each(|row| families.note(ledger, row));
         families.below(self)
     }
@@ -199,7 +200,7 @@ mod tests {
     fn a_group_below_the_next_one_of_a_row_is_not_told_of_the_last_ones_tree() {
         let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
         let [tree, other] = ["tree", "other"].map(|name| ledger.root().create(name).unwrap());
-        let mut families = Families(vec![Vec::new(); ledger.capacity() as usize]);
+        let mut families = Families { by_parent: vec![Vec::new(); ledger.capacity() as usize] };
         let old = tree.create("old").unwrap();
         families.note(&ledger, old.id().index());
         old.destroy().unwrap();

@@ -58,8 +58,8 @@ pub fn get() -> Current {
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
 /// themselves: they swap when they resume a fiber, and swap back, and keep what comes out, when it yields.
-/// (Everything else is better off with [`Group::scope`](crate::Group::scope).) Costs a few plain instructions. It is async-signal-safe for
-/// a handler that swaps back before it returns.
+/// (Everything else is better off with [`Group::scope`](crate::Group::scope).) Costs a few plain instructions. It is
+/// async-signal-safe for a handler that swaps back before it returns.
 ///
 /// A fiber that goes on on another thread has the hazard of every thread-local there: a function that read one before
 /// the switch may keep its address.

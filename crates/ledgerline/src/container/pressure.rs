@@ -80,7 +80,7 @@ impl Pressure {
     }
 
     /// Sleeps until the time is up, `stop` is rung, or the kernel tells something. Says whether it told of
-    /// pressure; an event of `memory.events` it leaves to [`limits::events`].
+    /// pressure; an event of `memory.events` it leaves to [`limits::Events`](super::limits::Events).
     pub(super) fn sleep(&mut self, stop: &Bell, time: Duration) -> bool {
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let asked = |kind| if kind == Kind::Level { libc::POLLIN } else { libc::POLLPRI };

@@ -136,8 +136,8 @@ unsafe fn end(page: NonNull<LocalPage>) {
     }
     // SAFETY: as above.
     drop(unsafe { (*page.cast::<Control>().as_ptr()).companion.take() });
-    // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
     // All but the page is dropped at once.
+    // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
     let Control { page, .. } = unsafe { page.cast::<Control>().read() };
     drop(page.table.into_region());
 }

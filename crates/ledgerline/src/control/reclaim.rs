@@ -333,9 +333,12 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
         return progress || order.saw_room.get();
     }
     // A run of another thread may free enough.
-    let ended = || !busy.iter().any(|entry| entry.is_running());
-    wait_until(None, || order.clock.is_up() || ended());
-    !order.clock.is_up() && busy.iter().any(|entry| !entry.has_panicked())
+    let mut late = false;
+    wait_until(None, || {
+        late = order.clock.is_up();
+        late || !busy.iter().any(|entry| entry.is_running())
+    });
+    !late && busy.iter().any(|entry| !entry.has_panicked())
 }
 
 /// Chooses which reclaimers are asked in the next round, and for how much.

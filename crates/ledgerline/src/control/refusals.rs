@@ -58,7 +58,10 @@ struct Note {
 
 impl Notes {
     fn new() -> Notes {
-        Notes { rows: Mutex::new(VecDeque::with_capacity(REFUSALS_NOTED)) }
+        let rows = Mutex::new(VecDeque::with_capacity(REFUSALS_NOTED));
+        // (Where a lock of the system's is allocated when it is first taken, that is now.)
+        drop(rows.lock());
+        Notes { rows }
     }
 
     /// Calls with the rows, unless somebody else has them.

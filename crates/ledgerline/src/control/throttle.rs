@@ -241,6 +241,7 @@ mod tests {
         assert_eq!(rounded(SHORTEST, u64::MAX), SHORTEST);
         assert_eq!(rounded(Duration::ZERO, 0), Duration::ZERO);
     }
+
     #[test]
     fn the_group_furthest_above_its_high_pays_and_of_equals_the_lowest() {
         let ledger = crate::Ledger::builder().capacity(4).anonymous().unwrap();

@@ -15,9 +15,9 @@ macro_rules! of_this_version {
     };
 }
 
-/// Defines such a variable, by its section and that one's kind, its size, and what it holds when a thread starts. `$name` is a
-/// macro that makes its name. It is a constant without a destructor: it is there before `main`, and until the thread's last
-/// instruction.
+/// Defines such a variable, by its section and that one's kind, its size, which is its alignment, and what it holds when a thread
+/// starts. `$name` is a macro that makes its name. It is a constant without a destructor: it is there before `main`, and until the
+/// thread's last instruction.
 macro_rules! thread_local_at_a_distance {
     ($name:ident in $section:literal $kind:literal, $size:literal: $content:literal $($operands:tt)*) => {
         std::arch::global_asm!(

@@ -1,9 +1,9 @@
 //! A scan is one look at all rows. Snapshots, diagnoses and leak reports are made of it.
 //!
 //! A look takes loads alone and no memory of its own, so it is short: 15 to 30 ns a row. It is repeated if
-//! a transfer was under way (`counter/moves.rs`), or units that a thread carries moved all the time. When these follow each other too fast, the gate
-//! holds up those of this process for one look. If the tree is too large for that, or a process was killed
-//! in the middle of a transfer, the scan is reported as not steady.
+//! a transfer was under way (`counter/moves.rs`), or units that a thread carries moved all the time. When these
+//! follow each other too fast, the gate holds up those of this process for one look. If the tree is too large for
+//! that, or a process was killed in the middle of a transfer, the scan is reported as not steady.
 
 use crate::counter::IMPOSSIBLE;
 use crate::gate::lock::{self, GATE};

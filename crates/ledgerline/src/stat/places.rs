@@ -45,8 +45,8 @@ pub struct PlaceSnapshot {
     pub name: String,
     /// Its kind.
     pub kind: PlaceKind,
-    /// The place that it lies in, by its position in [`CountersSnapshot::places`](super::CountersSnapshot::places); `None` for the
-    /// root.
+    /// The place that it lies in, by its position in [`CountersSnapshot::places`](super::CountersSnapshot::places); `None`
+    /// for the root.
     pub parent: Option<usize>,
     /// How far a CPU's difference may be from zero; 0 where there is no threshold.
     pub threshold: u32,
