@@ -106,8 +106,8 @@ fn unwritable(file: &Path, error: &std::io::Error) -> String {
 
 /// Prints, and ends the program where nobody reads any more.
 fn print(text: &str) -> Result<(), String> {
-    match output::print(text, "cannot write to standard output")? {
-        true => Ok(()),
-        false => std::process::exit(0),
+    if !output::print(text, "cannot write to standard output")? {
+        std::process::exit(0);
     }
+    Ok(())
 }

@@ -18,8 +18,13 @@ pub struct Topology {
     /// How many hardware threads a core has.
     pub threads_per_core: usize,
     /// The most links between two sockets, 1 or 2: sockets whose numbers differ in two bits are two links apart.
-    #[serde(skip)]
+    #[serde(skip, default = "one")]
     pub hops: usize,
+}
+
+/// Where nobody says how far apart sockets are, each is linked with each.
+fn one() -> usize {
+    1
 }
 
 /// The most CPUs that a file may describe, so that a typing mistake does not exhaust memory.

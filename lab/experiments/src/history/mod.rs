@@ -5,7 +5,7 @@
 //! | `res_counter`         | to Linux 3.18: 64-bit counters of bytes in a tree, each under a spinlock|
 //! | `page_counter`        | from 3.19: the same tree with one atomic addition a level               |
 //! | `page_counter_layout` | 6.0 and 6.1: with protection; fields packed, and parted by who writes   |
-//! | `tree`                | what the two have in common                                             |
+//! | `tree`                | what `res_counter` and `page_counter` have in common                    |
 //! | `stock`               | a CPU's prepaid pages in front of either                                |
 //! | `zone`                | 4.13 and 4.14: NUMA counters with per-CPU differences and thresholds    |
 //! | `mem_cgroup`          | 4.16: statistics of a group, with its fields where a layout puts them   |

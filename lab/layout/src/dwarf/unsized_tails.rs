@@ -3,7 +3,7 @@
 //! The compiler describes such a tail as one element. Pointers to the structure tell that there may be any number of
 //! elements: such a reference has a length beside the address, and its name has the structure's own name in it.
 
-use crate::model::{Kind, Record, Role, Type, TypeId, Types};
+use crate::model::{Kind, Points, Record, Role, Type, TypeId, Types};
 
 /// What stands before a type's name in the name of a pointer to it.
 pub(super) const POINTERS: [&str; 4] = ["&mut ", "&", "*const ", "*mut "];
@@ -42,7 +42,9 @@ fn without_size(types: &Types, reference: &Record) -> Option<TypeId> {
     if types.name(first.name) != "data_ptr" || types.name(second.name) != "length" {
         return None;
     }
-    let Type::Pointer { to: Some(id), .. } = *types.get(first.ty) else { return None };
+    let Type::Pointer { to: Some(id), points: Points::Pointer(_) } = *types.get(first.ty) else {
+        return None;
+    };
     match types.get(id) {
         Type::Record(record) if record.kind == Kind::Struct && types.name(record.name) == to => {
             Some(id)
