@@ -1,5 +1,5 @@
-//! Whatever a ledger's words: see `ledgerline_watch::fuzz::look`.
+//! Whatever a ledger's words: see `ledgerline_view::watch::fuzz::look`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ledgerline_watch::fuzz::look(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ledgerline_view::watch::fuzz::look(data));

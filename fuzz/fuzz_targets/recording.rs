@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ledgerline_report::{Recording, page, picture, summary};
+use ledgerline_view::report::{Recording, page, picture, summary};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     match Recording::parse(bytes) {

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Args, Command};
-use clap_complete::Shell;
-use ledgerline_terminal::output::finish;
+use ledgerline_view::manual::{self, Shell};
+use ledgerline_view::terminal::output::finish;
 
 /// What `ledgerline completions --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -31,8 +31,5 @@ pub struct CompletionsArgs {
 
 /// Prints the script for `command`. The exit status is 0, 1 when it cannot be written, or 2 for a bad command line.
 pub fn main(args: &CompletionsArgs, mut command: Command) -> ExitCode {
-    let mut script = Vec::new();
-    let name = command.get_name().to_owned();
-    clap_complete::generate(args.shell, &mut command, name, &mut script);
-    finish("completions", String::from_utf8(script).map_err(|error| error.to_string()))
+    finish("completions", Ok(manual::completions(args.shell, &mut command)))
 }

@@ -6,11 +6,12 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use ledgerline::container::Limits;
 use ledgerline::percpu::{Grounds, Index, Mode, grounds};
-use ledgerline_terminal::output::{fail, print, printable};
-use ledgerline_terminal::style::{Paint, Style};
+use ledgerline_view::terminal::output::{fail, print, printable};
+use ledgerline_view::terminal::style::{Paint, Style};
 use serde::Serialize;
 
-use crate::carried::{ACCOUNT, RECORDER};
+use crate::carried::ACCOUNT;
+use crate::lab;
 
 /// What `ledgerline doctor --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -195,13 +196,18 @@ fn accounted() -> Result<String, (String, &'static str)> {
 
 /// Whether accesses to fields can be recorded.
 fn record() -> Finding {
-    let (state, found, change) = match RECORDER.bytes() {
-        Ok(_) => (State::Fine, "its library lies in this command".to_owned(), Vec::new()),
-        Err(failure) => {
-            let other =
-                "what `perf record` wrote is a profile, too (`ledgerline help layout advise`)";
-            (State::Slower, failure.message().to_owned(), vec![other])
+    let has_recorder = cfg!(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"));
+    let other = "what `perf record` wrote is a profile, too (`ledgerline help layout advise`)";
+    let (state, found, change) = match lab::installed() {
+        Some(program) if has_recorder => {
+            (State::Fine, format!("by {}", printable(&program.to_string_lossy())), Vec::new())
         }
+        Some(_) => (State::Slower, "it needs x86-64 and glibc".to_owned(), vec![other]),
+        None => (
+            State::Slower,
+            "ledgerline-lab lies neither beside this command nor in PATH".to_owned(),
+            vec!["install ledgerline-lab beside this command, or in a folder of PATH"],
+        ),
     };
     Finding { what: "layout record", state, found, change }
 }

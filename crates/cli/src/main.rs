@@ -1,13 +1,13 @@
-//! The `ledgerline` command: programs under an account, and what the laboratory measures.
+//! The `ledgerline` command: programs under an account, and ledgers as they are seen from outside.
 //!
-//! This file parses the command line and hands over. Each subcommand lives in a module of its own, and the
-//! laboratory's (`bench`, `reproduce`, `calibrate`) in its crates.
+//! This file parses the command line and hands over. Each subcommand lives in a module of its own, `bench` in its crate.
+//! The laboratory's subcommands (`layout`, `calibrate`, `reproduce`) are handed to the command `ledgerline-lab`.
 
 mod carried;
 mod completions;
 mod doctor;
 mod fleet;
-mod layout;
+mod lab;
 mod man;
 mod record;
 mod report;
@@ -20,15 +20,9 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use ledgerline_bench as bench;
-use ledgerline_experiments as reproduce;
-use ledgerline_measure::calibrate;
-use ledgerline_terminal::output::printable;
-
-/// Letters of a word of the command line that an error quotes.
-const QUOTED: usize = 100;
+use ledgerline_view::manual::tame;
 
 #[derive(Parser)]
 #[command(
@@ -73,17 +67,17 @@ enum Command {
     /// Say what this machine and this environment offer, and what to change
     #[command(long_about = doctor::LONG_ABOUT)]
     Doctor(doctor::DoctorArgs),
-    /// Where the fields of types fall on cache lines, what that costs, and what costs less
-    #[command(subcommand)]
-    Layout(layout::LayoutCommand),
+    /// Where the fields of types fall on cache lines, what that costs, and what costs less (ledgerline-lab)
+    #[command(disable_help_flag = true)]
+    Layout(lab::LabArgs),
     /// Measure the library on this machine
     Bench(bench::BenchArgs),
-    /// The experiments this project starts from: published, predicted, measured here
-    #[command(after_help = reproduce::HELP)]
-    Reproduce(reproduce::ReproduceArgs),
-    /// Measure this machine's cache lines, atomics and locks, and write a machine file
-    #[command(long_about = calibrate::LONG_ABOUT)]
-    Calibrate(calibrate::CalibrateArgs),
+    /// The experiments this project starts from: published, predicted, measured here (ledgerline-lab)
+    #[command(disable_help_flag = true)]
+    Reproduce(lab::LabArgs),
+    /// Measure this machine's cache lines, atomics and locks, and write a machine file (ledgerline-lab)
+    #[command(disable_help_flag = true)]
+    Calibrate(lab::LabArgs),
     /// Write the pages of the manual
     #[command(long_about = man::LONG_ABOUT)]
     Man(man::ManArgs),
@@ -93,10 +87,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = layout::as_compiler() {
-        return code;
-    }
-    let cli = Cli::try_parse().unwrap_or_else(|error| tamed(error).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| tame(error).exit());
     match cli.command {
         Some(Command::Run(args)) => run::main(&args),
         Some(Command::Show(args)) => show::main(&args),
@@ -107,10 +98,13 @@ fn main() -> ExitCode {
         Some(Command::Report(args)) => report::main(&args),
         Some(Command::Fleet(command)) => fleet::main(&command),
         Some(Command::Doctor(args)) => doctor::main(&args),
-        Some(Command::Layout(command)) => layout::main(&command),
-        Some(Command::Bench(args)) => bench::main(&args),
-        Some(Command::Reproduce(args)) => reproduce::main(&args),
-        Some(Command::Calibrate(args)) => calibrate::main(&args),
+        Some(Command::Layout(args)) => lab::hand_over("layout", &args.words),
+        Some(Command::Bench(args)) => match args.research() {
+            Some((suite, words)) => lab::hand_over("bench", &[&[suite.into()], words].concat()),
+            None => bench::main(&args),
+        },
+        Some(Command::Reproduce(args)) => lab::hand_over("reproduce", &args.words),
+        Some(Command::Calibrate(args)) => lab::hand_over("calibrate", &args.words),
         Some(Command::Man(args)) => man::main(&args, Cli::command()),
         Some(Command::Completions(args)) => completions::main(&args, Cli::command()),
         None => match Cli::command().print_help() {
@@ -119,26 +113,6 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         },
     }
-}
-
-/// An error that quotes the command line in a few words, none of which steers the terminal.
-fn tamed(mut error: clap::Error) -> clap::Error {
-    let quoted = |(kind, value): (ContextKind, &ContextValue)| match value {
-        ContextValue::String(word) => Some((kind, word.clone())),
-        _ => None,
-    };
-    for (kind, word) in error.context().filter_map(quoted).collect::<Vec<_>>() {
-        let mut words = printable(&word);
-        if words.chars().count() > QUOTED {
-            words = words.chars().take(QUOTED - 3).chain("...".chars()).collect();
-        }
-        if words != word {
-            error.insert(kind, ContextValue::String(words));
-            // The advice quotes the word, too.
-            error.remove(ContextKind::Suggested);
-        }
-    }
-    error
 }
 
 #[cfg(test)]
@@ -157,14 +131,14 @@ mod tests {
                 &[&word],
                 &["run", &format!("--{word}"), "ls"],
                 &["bench", "charge", "--runs", &word],
-                &["reproduce", &word],
-                &["layout", &word],
+                &["show", &word, &word, &word],
+                &["fleet", &word],
             ];
             for arguments in arguments {
                 let Err(error) = Cli::try_parse_from([&["ledgerline"], arguments].concat()) else {
                     panic!("{arguments:?} was accepted")
                 };
-                let told = tamed(error).to_string();
+                let told = tame(error).to_string();
                 assert!(told.len() < 500, "{told:.300}");
                 assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
             }

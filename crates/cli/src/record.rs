@@ -1,10 +1,10 @@
 //! `ledgerline record`: what somebody else's ledger holds over time, for `ledgerline report`.
 
-use ledgerline_launch::is_one;
 use ledgerline_protocol::alive;
-use ledgerline_report::{Recorder, Settings};
-use ledgerline_terminal::output::{one_line, printable, say, status};
-use ledgerline_watch::Source;
+use ledgerline_run::launch::is_one;
+use ledgerline_view::report::{Recorder, Settings};
+use ledgerline_view::terminal::output::{one_line, printable, say, status};
+use ledgerline_view::watch::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,14 +1,14 @@
 //! `ledgerline report`: what a recording says, as text, JSON, a picture or a page.
 
-use ledgerline_report::{Recording, page, picture, summary};
-use ledgerline_terminal::output::{fail, finish, printable};
+use ledgerline_view::report::{Recording, page, picture, summary};
+use ledgerline_view::terminal::output::{fail, finish, printable};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use ledgerline_launch::Target;
+use ledgerline_run::launch::Target;
 
 /// What `ledgerline report --help` says first.
 pub const LONG_ABOUT: &str = "\

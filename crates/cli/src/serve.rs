@@ -1,8 +1,8 @@
 //! `ledgerline serve`: ledgers that run as a page, as metrics and as JSON.
 
 use clap::Args;
-use ledgerline_serve::{Server, Settings};
-use ledgerline_terminal::output::{print, say, status};
+use ledgerline_view::serve::{Server, Settings};
+use ledgerline_view::terminal::output::{print, say, status};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use ledgerline::container::UNTRACKED;
 use ledgerline::{Group, GroupSnapshot, GroupState, Ledger, Limit};
 use ledgerline_protocol::Item;
 
-use ledgerline_account::account::is_damaged;
+use ledgerline_run::account::model::is_damaged;
 use strsim::levenshtein;
 
 /// How many names an error suggests.

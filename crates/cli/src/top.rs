@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
-use ledgerline_terminal::output::{print, status};
-use ledgerline_top::other::Help;
-use ledgerline_top::{Choice, Column, Folds, HELP, Options};
-use ledgerline_watch::Source;
+use ledgerline_view::terminal::output::{print, status};
+use ledgerline_view::top::other::Help;
+use ledgerline_view::top::{Choice, Column, Folds, HELP, Options};
+use ledgerline_view::watch::Source;
 
 /// What `ledgerline top --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -143,17 +143,17 @@ fn watch(args: &TopArgs) -> Result<(), String> {
     }
     let Some(ledger) = &args.ledger else {
         return match (args.once, args.json) {
-            (_, true) => print(&ledgerline_top::list_json()).map(drop),
-            (true, false) => print(&ledgerline_top::list()).map(drop),
-            (false, false) => ledgerline_top::run_any(&options),
+            (_, true) => print(&ledgerline_view::top::list_json()).map(drop),
+            (true, false) => print(&ledgerline_view::top::list()).map(drop),
+            (false, false) => ledgerline_view::top::run_any(&options),
         };
     };
     let source = Source::named(ledger)?;
     match (args.once, args.json) {
-        (true, false) => print(&ledgerline_top::once(&source, &options)?).map(drop),
-        (true, true) => print(&ledgerline_top::once_json(&source, &options)?).map(drop),
-        (false, true) => ledgerline_top::stream(&source, &options, print),
-        (false, false) => ledgerline_top::run(&source, &options),
+        (true, false) => print(&ledgerline_view::top::once(&source, &options)?).map(drop),
+        (true, true) => print(&ledgerline_view::top::once_json(&source, &options)?).map(drop),
+        (false, true) => ledgerline_view::top::stream(&source, &options, print),
+        (false, false) => ledgerline_view::top::run(&source, &options),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A [`profile`] says who reads and writes which field how often. `ledgerline_layout` knows the types, and
 //! `ledgerline_coherence` the price of moving lines. This crate brings the three together.
+//!
+//! [`recording`] makes a profile of a program that runs; [`trial`] replays one on real CPUs, on both layouts.
 
 #![deny(unsafe_code)]
 
@@ -16,5 +18,7 @@ pub mod profile;
 mod proxy;
 pub mod ranking;
 mod reason;
+pub mod recording;
 mod search;
+pub mod trial;
 pub mod uses;

@@ -6,7 +6,7 @@
 //! | `options`  | what the user asked for                                              |
 //! | `document` | the five documents                                                   |
 //! | `table`    | gathers all that was found about an experiment                       |
-//! | `history`  | the older designs                                                    |
+//! | `history`  | the older designs; `bench`: how they count, beside ours              |
 //! | `measured` | what is measured here for real: the documents' designs, and ours     |
 //! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
 //! | `mark`     | what a predicted figure is worth                                     |
@@ -17,6 +17,7 @@
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
 
+pub mod bench;
 mod document;
 pub mod history;
 mod json;
@@ -37,10 +38,10 @@ mod words;
 
 pub use self::options::{HELP, ReproduceArgs};
 use self::table::Table;
-use ledgerline_terminal::output;
-use ledgerline_terminal::output::say;
-use ledgerline_terminal::progress::Progress;
-use ledgerline_terminal::style::Style;
+use ledgerline_view::terminal::output;
+use ledgerline_view::terminal::output::say;
+use ledgerline_view::terminal::progress::Progress;
+use ledgerline_view::terminal::style::Style;
 use std::path::Path;
 use std::process::ExitCode;
 

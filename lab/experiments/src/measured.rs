@@ -33,7 +33,7 @@ mod threshold;
 mod trace;
 mod variants;
 
-use ledgerline_measure::machine::allowed_cpus;
+use ledgerline_bench::measure::machine::allowed_cpus;
 
 pub(super) use self::row::{Measured, Note};
 use self::variants::Session;

@@ -3,7 +3,7 @@
 use super::options::ReproduceArgs;
 use super::words::wrapped;
 use ledgerline_coherence::published::{BUILT_IN, Case, Decided, Predicted, table};
-use ledgerline_terminal::progress::Progress;
+use ledgerline_view::terminal::progress::Progress;
 use serde_json::{Value, json};
 
 /// Design points where nobody chose: a case has more unknowns than a document.

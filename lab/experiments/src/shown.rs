@@ -7,8 +7,8 @@ use super::table::{Line, Table};
 use super::{json, page, table, text};
 use clap::{Args, Command, FromArgMatches};
 use ledgerline_coherence::experiments::Interval;
-use ledgerline_terminal::progress::Progress;
-use ledgerline_terminal::style::Style;
+use ledgerline_view::terminal::progress::Progress;
+use ledgerline_view::terminal::style::Style;
 use serde_json::Value;
 
 fn args(arguments: &[&str]) -> ReproduceArgs {

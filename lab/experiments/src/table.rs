@@ -10,7 +10,7 @@ use ledgerline_coherence::experiments::study::{Curve, Scale, Study};
 use ledgerline_coherence::experiments::{Basis, Experiment, Interval, Throughput, ours};
 use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::simulate::Error;
-use ledgerline_terminal::progress::Progress;
+use ledgerline_view::terminal::progress::Progress;
 
 /// An experiment with all that was found.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::plot;
 use super::table::{Line, Predicted, Scaling, Table, group};
 use super::words::{exact, figure, range, wrapped};
 use ledgerline_coherence::experiments::Interval;
-use ledgerline_terminal::style::{Paint, Style};
+use ledgerline_view::terminal::style::{Paint, Style};
 
 /// What the tables are made for.
 const WIDTH: usize = 100;

@@ -1,26 +1,8 @@
-//! Timed work on pinned threads, and the calibration of a machine: what the laboratory measures with.
+//! The calibration of a machine: what its lines, atomics and locks take.
 //!
-//! | module      | what it holds                                                    |
-//! |-------------|------------------------------------------------------------------|
-//! | `harness`   | rounds of timed work on pinned threads; knows nothing of ledgers |
-//! | `size`      | how much work fills a round                                      |
-//! | `barrier`   | threads start together                                           |
-//! | `shuffle`   | an order that no prefetcher can learn                            |
-//! | `transfer`  | what moving a cache line costs                                   |
-//! | `stats`     | medians                                                          |
-//! | `machine`   | CPUs, affinity, names                                            |
-//! | `padded`    | keeps what one CPU writes away from what another reads           |
-//! | `calibrate` | what this machine's lines, atomics and locks take                |
+//! `ledgerline_bench::measure` has the rounds of timed work that it measures with.
 
-mod barrier;
 pub mod calibrate;
-pub mod harness;
-pub mod machine;
-pub mod padded;
-pub mod shuffle;
-mod size;
-pub mod stats;
-mod transfer;
 
 #[cfg(test)]
 #[path = "../../../tests/support/golden.rs"]

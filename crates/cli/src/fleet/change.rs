@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ledgerline::size;
 use ledgerline_fleet::book::{BudgetView, Change, View};
-use ledgerline_fleet_view::{Size, organisation_of, unknown};
+use ledgerline_view::fleet::{Size, organisation_of, unknown};
 
 use super::Opened;
 

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ledgerline_fleet::book::{Change, View};
 use ledgerline_fleet::store::{Access, Store, StoreError, open};
-use ledgerline_fleet_view::{Reader, Size, advised, milliseconds, organisation, size_of, unknown};
-use ledgerline_terminal::output::{plain_json, print, status};
-use ledgerline_terminal::style::Style;
+use ledgerline_view::fleet::{Reader, Size, advised, milliseconds, organisation, size_of, unknown};
+use ledgerline_view::terminal::output::{plain_json, print, status};
+use ledgerline_view::terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
 
 /// What `ledgerline fleet --help` says first.
@@ -181,7 +181,7 @@ fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, Stri
         return Err(unknown(&blank.organisation));
     }
     if json {
-        let document = serde_json::to_string_pretty(&ledgerline_fleet_view::json(&books));
+        let document = serde_json::to_string_pretty(&ledgerline_view::fleet::json(&books));
         return Ok(plain_json(&document.expect("names are text")) + "\n");
     }
     if books.books.is_empty() {
@@ -189,7 +189,7 @@ fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, Stri
             "this store has no budgets: `ledgerline fleet set /NAME max=SIZE` makes one (a Redis wants `ledgerline fleet load` before)".to_owned()
         );
     }
-    Ok(ledgerline_fleet_view::table(&books, &Style::of_stdout()))
+    Ok(ledgerline_view::fleet::table(&books, &Style::of_stdout()))
 }
 
 /// A store that was opened, and what runs its futures.

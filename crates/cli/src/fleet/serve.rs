@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ledgerline_fleet_view::{Reader, Served, Watch, organisation};
-use ledgerline_serve::Other;
-use ledgerline_terminal::output::{printable, say};
+use ledgerline_view::fleet::{Reader, Served, Watch, organisation};
+use ledgerline_view::serve::Other;
+use ledgerline_view::terminal::output::{printable, say};
 
 use super::top::interval;
 use super::{Opened, Place};

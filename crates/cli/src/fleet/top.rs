@@ -4,9 +4,9 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
-use ledgerline_fleet_view::{HELP, Reader, Screen, Watch, milliseconds, organisation};
-use ledgerline_terminal::output::{plain_json, print, printable, say};
-use ledgerline_terminal::style::Style;
+use ledgerline_view::fleet::{HELP, Reader, Screen, Watch, milliseconds, organisation};
+use ledgerline_view::terminal::output::{plain_json, print, printable, say};
+use ledgerline_view::terminal::style::Style;
 
 use super::{Opened, Place, once};
 
@@ -65,7 +65,7 @@ pub(super) fn main(args: &TopArgs) -> Result<String, String> {
     if args.json || !std::io::stdout().is_terminal() {
         stream(&watch, args.json)?;
     } else {
-        ledgerline_top::run_other(&mut Screen::new(watch))?;
+        ledgerline_view::top::run_other(&mut Screen::new(watch))?;
     }
     Ok(String::new())
 }
@@ -82,10 +82,12 @@ fn stream(watch: &Watch, json: bool) -> Result<(), String> {
                 }
                 return Ok(true);
             }
-            Ok(books) if json => plain_json(&ledgerline_fleet_view::json(books).to_string()) + "\n",
+            Ok(books) if json => {
+                plain_json(&ledgerline_view::fleet::json(books).to_string()) + "\n"
+            }
             Ok(books) => {
                 let between = if is_first { "" } else { "\n" };
-                between.to_owned() + &ledgerline_fleet_view::table(books, &Style::of_stdout())
+                between.to_owned() + &ledgerline_view::fleet::table(books, &Style::of_stdout())
             }
         };
         (told, is_first) = (String::new(), false);

@@ -10,7 +10,7 @@ use ledgerline_protocol::{HEAP_FILE, Item, MEMORY_FILE, MOST_BYTES};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
-use ledgerline_launch::Failure;
+use ledgerline_run::launch::Failure;
 
 /// Rows of a run, unless the user says otherwise or address space is short: one for each process that lives at a time,
 /// and for each of its further threads by name. (Ended processes share rows.)

@@ -29,9 +29,9 @@ use ledgerline_protocol::{By, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use fold::Folded;
-use ledgerline_account::account::{Account, Container, Mistakes, Processes, resident};
-use ledgerline_launch::{Failure, Launch, Signals, program};
-use ledgerline_terminal::output::{one_line, printable, say};
+use ledgerline_run::account::model::{Account, Container, Mistakes, Processes, resident};
+use ledgerline_run::launch::{Failure, Launch, Signals, program};
+use ledgerline_view::terminal::output::{one_line, printable, say};
 use living::Living;
 use outputs::Outputs;
 

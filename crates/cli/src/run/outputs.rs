@@ -1,10 +1,10 @@
 //! Where the account of a run goes, found out before the program starts.
 
 use super::RunArgs;
-use ledgerline_account::account::Account;
-use ledgerline_account::{json, render};
-use ledgerline_launch::{Failure, Target};
-use ledgerline_terminal::style::Style;
+use ledgerline_run::account::model::Account;
+use ledgerline_run::account::{json, render};
+use ledgerline_run::launch::{Failure, Target};
+use ledgerline_view::terminal::style::Style;
 use std::ffi::OsString;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 //! It is a thread, since a disk may take its time, and signals and ended processes must not wait for that. It reads as
 //! any watcher does: those who charge do not notice.
 
-use ledgerline_report::{LEAST_SIZE, Recorder, Settings};
-use ledgerline_terminal::output::{printable, say};
-use ledgerline_watch::Source;
+use ledgerline_view::report::{LEAST_SIZE, Recorder, Settings};
+use ledgerline_view::terminal::output::{printable, say};
+use ledgerline_view::watch::Source;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 
-use ledgerline_launch::{Failure, Status};
+use ledgerline_run::launch::{Failure, Status};
 
 /// Looks more often than this are not asked for: each costs a call of the kernel.
 const SOONEST: Duration = Duration::from_millis(1);

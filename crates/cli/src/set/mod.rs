@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ledgerline::{Limit, SetMaxError, size};
-use ledgerline_terminal::output::{fail, print, printable, status};
+use ledgerline_view::terminal::output::{fail, print, printable, status};
 use serde_json::{Map, Value, json};
 
 use crate::steered::{self, Found};
@@ -176,7 +176,7 @@ fn document(found: &Found<'_>, changed: &[Changed], above: u64) -> String {
             (which.name().to_owned(), json!({ "was": number(*was), "is": number(*is) }))
         })
         .collect();
-    ledgerline_account::json::pretty(&json!({
+    ledgerline_run::account::json::pretty(&json!({
         "schema": "ledgerline/set.v1", "group": found.path, "limits": limits, "above": above,
     }))
 }

@@ -2,7 +2,7 @@
 
 use ledgerline::stat::CountersFile;
 use ledgerline::{Ledger, OpenError};
-use ledgerline_watch::find;
+use ledgerline_view::watch::find;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;

@@ -17,7 +17,7 @@ pub(super) fn text(
     json: bool,
 ) -> Result<String, String> {
     if json {
-        return Ok(ledgerline_account::json::pretty(&document(tables)));
+        return Ok(ledgerline_run::account::json::pretty(&document(tables)));
     }
     match format.unwrap_or(Format::Vmstat) {
         Format::Vmstat => match at {

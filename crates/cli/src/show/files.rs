@@ -89,7 +89,7 @@ pub(super) fn text(found: &Found<'_>, names: &[String], json: bool) -> Result<St
             ("group".to_owned(), json!(found.path)),
         ]);
         document.extend(files.iter().map(|(name, file)| ((*name).clone(), value(file))));
-        return Ok(ledgerline_account::json::pretty(&document));
+        return Ok(ledgerline_run::account::json::pretty(&document));
     }
     if let [(_, file)] = &files[..] {
         return Ok(file.clone());

@@ -4,11 +4,11 @@ use super::{Format, not_of};
 use crate::steered;
 use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
-use ledgerline_account::account::{Account, Mistakes, Processes, resident};
-use ledgerline_account::json;
-use ledgerline_account::render;
 use ledgerline_protocol::Item;
-use ledgerline_terminal::style::Style;
+use ledgerline_run::account::json;
+use ledgerline_run::account::model::{Account, Mistakes, Processes, resident};
+use ledgerline_run::account::render;
+use ledgerline_view::terminal::style::Style;
 
 const FORMATS: [Format; 3] = [Format::Tree, Format::MemoryStat, Format::MemoryEvents];
 

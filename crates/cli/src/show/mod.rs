@@ -14,8 +14,8 @@ mod ledger;
 mod source;
 mod watch;
 
-use ledgerline_terminal::output::{print, status};
-use ledgerline_watch::find;
+use ledgerline_view::terminal::output::{print, status};
+use ledgerline_view::watch::find;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use super::files;
 use ledgerline::GroupId;
-use ledgerline_terminal::calendar;
-use ledgerline_terminal::output::print;
-use ledgerline_watch::{Look, Row, Source, State};
+use ledgerline_view::terminal::calendar;
+use ledgerline_view::terminal::output::print;
+use ledgerline_view::watch::{Look, Row, Source, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;

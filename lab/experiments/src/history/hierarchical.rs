@@ -2,7 +2,7 @@
 //! upwards are carried into a tree, whose top is the approximate sum.
 
 use super::word::running;
-use ledgerline_measure::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Children of an inner node, at most, as a power of two.

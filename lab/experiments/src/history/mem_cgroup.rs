@@ -2,8 +2,8 @@
 //! them.
 
 use super::word::Own;
+use ledgerline_bench::measure::padded::Padded;
 use ledgerline_coherence::experiments::memcg_layout::Offsets;
-use ledgerline_measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Changes that a CPU keeps to itself (`MEMCG_CHARGE_BATCH`).

@@ -2,7 +2,7 @@
 //! reaches the batch (`percpu_counter`).
 
 use super::word::{Own, running};
-use ledgerline_measure::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 

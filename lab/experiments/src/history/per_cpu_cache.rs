@@ -3,7 +3,7 @@
 //! address space.
 
 use super::word::Own;
-use ledgerline_measure::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// Kinds of pages.

@@ -1,6 +1,6 @@
 //! Before Linux 6.2: each task keeps what it counted, and gives it to the shared counters after 64 events.
 
-use ledgerline_measure::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Events that a task may keep to itself (`TASK_RSS_EVENTS_THRESH`).

@@ -1,6 +1,6 @@
 //! Counters in a tree: a charge goes to one and to all above it, in whichever way each is changed.
 
-use ledgerline_measure::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 
 /// A counter of a tree.
 pub trait Counter: Send + Sync + 'static {

@@ -2,7 +2,7 @@
 //! the machine's totals when it passes a threshold ("Separate NUMA statistics from zone statistics").
 
 use super::word::Own;
-use ledgerline_measure::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicI64, AtomicU16, Ordering};
 
 /// A difference, by its width. One thread writes it.

@@ -10,7 +10,7 @@ use super::row::{Measured, Note};
 use super::variants::{Session, in_bursts, row};
 use crate::history::{Charged, Layout, Packed, Propagate, Split, Stock};
 use ledgerline::{Ledger, Limit};
-use ledgerline_measure::harness::{Body, Case};
+use ledgerline_bench::measure::harness::{Body, Case};
 use std::error::Error;
 use std::hint::black_box;
 

@@ -10,8 +10,8 @@ use super::row::{Measured, Note};
 use super::variants::{Session, Timed, row};
 use crate::history::{Counter, PageCounter, ResCounter, Tree};
 use ledgerline::{Group, Ledger, Limit};
+use ledgerline_bench::measure::harness::{Body, Case};
 use ledgerline_coherence::experiments::page_counter_lockless::{VISITS, locked as name};
-use ledgerline_measure::harness::{Body, Case};
 use std::error::Error;
 use std::hint::black_box;
 

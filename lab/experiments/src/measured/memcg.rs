@@ -5,8 +5,8 @@ use super::row::{Measured, Note};
 use super::variants::{Session, in_bursts, row};
 use crate::history::MemCgroup;
 use ledgerline::stat::{Counters, Places};
+use ledgerline_bench::measure::harness::{Body, Case};
 use ledgerline_coherence::experiments::memcg_layout::{Offsets, VARIANTS};
-use ledgerline_measure::harness::{Body, Case};
 use std::error::Error;
 
 /// Pages that a thread maps before it unmaps them.

@@ -1,7 +1,7 @@
 //! One variant of an experiment, measured here.
 
+use ledgerline_bench::measure::stats::quantile;
 use ledgerline_coherence::experiments::Interval;
-use ledgerline_measure::stats::quantile;
 
 /// What was measured of a variant. A figure is the median of the rounds or passes, between the quarters' ends:
 /// half of them lie there.

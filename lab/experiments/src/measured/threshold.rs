@@ -6,8 +6,8 @@ use super::variants::{Session, Timed, row};
 use crate::history::{BareZone, Difference, Zone};
 use ledgerline::stat::numa::{Numa, NumaItem};
 use ledgerline::stat::{Counters, Places};
+use ledgerline_bench::measure::harness::{Body, Case};
 use ledgerline_coherence::experiments::numa_threshold::ROWS;
-use ledgerline_measure::harness::{Body, Case};
 use std::error::Error;
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicU16};
 

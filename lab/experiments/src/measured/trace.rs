@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_childs_faults_are_recorded_with_who_and_where() {
-        let cpus = ledgerline_measure::machine::allowed_cpus().unwrap();
+        let cpus = ledgerline_bench::measure::machine::allowed_cpus().unwrap();
         let mut recorder = match Recorder::begin(&cpus) {
             Ok(recorder) => recorder,
             Err(why) => return eprintln!("skipped: {why}"),

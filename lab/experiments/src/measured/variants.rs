@@ -1,8 +1,8 @@
 //! An experiment's variants, timed side by side in the same rounds on all CPUs.
 
 use super::row::{Measured, Note, quartiles};
+use ledgerline_bench::measure::harness::{self, Case, Plan, Rounds, Transfer};
 use ledgerline_coherence::experiments::Interval;
-use ledgerline_measure::harness::{self, Case, Plan, Rounds, Transfer};
 use std::time::Duration;
 
 /// Transfers that differ by more than this within a row mean that the machine changed meanwhile.

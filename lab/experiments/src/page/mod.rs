@@ -21,9 +21,9 @@ use super::measured::Measured;
 use super::notes::notes;
 use super::table::{Line, Predicted, Scaling, Table};
 use super::words::{each_once, figure, range};
+use ledgerline_bench::measure::machine;
 use ledgerline_coherence::experiments::{Basis, Interval};
 use ledgerline_coherence::machine::Machine;
-use ledgerline_measure::machine;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("style.css");

@@ -5,7 +5,7 @@ use super::probe::game;
 use super::team::{Block, play, timed};
 use super::work::{add_chain, multiplications};
 use super::world::{Memory, Real};
-use crate::transfer::Line;
+use ledgerline_bench::measure::transfer::Line;
 
 /// The private work that is tried, in cycles of the processor.
 pub(super) const WORK: [usize; 12] = [0, 10, 16, 25, 36, 50, 70, 100, 200, 400, 700, 1000];

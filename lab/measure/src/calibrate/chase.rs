@@ -3,8 +3,8 @@
 
 use super::spread::Spread;
 use super::team::timed;
-use crate::machine::pin;
-use crate::shuffle::shuffled;
+use ledgerline_bench::measure::machine::pin;
+use ledgerline_bench::measure::shuffle::shuffled;
 
 /// Words of a line.
 const LINE: usize = 8;

@@ -7,7 +7,7 @@
 
 use super::team::{Block, Seat};
 use super::world::{Field, Memory, Real, World};
-use crate::stats::median;
+use ledgerline_bench::measure::stats::median;
 
 /// What a CPU does to the line in an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,7 +16,7 @@
 use super::fights::{self, Fight, How};
 use super::predict::simulate;
 use super::spread::Spread;
-use crate::stats::median;
+use ledgerline_bench::measure::stats::median;
 use ledgerline_coherence::experiments::{each, evenly};
 use ledgerline_coherence::machine::Settings;
 

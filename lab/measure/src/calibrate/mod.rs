@@ -47,10 +47,10 @@ use self::describe::{Caches, Described, Subject};
 use self::report::Report;
 use self::rounds::{LEAST_ROUNDS, Pair};
 use self::topology::Places;
-use crate::machine;
+use ledgerline_bench::measure::machine;
 use ledgerline_coherence::machine::Machine;
-use ledgerline_terminal::output;
-use ledgerline_terminal::progress::Progress;
+use ledgerline_view::terminal::output;
+use ledgerline_view::terminal::progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -166,7 +166,7 @@ fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)
         for (index, &one) in cpus.iter().enumerate() {
             for &other in &cpus[index + 1..] {
                 progress.show(format_args!("CPUs {one} and {other}"));
-                let line = crate::transfer::Line::default();
+                let line = ledgerline_bench::measure::transfer::Line::default();
                 let games = team::play(&[one, other], |seat| probe::game(&line, seat))?;
                 matrix.push((one, other, games[0]));
             }

@@ -1,8 +1,8 @@
 //! What the user asked for.
 
-use crate::machine::allowed_cpus;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use ledgerline_bench::measure::machine::allowed_cpus;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 

@@ -7,9 +7,9 @@ use super::queue_lock::QueueLock;
 use super::team::{Block, Seat, play};
 use super::work::{add_chain, time_stamp, work};
 use super::world::{Field, Memory, Real, World};
-use crate::shuffle::shuffled;
-use crate::stats::median;
-use crate::transfer::Line;
+use ledgerline_bench::measure::shuffle::shuffled;
+use ledgerline_bench::measure::stats::median;
+use ledgerline_bench::measure::transfer::Line;
 
 /// Lines of a walk: they fit into three quarters of a first cache of 32 KiB.
 const LINES: usize = 192;

@@ -1,6 +1,6 @@
 //! A queue lock between two CPUs: each waits on a line of its own (Mellor-Crummey and Scott).
 
-use crate::padded::Padded;
+use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use super::probe::{Found, visit};
 use super::spread::Spread;
 use super::topology::Places;
 use ledgerline_coherence::machine::Distance;
-use ledgerline_terminal::progress::Progress;
+use ledgerline_view::terminal::progress::Progress;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! A figure over several rounds.
 
-use crate::stats::median;
+use ledgerline_bench::measure::stats::median;
 
 /// A figure over the rounds: the median, and the values between which all but the outer tenths lie.
 #[derive(Clone, Copy, Debug, PartialEq)]

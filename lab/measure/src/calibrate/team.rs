@@ -1,9 +1,9 @@
 //! Threads, each tied to a CPU, that do the same work at the same time, in blocks. A block says whether its thread was
 //! disturbed.
 
-use crate::barrier::Barrier;
-use crate::machine::pin;
-use crate::padded::Padded;
+use ledgerline_bench::measure::barrier::Barrier;
+use ledgerline_bench::measure::machine::pin;
+use ledgerline_bench::measure::padded::Padded;
 use rustix::time::ClockId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -129,7 +129,7 @@ fn processor_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::allowed_cpus;
+    use ledgerline_bench::measure::machine::allowed_cpus;
     use std::sync::atomic::AtomicU64;
 
     fn some_cpus() -> Vec<usize> {

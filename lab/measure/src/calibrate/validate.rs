@@ -8,7 +8,7 @@ use super::predict::{self, predict};
 use super::rounds::{Pair, measure};
 use super::spread::Spread;
 use super::work::multiplications;
-use ledgerline_terminal::progress::Progress;
+use ledgerline_view::terminal::progress::Progress;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -172,7 +172,7 @@ pub(super) fn score(rows: &[Row]) -> Option<[f64; 2]> {
     let mut errors: Vec<f64> = scored.collect();
     errors.sort_unstable_by(f64::total_cmp);
     let worst = *errors.last()?;
-    Some([crate::stats::median(&errors), worst])
+    Some([ledgerline_bench::measure::stats::median(&errors), worst])
 }
 
 /// Rows as comma-separated values, under a line of names.

@@ -1,6 +1,6 @@
 //! A directory to work in, which goes away however this process ends.
 
-use ledgerline_terminal::folder::{self, TempDir};
+use ledgerline_view::terminal::folder::{self, TempDir};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;

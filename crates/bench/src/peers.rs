@@ -1,0 +1,118 @@
+//! What a charge is compared with: the same account on shared counters.
+
+use crate::measure::padded::Padded;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Levels of both peers, the root included.
+const LEVELS: usize = 3;
+
+/// A hierarchical counter that all threads share.
+pub(super) trait Peer: Sync + Send {
+    /// Adds at every level, or at none where one has too little room.
+    fn try_charge(&self, units: u64) -> bool;
+
+    fn uncharge(&self, units: u64);
+}
+
+/// A hierarchical counter of atomics: one a level, each alone on its cache lines.
+#[derive(Debug)]
+pub(super) struct Atomics {
+    levels: [(Padded<AtomicU64>, u64); LEVELS],
+}
+
+impl Atomics {
+    pub(super) fn new(max: u64) -> Atomics {
+        Atomics { levels: std::array::from_fn(|_| (Padded::default(), max)) }
+    }
+
+    #[cold]
+    fn cancel(&self, last: usize, units: u64) {
+        for (usage, _) in &self.levels[..=last] {
+            usage.fetch_sub(units, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Peer for Atomics {
+    /// Adds at every level from the leaf to the root; at the first that is too full, takes back
+    /// what was added.
+    #[inline(always)]
+    fn try_charge(&self, units: u64) -> bool {
+        for (at, (usage, max)) in self.levels.iter().enumerate() {
+            // Relaxed: each level's sum is all that matters, as in the kernel's counter.
+            if usage.fetch_add(units, Ordering::Relaxed) + units > *max {
+                self.cancel(at, units);
+                return false;
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn uncharge(&self, units: u64) {
+        for (usage, _) in &self.levels {
+            usage.fetch_sub(units, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A hierarchical counter behind one lock.
+#[derive(Debug)]
+pub(super) struct Locked {
+    levels: Padded<Mutex<[u64; LEVELS]>>,
+    max: [u64; LEVELS],
+}
+
+impl Locked {
+    pub(super) fn new(max: u64) -> Locked {
+        Locked { levels: Padded::default(), max: [max; LEVELS] }
+    }
+}
+
+impl Peer for Locked {
+    #[inline(always)]
+    fn try_charge(&self, units: u64) -> bool {
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        if levels.iter().zip(&self.max).any(|(usage, max)| usage + units > *max) {
+            return false;
+        }
+        for usage in levels.iter_mut() {
+            *usage += units;
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn uncharge(&self, units: u64) {
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        for usage in levels.iter_mut() {
+            *usage -= units;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomics_refuse_above_the_limit_and_take_back() {
+        let peer = Atomics::new(100);
+        assert!(peer.try_charge(64));
+        assert!(!peer.try_charge(64));
+        assert!(peer.try_charge(36));
+        peer.uncharge(100);
+        assert!(peer.levels.iter().all(|(usage, _)| usage.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn the_lock_refuses_above_the_limit() {
+        let peer = Locked::new(100);
+        assert!(peer.try_charge(64));
+        assert!(!peer.try_charge(64));
+        assert!(peer.try_charge(36));
+        peer.uncharge(100);
+        assert_eq!(*peer.levels.lock().unwrap(), [0; LEVELS]);
+    }
+}

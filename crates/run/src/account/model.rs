@@ -1,0 +1,344 @@
+//! The account of a program that has ended: owned data, from which the printed
+//! tree and the JSON document are made.
+
+mod choice;
+mod container;
+pub mod resident;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ledgerline::container::UNTRACKED;
+use ledgerline::{GroupId, GroupSnapshot, GroupState, Ledger};
+use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::{Identity, program};
+use ledgerline_view::watch::counted::{self, Counted, Rules};
+
+use crate::account::Status;
+pub use container::Container;
+pub(crate) use container::limit;
+pub use ledgerline_view::watch::counted::{Mapped, Refusals};
+use serde::{Serialize, Serializer};
+
+/// Who held how much, and how the program ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Account {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How the program ended.
+    pub status: Status,
+    /// How long it took, by the clock.
+    pub wall: Duration,
+    /// How the ledger's cells were updated: `rseq` or `fallback`.
+    pub mode: String,
+    /// Memory that the ledger itself took.
+    pub ledger_bytes: u64,
+    /// When the program was started, in milliseconds of `CLOCK_MONOTONIC`; `None` of somebody else's.
+    pub started: Option<u64>,
+    /// The most memory that the kernel saw resident in one process; `None` while the program goes on.
+    pub max_resident: Option<u64>,
+    /// The most that blocks held in all processes together; `None` where they have no limit of their own.
+    pub heap_peak: Option<u64>,
+    /// `None` where they make no sense, since a program wrote over them.
+    pub mistakes: Option<Mistakes>,
+    /// The processes that were not accounted.
+    pub not_accounted: Vec<NotAccounted>,
+    /// Whether a program wrote over the ledger, as far as that can be seen.
+    pub damaged: bool,
+    /// What the run knew of its container at the end, if it followed that.
+    pub container: Option<Container>,
+    /// What is counted: `bytes`.
+    pub unit: String,
+    /// The root first, then depth-first.
+    pub rows: Vec<Row>,
+}
+
+/// Processes of one program that were not accounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotAccounted {
+    /// `None` of processes that could not even say who they are.
+    pub program: Option<String>,
+    /// Why they were not.
+    #[serde(rename = "reason", serialize_with = "name")]
+    pub why: Blind,
+    /// How many.
+    pub processes: u64,
+}
+
+fn name<S: Serializer>(why: &Blind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(why.name())
+}
+
+/// Uncharges that matched no charge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mistakes {
+    /// Uncharges of more than the group held.
+    pub underflows: u64,
+    /// Uncharges of a group that does not exist.
+    pub strays: u64,
+}
+
+/// One group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The group's path; `/` is the root.
+    pub path: String,
+    /// The last part of the path.
+    pub name: String,
+    /// Levels below the root.
+    pub depth: usize,
+    /// Charged now.
+    pub current: u64,
+    /// The most that was charged at a time.
+    pub peak: u64,
+    /// Charges ever, of the row and those below it.
+    pub charges: u64,
+    /// Uncharges ever, of the row and those below it.
+    pub uncharges: u64,
+    /// Limits; `None` is no limit.
+    pub max: Option<u64>,
+    /// The soft limit.
+    pub high: Option<u64>,
+    /// Charges that the row's own limit refused, or that were forced over it.
+    pub max_events: u64,
+    /// Charges that ended above the row's own high.
+    pub high_events: u64,
+    /// What the group held when its process ended, if that ended before the
+    /// program did.
+    pub at_exit: u64,
+    /// What has become of the row.
+    pub state: State,
+    /// The process of the row; 0 for the root.
+    pub pid: u32,
+    /// What the run counted of it.
+    pub counted: Counted,
+    /// The most bytes that the kernel saw resident in the row's process; of one that goes on, what it sees now. `None`
+    /// where that is not known.
+    pub resident: Option<u64>,
+}
+
+impl Row {
+    fn of(group: &GroupSnapshot, counted: Counted, processes: &Processes<'_>) -> Row {
+        let is_process = group.depth == 1 && group.owner != 0;
+        let seen = is_process.then(|| (processes.resident)(group.owner)).flatten();
+        let resident = Some(counted.resident).filter(|&bytes| bytes > 0).or(seen);
+        Row {
+            path: group.path.clone(),
+            name: group.name.clone(),
+            depth: group.depth as usize,
+            current: group.current,
+            peak: group.peak.value,
+            charges: group.charges,
+            uncharges: group.uncharges,
+            max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
+            high: group.high.get(),
+            max_events: group.max_events,
+            high_events: group.high_events,
+            at_exit: group.at_exit,
+            state: match group.state {
+                GroupState::Live if group.owner != 0 && (processes.running)(group.owner) => {
+                    State::Running
+                }
+                GroupState::Live if counted.processes > 0 => State::Exited,
+                GroupState::Exited => State::Exited,
+                _ => State::Live,
+            },
+            pid: Identity::from_owner(group.owner).pid(),
+            counted,
+            resident,
+        }
+    }
+
+    /// A row that a program wrote over: nothing that it says is a fact.
+    fn damaged(group: &GroupSnapshot) -> Row {
+        Row {
+            path: group.path.clone(),
+            name: group.name.clone(),
+            depth: group.depth as usize,
+            state: State::Damaged,
+            ..Row::default()
+        }
+    }
+
+    /// What its blocks take.
+    pub fn heap(&self) -> u64 {
+        self.current.max(self.at_exit).saturating_sub(self.counted.mapped.private)
+    }
+}
+
+/// What has become of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Of a process that still ran when the program had ended.
+    Running,
+    /// Of the program itself, or the root.
+    #[default]
+    Live,
+    /// Of a process that ended before the program did.
+    Exited,
+    /// A program wrote over it; its numbers are zero here, and are not shown.
+    Damaged,
+}
+
+/// What of processes the ledger does not know.
+pub struct Processes<'a> {
+    /// Whether one still runs.
+    pub running: &'a dyn Fn(u32) -> bool,
+    /// What of one is resident, while it goes on.
+    pub resident: &'a dyn Fn(u32) -> Option<u64>,
+    /// Whether it is a run, of which each row is a process's.
+    pub of_run: bool,
+}
+
+/// The processes that were not accounted, by program and reason.
+fn not_accounted(ledger: &Ledger, rows: &[(&GroupSnapshot, Counted)]) -> Vec<NotAccounted> {
+    let mut found: BTreeMap<(Option<&str>, Blind), u64> = BTreeMap::new();
+    for (group, counted) in rows {
+        if let Some(why) = counted.blind {
+            let name = Some(program(&group.name));
+            *found.entry((name, why)).or_default() += counted.processes.max(1);
+        }
+    }
+    let left_out = rows.first().map_or(0, |(_, of_root)| of_root.left_out);
+    for (why, processes) in [(Blind::AddressSpace, ledger.turned_away()), (Blind::NoRow, left_out)]
+    {
+        if processes > 0 {
+            found.insert((None, why), processes);
+        }
+    }
+    let told = |((program, why), processes): ((Option<&str>, Blind), u64)| NotAccounted {
+        program: program.map(str::to_owned),
+        why,
+        processes,
+    };
+    found.into_iter().map(told).collect()
+}
+
+/// What a row counted.
+fn count(ledger: &Ledger, id: GroupId) -> Counted {
+    let lines = ledger.group(id).stat().lines;
+    let rules = Rules::new(lines.iter().map(|line| line.name.as_str()));
+    rules.count(|line| lines[line].own, |line| lines[line].subtree)
+}
+
+/// Whether a group of a ledger makes no sense, as far as that can be seen.
+pub fn is_damaged(ledger: &Ledger, group: &GroupSnapshot) -> bool {
+    counted::is_damaged(group, &count(ledger, group.id), false)
+}
+
+impl Account {
+    /// Adds to what the supervisor knows what the ledger does: rows, who was not accounted, and whether all that makes sense.
+    pub fn with_rows(self, ledger: &Ledger, processes: &Processes<'_>) -> Account {
+        let snapshot = ledger.snapshot();
+        let counted: Vec<(&GroupSnapshot, Counted)> =
+            snapshot.groups.iter().map(|group| (group, count(ledger, group.id))).collect();
+        let not_accounted = not_accounted(ledger, &counted);
+        let mut rows: Vec<Row> = counted
+            .into_iter()
+            // Who has charged nothing has no row of numbers.
+            .filter(|(group, counted)| counted.blind.is_none() || group.charges > 0)
+            .map(|(group, counted)| match counted::is_damaged(group, &counted, processes.of_run) {
+                true => Row::damaged(group),
+                false => Row::of(group, counted, processes),
+            })
+            .collect();
+        let damaged = snapshot.damaged || rows.iter().any(|row| row.state == State::Damaged);
+        // What ended processes had mapped is theirs, and not the root's any more.
+        let going_on = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
+        let now = going_on.fold(Mapped::default(), |sum, row| Mapped {
+            private: sum.private.saturating_add(row.counted.mapped.private),
+            shared: sum.shared.saturating_add(row.counted.mapped.shared),
+            file: sum.file.saturating_add(row.counted.mapped.file),
+        });
+        if let Some(root) = rows.first_mut().filter(|root| root.state != State::Damaged) {
+            root.counted.mapped = now;
+        }
+        let make_sense = |count: &Mistakes| count.underflows.max(count.strays) <= counted::MOST;
+        Account {
+            mistakes: self.mistakes.filter(make_sense),
+            not_accounted,
+            damaged,
+            unit: snapshot.unit.to_owned(),
+            rows,
+            ..self
+        }
+    }
+
+    /// Whether any process has charged anything.
+    pub fn saw_any(&self) -> bool {
+        self.rows.iter().any(|row| row.depth > 0 && row.name != UNTRACKED)
+    }
+
+    /// The peak of the root, of which every row's peak is a share.
+    pub fn root_peak(&self) -> u64 {
+        self.rows.first().map_or(0, |root| root.peak)
+    }
+
+    /// Seconds from the start of the program, where both are known. (Under a seccomp filter a refusal has no time: zero.)
+    pub fn since_start(&self, time: u64) -> Option<f64> {
+        self.started
+            .filter(|_| time > 0)
+            .map(|started| time.saturating_sub(started) as f64 / 1000.0)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    pub(crate) use crate::golden::same as golden;
+
+    pub fn row(path: &str, current: u64, peak: u64) -> Row {
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        Row {
+            path: path.to_owned(),
+            name: names.last().unwrap_or(&"/").to_string(),
+            depth: names.len(),
+            current,
+            peak,
+            charges: peak / 1000,
+            uncharges: (peak - current) / 1000,
+            pid: if names.is_empty() { 0 } else { 4711 },
+            ..Row::default()
+        }
+    }
+
+    pub fn account(rows: Vec<Row>) -> Account {
+        Account {
+            command: vec!["python3".to_owned(), "job.py".to_owned(), "it's big".to_owned()],
+            status: Status::Exited(0),
+            wall: Duration::from_millis(1234),
+            mode: "rseq".to_owned(),
+            ledger_bytes: 86_016,
+            started: Some(1_000),
+            max_resident: Some(93_323_264),
+            heap_peak: None,
+            mistakes: Some(Mistakes::default()),
+            not_accounted: Vec::new(),
+            damaged: false,
+            container: None,
+            unit: "bytes".to_owned(),
+            rows,
+        }
+    }
+
+    /// An account of a run that followed its container.
+    pub fn contained(rows: Vec<Row>) -> Account {
+        let container = Container {
+            limit: Some(256 << 20),
+            source: Some("memory.max of /sys/fs/cgroup/job".to_owned()),
+            kernel: Some(5 << 20),
+            untracked: 5 << 20,
+            pressure: 2,
+            watched: vec!["/sys/fs/cgroup/job/memory.pressure is watched".to_owned()],
+        };
+        Account { container: Some(container), ..account(rows) }
+    }
+
+    #[test]
+    fn a_time_that_nobody_noted_is_none() {
+        let account = account(Vec::new());
+        assert_eq!(account.since_start(1_250), Some(0.25));
+        assert_eq!(account.since_start(0), None);
+    }
+}

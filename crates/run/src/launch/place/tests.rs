@@ -1,0 +1,193 @@
+//! Places that are made for the purpose.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+const BYTES: &[u8] = b"what a library holds";
+
+fn folder() -> tempfile::TempDir {
+    ledgerline_view::terminal::folder::make("place").unwrap()
+}
+
+fn put_into(places: &[&Path]) -> Result<NamedTempFile, Failure> {
+    let places: Vec<_> = places.iter().map(|place| (place.to_path_buf(), false)).collect();
+    put_in(&places, "preload", BYTES)
+}
+
+fn files(folder: &Path) -> Vec<OsString> {
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    files
+}
+
+/// Sweeps until this file is gone: a process of the machine that begins a program is in the way for a moment.
+fn sweep_away(file: &Path) {
+    let start = std::time::Instant::now();
+    while file.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{file:?} is not swept");
+        sweep(file.parent().unwrap());
+    }
+}
+
+#[test]
+fn a_file_holds_the_library_for_all_and_goes_unless_it_is_left() {
+    let folder = folder();
+    let mut first = put_into(&[folder.path()]).unwrap();
+    let second = put_into(&[folder.path()]).unwrap();
+    assert_ne!(first.path(), second.path());
+    for placed in [&first, &second] {
+        assert_eq!(fs::read(placed.path()).unwrap(), BYTES);
+        assert_eq!(placed.path().metadata().unwrap().mode() & 0o7777, 0o555);
+        assert!(is_name("preload", placed.path().file_name().unwrap()));
+    }
+    drop(second);
+    first.disable_cleanup(true);
+    let path = first.path().to_owned();
+    drop(first);
+    assert_eq!(files(folder.path()), [path.file_name().unwrap()]);
+}
+
+#[test]
+fn the_next_place_is_taken_where_one_fails_and_each_is_named_where_all_do() {
+    let folder = folder();
+    let (gone, spaced) = (folder.path().join("gone"), folder.path().join("a b"));
+    fs::create_dir(&spaced).unwrap();
+    let placed = put_into(&[&gone, &spaced, folder.path()]).unwrap();
+    assert_eq!(placed.path().parent(), Some(folder.path()));
+    let failure = put_into(&[&gone, &spaced]).err().unwrap();
+    assert_eq!(failure.code(), 125);
+    let expected = format!("{}: No such file", gone.display());
+    assert!(failure.message().contains(&expected), "{failure:?}");
+    let expected = format!("{}: LD_PRELOAD cannot carry a space", spaced.display());
+    assert!(failure.message().contains(&expected), "{failure:?}");
+}
+
+#[test]
+fn a_folder_where_others_could_exchange_files_is_no_place_and_one_closed_to_them_none_for_all() {
+    let folder = folder();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let mode = |mode| fs::set_permissions(&inner, Permissions::from_mode(mode)).unwrap();
+    mode(0o777);
+    assert!(trusted(&inner, false).unwrap_err().contains("others can exchange"));
+    mode(0o775);
+    assert!(trusted(&inner, false).unwrap_err().contains("others can exchange"));
+    mode(0o1777);
+    assert_eq!(trusted(&inner, false), Ok(()));
+    // The folder around it is this user's alone.
+    assert!(trusted(&inner, true).unwrap_err().contains("closed to other users"));
+}
+
+#[test]
+fn what_was_left_is_swept_unless_its_run_lives_or_a_process_uses_it() {
+    let folder = folder();
+    // Names are looked for on the whole machine: another process that runs this test has others.
+    let path = |letter| {
+        folder.path().join(format!("ledgerline-preload-{letter}{:07}.so", std::process::id()))
+    };
+    let [left, locked, mapped, listed, linked] = ['a', 'b', 'c', 'd', 'e'].map(path);
+    for file in [&left, &locked, &mapped, &listed] {
+        fs::write(file, BYTES).unwrap();
+    }
+    symlink(&left, &linked).unwrap();
+    let other = folder.path().join("ledgerline-preload-mine.so");
+    fs::write(&other, BYTES).unwrap();
+    let lock = File::open(&locked).unwrap();
+    lock.lock().unwrap();
+    // A script maps no file, so the interpreter has it open only; a mapping is what a preload leaves.
+    let file = File::open(&mapped).unwrap();
+    // SAFETY: a new mapping that nobody looks at.
+    let start = unsafe {
+        libc::mmap(null_mut(), 1, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    assert_ne!(start, libc::MAP_FAILED);
+    let mut user = std::process::Command::new("cat")
+        .env("LISTED", format!("x:{}", listed.display()))
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+
+    sweep_away(&left);
+    let name = |path: &PathBuf| path.file_name().unwrap().to_owned();
+    assert_eq!(files(folder.path()), [&locked, &mapped, &listed, &linked, &other].map(name));
+
+    drop(user.stdin.take());
+    user.wait().unwrap();
+    // SAFETY: the mapping from above.
+    unsafe { libc::munmap(start, 1) };
+    drop(lock);
+    sweep_away(&locked);
+    assert_eq!(files(folder.path()), [name(&linked), name(&other)]);
+}
+
+#[test]
+fn a_process_that_changes_its_program_all_the_time_is_never_seen_with_a_part_of_its_environment() {
+    let folder = folder();
+    let script = folder.path().join("again.sh");
+    fs::write(&script, format!("exec sh {}", script.display())).unwrap();
+    // The name stands after so much else that an environment read in pieces loses it. Variables are sorted.
+    let name = format!("ledgerline-preload-z{:07}.so", std::process::id());
+    let mut command = std::process::Command::new("sh");
+    command.arg(&script).env("Z_LISTED", format!("/{name}"));
+    for number in 0..10 {
+        command.env(format!("PADDING_{number}"), "x".repeat(10_000));
+    }
+    let mut user = command.spawn().unwrap();
+    let names = HashSet::from([name.as_bytes()]);
+    // (On a busy machine it may be in the middle of a change at all looks, and then nothing is told.)
+    let start = std::time::Instant::now();
+    let (mut told, mut missed) = (0, false);
+    while !missed && told < 400 && start.elapsed() < Duration::from_secs(60) {
+        if let Some(used) = used(&names) {
+            told += 1;
+            missed = !used.contains(OsStr::new(&name));
+        }
+    }
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(!missed, "missed after {told} looks");
+    assert!(told > 0);
+}
+
+#[test]
+fn who_has_no_environment_does_not_wait_for_one() {
+    let mut without = std::process::Command::new("cat");
+    let mut without = without.env_clear().stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let process = PathBuf::from(format!("/proc/{}", without.id()));
+    assert_eq!(fs::read(process.join("environ")).unwrap(), b"");
+    assert!(!begins(&process));
+    drop(without.stdin.take());
+    let start = std::time::Instant::now();
+    while !fs::read_to_string(process.join("stat")).unwrap().contains(" Z ") {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
+    }
+    assert!(!begins(&process));
+    without.wait().unwrap();
+    assert!(!begins(&process));
+}
+
+#[test]
+fn only_names_that_are_made_here_count() {
+    for (name, is) in [
+        ("ledgerline-preload-a1B2c3D4.so", true),
+        ("ledgerline-record-a1B2c3D4.so", false),
+        ("ledgerline-preload-a1B2c3D.so", false),
+        ("ledgerline-preload-a1B2c3D45.so", false),
+        ("ledgerline-preload-a1B2c3D-.so", false),
+        ("ledgerline-preload-a1B2c3D4", false),
+        ("libledgerline_preload.so", false),
+    ] {
+        assert_eq!(is_name("preload", OsStr::new(name)), is, "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_reads_otherwise_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    fs::write(&path, BYTES).unwrap();
+    let file = File::open(&path).unwrap();
+    assert!(compare(&file, BYTES).is_ok());
+    assert!(compare(&file, b"what a library hold!").is_err());
+}

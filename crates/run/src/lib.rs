@@ -1,0 +1,13 @@
+//! Running a program under an account.
+//!
+//! | module      | what it holds                                                                     |
+//! |-------------|-----------------------------------------------------------------------------------|
+//! | [`launch`]  | starts a program under a preloaded library: its place, signals, orphans, the end  |
+//! | [`account`] | the account of a program, made of a ledger and of the supervisor's own knowledge  |
+
+pub mod account;
+pub mod launch;
+
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden;

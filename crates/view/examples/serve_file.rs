@@ -1,0 +1,13 @@
+//! The server within a program of one's own: serves the ledgers in files until it is interrupted.
+//!
+//! `cargo run --release -p ledgerline-serve --example serve_file -- FILE...`
+
+use ledgerline_view::serve::{Server, Settings};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    let server = Server::bind(Settings { named: Some(files), ..Settings::default() })?;
+    println!("http://{}/", server.address());
+    server.run_until_signal()?;
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Times, events, refusals and errors in words.
+
+use crate::terminal::output::printable;
+use crate::terminal::text::counted;
+use ledgerline::size;
+use ledgerline_fleet::book::{
+    BudgetView, Event, Full, HoldView, IncarnationView, NodeView, Refused, View, What,
+};
+use ledgerline_fleet::store::{Kind, StoreError};
+
+/// A store's error, and what to do about it.
+#[must_use]
+pub fn advised(error: &StoreError) -> String {
+    let advice = match error.kind {
+        Kind::NoLibrary => "; `ledgerline fleet load` loads it, as a user who may",
+        Kind::OtherVersion => {
+            "; use the ledgerline of that version (in a Redis with an older one, `ledgerline fleet load` loads this one's)"
+        }
+        Kind::Denied => {
+            "; name another user by LEDGERLINE_FLEET_USER and LEDGERLINE_FLEET_PASSWORD"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// What to say of an organisation without a book.
+#[must_use]
+pub fn unknown(organisation: &str) -> String {
+    format!(
+        "{organisation} has no budgets in this store: `ledgerline fleet set /{organisation} max=SIZE` makes one"
+    )
+}
+
+/// What stands for none.
+pub(crate) const NONE: &str = "-";
+
+/// Units, or a dash where there are none.
+pub(crate) fn some(units: u64) -> String {
+    if units == 0 { NONE.to_owned() } else { size::format(units) }
+}
+
+/// A number, or a dash instead of 0.
+pub(crate) fn count(number: u64) -> String {
+    if number == 0 { NONE.to_owned() } else { number.to_string() }
+}
+
+/// How many nodes are here.
+pub(crate) fn here(view: &View) -> usize {
+    view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count()
+}
+
+/// How many nodes are here, and how long leases hold.
+pub(crate) fn terms(view: &View) -> String {
+    let nodes = counted(here(view), "node");
+    let (ttl, grace) = (seconds(view.ttl), seconds(view.grace));
+    format!("{nodes}; leases hold {ttl}, then {grace} of grace")
+}
+
+/// What nodes used of a budget when they last spoke.
+pub(crate) fn used(budget: &BudgetView) -> u64 {
+    budget.holds.iter().map(|hold| hold.used).sum()
+}
+
+/// What is said of a budget: max, leased, used, idle, unmet, over and refused.
+pub(crate) fn of_budget(budget: &BudgetView) -> [String; 7] {
+    [
+        size::format(budget.limit),
+        some(budget.leased),
+        some(used(budget)),
+        some(budget.idle),
+        some(budget.unmet),
+        some(budget.over),
+        count(budget.refused),
+    ]
+}
+
+/// The same of what a node has of it, but for a max.
+pub(crate) fn of_hold(hold: &HoldView) -> [String; 6] {
+    [
+        some(hold.lease),
+        some(hold.used),
+        some(hold.lease.saturating_sub(hold.used)),
+        some(hold.unmet),
+        some(hold.excess),
+        count(hold.refused),
+    ]
+}
+
+/// A budget's path, with its minimum and whether it is deleted.
+pub(crate) fn title(budget: &BudgetView) -> String {
+    let minimum = match budget.minimum {
+        0 => String::new(),
+        units => format!(" (min {})", size::format(units)),
+    };
+    format!("{}{minimum}{}", budget.path, if budget.closing { " (deleted)" } else { "" })
+}
+
+pub(crate) fn seconds(milliseconds: u64) -> String {
+    format!("{:.1} s", milliseconds as f64 / 1000.0)
+}
+
+/// A time that has passed, in its largest unit.
+pub(crate) fn age(milliseconds: u64) -> String {
+    match milliseconds / 1000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// The name of who has a lease; it says so where another process has that name by now.
+pub(crate) fn holder(hold: &HoldView, nodes: &[NodeView]) -> String {
+    let node = nodes.iter().find(|node| node.name == hold.node);
+    let starts = node.map(|node| node.incarnations.as_slice()).unwrap_or_default();
+    let mine = starts.iter().find(|start| start.incarnation == hold.incarnation);
+    let older = if mine.is_some_and(|start| start.fenced) { " (older)" } else { "" };
+    format!("{}{older}", hold.node)
+}
+
+/// When the leases of a node's start end, or when others get its units.
+pub(crate) fn ends(start: &IncarnationView, at: u64) -> String {
+    let left = seconds(start.ends.saturating_sub(at));
+    let freed = seconds(start.freed.saturating_sub(at));
+    match (start.fenced, start.ends > at) {
+        (false, true) => format!("its leases end in {left} unless it speaks"),
+        (false, false) => {
+            format!("its leases have ended; others get its units in {freed} unless it speaks")
+        }
+        (true, true) => format!("an older process of this name has leases, which end in {left}"),
+        (true, false) => {
+            format!(
+                "the leases of an older process of this name have ended; others get its units in {freed}"
+            )
+        }
+    }
+}
+
+pub(crate) fn happened(event: &Event) -> String {
+    let node = printable(&event.node);
+    match &event.what {
+        What::Adopted { path, units, over } => format!(
+            "the store had lost writes: {node} holds {} of {} that it did not know of{}",
+            size::format(*units),
+            printable(path),
+            if *over > 0 {
+                format!(", {} more than there is", size::format(*over))
+            } else {
+                String::new()
+            }
+        ),
+        What::Fenced { .. } => format!("another process took the name {node}"),
+        What::Ended { .. } => format!("{node} did not speak in time; its units are free again"),
+    }
+}
+
+/// Who was refused how much, and why.
+pub(crate) fn refused(refused: &Refused) -> String {
+    let Refused { since, at, units, count, .. } = *refused;
+    let (node, group, budget) =
+        (printable(&refused.node), printable(&refused.group), printable(&refused.budget));
+    let often = match count {
+        1 => String::new(),
+        count if at - since < 1000 => format!(" {count} times, at most"),
+        count => format!(" {count} times in {}, at most", age(at - since)),
+    };
+    let why = match refused.full {
+        Full::Limit => format!("{budget} is full"),
+        Full::Lease => format!("its lease of {budget} was too small"),
+        Full::Deleted => format!("{budget} is deleted"),
+        Full::Drained => format!("{node} is drained"),
+    };
+    format!("{node} refused {group}{often} {}: {why}", size::format(units))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_passed_have_their_largest_unit() {
+        for (milliseconds, told) in [
+            (0, "0 s"),
+            (119_999, "119 s"),
+            (120_000, "2 min"),
+            (7_200_000, "2 h"),
+            (172_800_000, "2 days"),
+        ] {
+            assert_eq!(age(milliseconds), told);
+        }
+    }
+}

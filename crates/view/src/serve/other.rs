@@ -1,0 +1,105 @@
+//! Documents of something else than ledgers, served by the same rules: who may ask, how many at a time, and how it ends.
+
+use crate::serve::guard::Guard;
+use crate::serve::page::{self, CSS, HTML};
+use crate::serve::server::{self, Answer, JSON, No};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderMap};
+use axum::routing::get;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The picture of every page.
+const ICON: &str = "/icon.svg";
+
+const NOTHING: No = No(StatusCode::NOT_FOUND, "there is nothing here; / is the page");
+
+/// What is served: made for each request, of what is at hand. It waits for nothing.
+pub trait Documents: Send + Sync + 'static {
+    /// `/`: a page in HTML, without scripts, and with no style but the one below and no picture but `/icon.svg`. Every answer
+    /// forbids others.
+    fn page(&self) -> String;
+
+    /// `/page.css`: the page's style.
+    fn style(&self) -> &'static str;
+
+    /// `/api/books`: JSON.
+    fn json(&self) -> String;
+
+    /// `/metrics`: OpenMetrics.
+    ///
+    /// # Errors
+    /// The encoder's.
+    fn metrics(&self) -> Result<String, fmt::Error>;
+}
+
+type Shown = State<Arc<dyn Documents>>;
+
+/// A server of documents that listens.
+pub struct Other {
+    listener: TcpListener,
+    address: SocketAddr,
+    guard: Guard,
+    documents: Arc<dyn Documents>,
+}
+
+impl Other {
+    /// Begins to listen, for those who ask under an address or under one of these names.
+    ///
+    /// # Errors
+    /// A sentence: why nobody can listen there.
+    pub fn bind(
+        listen: SocketAddr,
+        hosts: &[String],
+        documents: Arc<dyn Documents>,
+    ) -> Result<Other, String> {
+        let (listener, address) = server::listen(listen)?;
+        Ok(Other { listener, address, guard: Guard::new(listen, hosts), documents })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until SIGINT or SIGTERM come.
+    ///
+    /// # Errors
+    /// A sentence: why there is no runtime.
+    pub fn run_until_signal(self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("cannot start: {error}");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let router = Router::new()
+            .route("/", get(|State(of): Shown| async move { ([(CONTENT_TYPE, HTML)], of.page()) }))
+            .route(
+                "/page.css",
+                get(|State(of): Shown| async move { ([(CONTENT_TYPE, CSS)], of.style()) }),
+            )
+            .route(ICON, get(|| async { page::file(ICON).ok_or(NOTHING) }))
+            .route("/metrics", get(scrape))
+            .route(
+                "/api/books",
+                get(|State(of): Shown| async move { ([(CONTENT_TYPE, JSON)], of.json()) }),
+            )
+            .fallback(|| async { NOTHING })
+            .with_state(self.documents);
+        let end = watch::Sender::new(false);
+        let answered = server::accept(self.listener, &end, self.guard, router, true);
+        runtime.block_on(answered).map_err(failed)
+    }
+}
+
+impl fmt::Debug for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Other").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+async fn scrape(State(documents): Shown, headers: HeaderMap) -> Answer {
+    server::metrics(&headers, documents.metrics())
+}

@@ -1,0 +1,39 @@
+//! What a server is told.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The shortest interval.
+pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// What a [`Server`](crate::serve::Server) is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Names under which the server may be asked besides `localhost` and addresses: those of a proxy before it.
+    pub hosts: Vec<String>,
+    /// Which ledgers: a PID, a file, or a name that a program announced. All of them must be there. `None` is all that run,
+    /// found anew every two seconds.
+    pub named: Option<Vec<String>>,
+    /// How often a ledger is looked at while somebody asks; at least a tenth of a second.
+    pub interval: Duration,
+    /// How many groups of one ledger metrics name; the others are one row, `other`.
+    pub groups: usize,
+    /// Whether an hour of each group is kept, for which ledgers are looked at while nobody asks, too.
+    pub history: bool,
+}
+
+impl Default for Settings {
+    /// All ledgers that run, at a free port of the loopback, a look a second, 500 groups in metrics, with history.
+    fn default() -> Settings {
+        Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            hosts: Vec::new(),
+            named: None,
+            interval: Duration::from_secs(1),
+            groups: 500,
+            history: true,
+        }
+    }
+}

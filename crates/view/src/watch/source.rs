@@ -1,0 +1,159 @@
+//! A ledger that is watched.
+
+use crate::watch::counted::{Counted, Rules, is_damaged};
+use crate::watch::look::{Counts, ItemName, Look, Row, State};
+use ledgerline::{GroupId, GroupSnapshot, GroupState, OpenError, Reading, View};
+use ledgerline_protocol::{Identity, program};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A ledger that is watched, and what it is called. It is read and never written; those who charge it do not notice.
+#[derive(Debug)]
+pub struct Source {
+    view: View,
+    rules: Rules,
+    items: Vec<ItemName>,
+    path: PathBuf,
+    title: String,
+}
+
+impl Source {
+    /// Opens the ledger in a file, which must be readable.
+    ///
+    /// # Errors
+    /// A sentence that names the file: it is not there, may not be read, is no ledger, or is one of another version.
+    pub fn open(path: &Path) -> Result<Source, String> {
+        let name = path.display();
+        let view = open_view(path).map_err(|error| format!("{name} {error}"))?;
+        let reading = view.read().map_err(|error| format!("{name} cannot be read: {error}"))?;
+        let rules = Rules::new(reading.statistics.names());
+        let items = view.item_names().iter().map(|item| ItemName::from(&**item)).collect();
+        Ok(Source { view, rules, items, path: path.to_owned(), title: name.to_string() })
+    }
+
+    /// The same ledger by another title.
+    #[must_use]
+    pub fn titled(self, title: String) -> Source {
+        Source { title, ..self }
+    }
+
+    /// The file that it was opened in.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What to call it: a program and its process, or a file.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The ledger itself, for what a [`Look`] does not have: events, statistics, its size.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Whether it is the ledger of a `ledgerline run`.
+    pub fn is_run(&self) -> bool {
+        self.rules.is_run()
+    }
+
+    /// Looks at all groups. Costs some two microseconds a group, and nothing for those who charge. A file that cannot be
+    /// read any more shows as a damaged root.
+    pub fn look(&self) -> Look {
+        self.try_look().unwrap_or_else(|_| Look {
+            at: SystemTime::now(),
+            clock: Duration::ZERO,
+            unit: "bytes",
+            steady: false,
+            damaged: true,
+            rows: vec![Row::damaged(GroupId::from_parts(0, 1), "/".into(), "/".into(), 0)],
+        })
+    }
+
+    /// As [`look`](Self::look), but that it tells of a file that cannot be read any more.
+    ///
+    /// # Errors
+    /// A sentence that names the file: it became shorter, say.
+    pub fn try_look(&self) -> Result<Look, String> {
+        let read = self.view.read();
+        let Reading { snapshot, statistics, clock, .. } =
+            read.map_err(|error| format!("{} cannot be read: {error}", self.path.display()))?;
+        let at = SystemTime::now();
+        let first_item = statistics.names().len() - self.items.len();
+        let mut rows = Vec::with_capacity(snapshot.groups.len());
+        let mut damaged = snapshot.damaged;
+        for (place, group) in snapshot.groups.iter().enumerate() {
+            let own = |line| statistics.own(place, line);
+            let subtree = |line| statistics.subtree(place, line);
+            let counted = self.rules.count(own, subtree);
+            let below = snapshot.groups.get(place + 1).is_some_and(|next| next.depth > group.depth);
+            // Who is not accounted and has charged nothing has no row of numbers.
+            if counted.blind.is_some() && group.charges == 0 && !below {
+                continue;
+            }
+            if is_damaged(group, &counted, false) {
+                damaged = true;
+                let (path, name) = (group.path.clone(), group.name.clone());
+                rows.push(Row::damaged(group.id, path, name, group.depth));
+                continue;
+            }
+            let items = self.items.iter().enumerate();
+            let items = items.map(|(item, name)| (name.clone(), subtree(first_item + item)));
+            let reclaimed = statistics.line("reclaimed").map_or(0, subtree);
+            rows.push(row(group, &counted, reclaimed, items.collect()));
+        }
+        let (unit, steady) = (snapshot.unit, snapshot.steady);
+        Ok(Look { at, clock, unit, steady, damaged, rows })
+    }
+}
+
+/// Opens a file that may be a ledger. The error is the second half of a sentence.
+pub(crate) fn open_view(path: &Path) -> Result<View, String> {
+    let metadata = path.metadata().map_err(|error| format!("cannot be opened: {error}"))?;
+    if !metadata.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    // (What is a file no more by now must not be waited for: a pipe would wait for a writer.)
+    let file =
+        File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = file.map_err(|error| format!("cannot be opened: {error}"))?;
+    View::open(file).map_err(|error| match error {
+        OpenError::NotALedger => "is not a ledger".to_owned(),
+        error => format!("cannot be opened: {error}"),
+    })
+}
+
+fn row(
+    group: &GroupSnapshot,
+    counted: &Counted,
+    reclaimed: i64,
+    items: Vec<(ItemName, i64)>,
+) -> Row {
+    let ended = group.state == GroupState::Exited || counted.processes > 0;
+    Row {
+        id: group.id,
+        path: group.path.clone(),
+        name: group.name.clone(),
+        depth: group.depth,
+        state: if ended { State::Exited } else { State::Live },
+        pid: Identity::from_owner(group.owner).pid(),
+        program: if group.owner == 0 { &group.name } else { program(&group.name) }.to_owned(),
+        current: if ended { group.current.max(group.at_exit) } else { group.current },
+        peak: group.peak.value,
+        counts: Counts {
+            charges: group.charges,
+            uncharges: group.uncharges,
+            refused: counted.refused,
+            max_events: group.max_events,
+            high_events: group.high_events,
+            reclaimed: reclaimed.max(0).cast_unsigned(),
+        },
+        max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
+        high: group.high.get(),
+        low: group.low.get().unwrap_or(0),
+        min: group.min.get().unwrap_or(0),
+        items,
+    }
+}

@@ -1,0 +1,6 @@
+//! Recordings and what is made of them.
+
+mod browser;
+mod fuzz;
+mod killed;
+mod support;

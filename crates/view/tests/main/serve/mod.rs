@@ -1,0 +1,5 @@
+//! `ledgerline serve`, asked by HTTP.
+
+mod api;
+mod http;
+mod support;

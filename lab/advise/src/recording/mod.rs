@@ -1,0 +1,28 @@
+//! What to record of a program's accesses to fields, and what was recorded, as a profile.
+//!
+//! ```text
+//! program ─ its types, globals, functions ─ plan ─→ the library in the program (lab/record)
+//! profile ← phases, roles ← counts by thread ← recordings, one a process ─┘
+//! ```
+//!
+//! | module      | what it holds                                                    |
+//! |-------------|------------------------------------------------------------------|
+//! | [`build`]   | wrappers in compilers' places, which put probes in                |
+//! | [`program`] | what a file says: probes, functions; [`globals`] by their type   |
+//! | [`cells`]   | the fields of a type as the library counts them                  |
+//! | [`plan`]    | what is wanted                                                   |
+//! | [`read`]    | what was counted                                                 |
+//! | [`profile`] | threads as roles, operations as phases                           |
+//! | [`report`]  | the counts as text and as JSON                                   |
+
+pub mod build;
+pub mod cells;
+pub mod globals;
+pub mod plan;
+pub mod profile;
+pub mod program;
+pub mod read;
+pub mod report;
+
+/// The variable of the environment that names the folder of plan and recordings to the library.
+pub const VARIABLE: &str = ledgerline_record::format::VARIABLE;

@@ -1,1 +1,0 @@
-../../record/src/format.rs
