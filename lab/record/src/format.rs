@@ -1,5 +1,5 @@
-//! The plan and the recording: words of 64 bits in this machine's order. The library in the program and the reader
-//! of its files (`lab/recording`) both compile this file.
+//! The plan and the recording: words of 64 bits in this machine's order. The recorder in the program writes
+//! them, and `ledgerline_advise::recording` reads them.
 //!
 //! ```text
 //! plan:       MAGIC VERSION device inode heap
