@@ -1,11 +1,10 @@
 //! Compiles C and C++ with probes, runs it under the recorder's library, and reads what was counted.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
-
 #[path = "../../../../tests/support/have.rs"]
 mod have;
 #[path = "../../../../tests/support/library.rs"]
 mod library;
+#[expect(dead_code, reason = "the recorder is a library: there is no command to try")]
 #[path = "../../../../tests/support/tested.rs"]
 mod tested;
 
