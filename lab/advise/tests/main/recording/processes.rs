@@ -1,13 +1,20 @@
 //! However a process begins and ends, what it counted is there, and is its own.
 
-mod support;
-
+use super::support;
+use super::support::{Test, record};
 use ledgerline_layout::pick::pick;
+<<<<<<<< HEAD:lab/advise/tests/main/recording/processes.rs
 use ledgerline_advise::recording::VARIABLE;
 use ledgerline_advise::recording::plan::{Plan, Request};
 use ledgerline_advise::recording::program::Program;
 use ledgerline_advise::recording::read::read;
 use support::{Test, record};
+========
+use ledgerline_advise::recording::VARIABLE;
+use ledgerline_advise::recording::plan::{Plan, Request};
+use ledgerline_advise::recording::program::Program;
+use ledgerline_advise::recording::read::read;
+>>>>>>>> h-layout:lab/recording/tests/main/processes.rs
 
 #[test]
 fn a_forked_child_counts_for_itself() {

@@ -1,15 +1,12 @@
 //! Compiles C and C++ with probes, runs it under the recorder's library, and reads what was counted.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
-
-#[path = "../../../../tests/support/have.rs"]
-mod have;
-#[path = "../../../../tests/support/library.rs"]
+#[path = "../../../../../../tests/support/library.rs"]
 mod library;
-#[path = "../../../../tests/support/tested.rs"]
+#[expect(dead_code, reason = "the recorder is a library: there is no command to try")]
+#[path = "../../../../../../tests/support/tested.rs"]
 mod tested;
 
-pub use have::have;
+pub use crate::have::have;
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_advise::recording::plan::{Heap, Plan, Request};
 use ledgerline_advise::recording::program::Program;

@@ -1,10 +1,8 @@
 //! The reader reads what was written as BTF: every kind, both byte orders, and what else the format allows.
 
-mod support;
-
+use crate::support::btf::{Writer, field, one_of_each};
 use ledgerline_layout::btf::{self, Machine};
 use ledgerline_layout::model::{Align, Bits, Kind, Name, Record, Type, TypeId, Types};
-use support::btf::{Writer, field, one_of_each};
 
 fn read(writer: &Writer) -> Types {
     btf::read(&writer.bytes(), None).unwrap()

@@ -1,10 +1,8 @@
 //! Differences between two compiled builds of a structure.
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-
 use std::path::Path;
 
+use crate::compile;
 use ledgerline_layout::diff::{Sides, compare, json, text};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::pick;

@@ -1,15 +1,13 @@
 //! An archive has the types of all its members.
 
-mod support;
-
+use crate::support::compile::compile;
+use crate::support::folder;
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_layout::{leaf::Expand, open, open_named, show};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::compile::compile;
-use support::folder;
 
 /// Three objects, two of which have the same file name, in a folder of the test's own.
 fn objects(test: &str) -> Option<(PathBuf, [&'static str; 3])> {

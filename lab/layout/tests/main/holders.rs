@@ -1,21 +1,19 @@
 //! Who holds a type, in what a C compiler made: the compiler agrees on each place, and pahole finds nothing more.
 
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-mod support;
-
 use std::process::Command;
 
+use crate::golden;
+use crate::support::compile::compile;
+use crate::support::{folder, have};
 use ledgerline_layout::holders::{self, Holder, Link, Targets, holders};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::open;
-use support::{compile, folder, have};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/holders.c");
 
 fn object(test: &str) -> Option<(std::path::PathBuf, Types)> {
     let folder = folder(test);
-    compile::compile("gcc", &folder, &["-g", "-c", FIXTURE, "-o", "holders.o"])?;
+    compile("gcc", &folder, &["-g", "-c", FIXTURE, "-o", "holders.o"])?;
     let path = folder.join("holders.o");
     let types = open(&path).unwrap().types;
     Some((path, types))
@@ -121,7 +119,7 @@ a::node n; derived d(n);\n";
 fn classes_of_cplusplus_have_qualified_names_bases_and_references() {
     let folder = folder("holders_cplusplus");
     std::fs::write(folder.join("a.cc"), CPLUSPLUS).unwrap();
-    if compile::compile("g++", &folder, &["-g", "-c", "a.cc"]).is_none() {
+    if compile("g++", &folder, &["-g", "-c", "a.cc"]).is_none() {
         return;
     }
     let types = open(&folder.join("a.o")).unwrap().types;

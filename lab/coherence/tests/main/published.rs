@@ -1,8 +1,6 @@
 //! The model against published layout changes with figures, out of sample.
 
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-
+use crate::golden;
 use ledgerline_coherence::BadFile;
 use ledgerline_coherence::published::{BUILT_IN, Case, Predicted, table, turns_on};
 use std::fmt::Write as _;

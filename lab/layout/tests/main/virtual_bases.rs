@@ -1,15 +1,13 @@
 //! Virtual bases are shown where the compiler has them: each once, at the end of the whole object.
 
-mod support;
-
+use crate::support::compile::compile;
+use crate::support::folder;
 use ledgerline_layout::dwarf;
 use ledgerline_layout::leaf::Expand;
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::pick;
 use ledgerline_layout::show::{self, Options};
 use serde_json::Value;
-use support::compile::compile;
-use support::folder;
 
 /// The compiler itself checks the sizes.
 const SOURCE: &str = "

@@ -1,12 +1,11 @@
 //! Programs are compiled here, and their types are as the programs themselves say.
 
-mod support;
-
+use crate::support::compile::compile;
+use crate::support::truth::{check, fixture, record, run};
+use crate::support::{folder, have};
 use ledgerline_layout::dwarf::{self, Options};
 use ledgerline_layout::model::{Align, Kind, Role, Type, TypeId, Types};
 use std::path::Path;
-use support::compile::{check, compile, fixture, record, run};
-use support::{folder, have};
 
 /// Compiles a fixture with each set of flags and compares.
 fn each(test: &str, compiler: &str, source: &str, flags: &[&[&str]], least: usize) {

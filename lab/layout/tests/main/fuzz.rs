@@ -3,16 +3,17 @@
 //! Each target runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. Bytes that make one fail are written to a file,
 //! and the test names it.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::btf::{Writer, one_of_each};
+use crate::support::compile::compile;
+use crate::support::elf::elf;
+use crate::support::image::{bz_image, efi_image};
+use crate::support::{folder, have};
 use ledgerline_layout::fuzz;
 use proptest::prelude::*;
-use support::btf::{Writer, one_of_each};
-use support::elf::{bz_image, efi_image, elf};
 
 /// A small generator of numbers, which are the same in each run unless the test runs longer.
 struct Random(u64);
@@ -167,8 +168,8 @@ fn no_image_makes_its_reader_panic() {
     }
     // The programs pack these, since the crate for xz is built without its encoder.
     for arguments in [["--x86", "--lzma2=dict=4KiB"], ["--format=lzma", "-6"]] {
-        if support::have("xz") {
-            let folder = support::folder("no_image");
+        if have("xz") {
+            let folder = folder("no_image");
             let file = folder.join("kernel");
             std::fs::write(&file, &kernel).unwrap();
             let xz = std::process::Command::new("xz")
@@ -192,7 +193,7 @@ fn no_image_makes_its_reader_panic() {
 
 /// Small programs in every form of DWARF that the compilers here write.
 fn dwarf_seeds() -> Vec<Vec<u8>> {
-    let folder = support::folder("fuzz-dwarf");
+    let folder = folder("fuzz-dwarf");
     let c = "struct node { struct node *next; int a : 3; unsigned long long b : 40; char rest[]; };
         typedef struct { union { int a; double b; }; struct later *l; _Atomic long c[2][3]; } both;
         struct node n; both b; float __attribute__((vector_size(16))) v; _Complex double z;";
@@ -215,20 +216,12 @@ fn dwarf_seeds() -> Vec<Vec<u8>> {
         ("rustc", &["rust.rs", "--edition=2024", "--emit=obj", "-g"]),
         ("rustc", &["rust.rs", "--edition=2024", "--emit=obj", "-g", "-Cdwarf-version=5"]),
     ] {
-        if support::compile::compile(compiler, &folder, &[arguments, &["-o", "seed.o"]].concat())
-            .is_some()
-        {
+        if compile(compiler, &folder, &[arguments, &["-o", "seed.o"]].concat()).is_some() {
             seeds.push(std::fs::read(folder.join("seed.o")).unwrap());
         }
     }
     // A split file is read like a file of its own.
-    if support::compile::compile(
-        "gcc",
-        &folder,
-        &["-c", "c.c", "-g", "-gsplit-dwarf", "-o", "split.o"],
-    )
-    .is_some()
-    {
+    if compile("gcc", &folder, &["-c", "c.c", "-g", "-gsplit-dwarf", "-o", "split.o"]).is_some() {
         seeds.push(std::fs::read(folder.join("split.dwo")).unwrap());
     }
     seeds

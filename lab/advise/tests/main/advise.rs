@@ -1,13 +1,10 @@
 //! The regressions that this is for, and published cases: types compiled from their descriptions, profiles
 //! from the same, one search for all.
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-
 use std::path::{Path, PathBuf};
 
+use crate::compile;
+use crate::golden;
 use ledgerline_advise::advice::{Advice, Wishes, advise};
 use ledgerline_advise::cost::{Question, difference};
 use ledgerline_advise::pieces::Freedom;

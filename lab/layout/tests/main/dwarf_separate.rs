@@ -1,11 +1,10 @@
 //! Reads debug information that is not in the program: debug files, split files, packages, dwz's common files.
 
-mod support;
-
+use crate::support::compile::compile;
+use crate::support::folder;
+use crate::support::truth::{check, fixture, record, run};
 use ledgerline_layout::dwarf;
 use ledgerline_layout::model::Types;
-use support::compile::{check, compile, fixture, record, run};
-use support::folder;
 
 #[test]
 fn a_stripped_program_is_read_from_the_debug_file_beside_it() {

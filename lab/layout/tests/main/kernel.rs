@@ -1,16 +1,14 @@
 //! Compares the running kernel's types as pahole prints them with what the reader reads.
 
-mod support;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::compare::compare;
+use crate::support::have;
+use crate::support::pahole::{Printed, parse};
 use ledgerline_layout::model::{Kind, Record, Types};
 use ledgerline_layout::{Source, open};
-use support::compare::compare;
-use support::have;
-use support::pahole::{Printed, parse};
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 

@@ -2,10 +2,8 @@
 
 use std::io::Write;
 
+use crate::support::have;
 use ledgerline_layout::image::unpack::Packing;
-
-mod support;
-use support::have;
 
 const LIMIT: usize = 1 << 20;
 

@@ -45,7 +45,7 @@ fn types(moves: &[Move]) -> Types {
     let mut types = Types::new(8);
     let mut records: Vec<(String, u64, Vec<Member>)> = Vec::new();
     let mut moved = 0;
-    for line in include_str!("fixtures/linux-6.5.0-9-amd64.txt").lines() {
+    for line in include_str!("../fixtures/linux-6.5.0-9-amd64.txt").lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["#", ..] => {}
@@ -81,7 +81,7 @@ fn types(moves: &[Move]) -> Types {
 }
 
 fn profile() -> Profile {
-    let text = include_str!("fixtures/net_cachelines-2023.rst");
+    let text = include_str!("../fixtures/net_cachelines-2023.rst");
     Profile::parse(text, "net_cachelines-2023.rst", &Known::default()).unwrap()
 }
 

@@ -1,13 +1,11 @@
 //! BTF written by compilers: the reader says what a program that was compiled from the same source says of itself.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{folder, have};
 use ledgerline_layout::model::{Member, Name, Record, Type, Types};
 use ledgerline_layout::{Options, Prefer, Source, open_with};
-use support::{folder, have};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.c");
 

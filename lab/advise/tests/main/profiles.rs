@@ -1,20 +1,19 @@
 //! Profiles of every sort, as the tools that write them print them.
 
-mod support;
-
+use crate::support;
 use ledgerline_advise::profile::{Instances, Kind, Known, Object, Profile, TypeProfile};
 use ledgerline_layout::model::Types;
 use proptest::prelude::*;
 
 const FIXTURES: [(&str, &str); 8] = [
-    ("tcp_sock-2023.rst", include_str!("fixtures/tcp_sock-2023.rst")),
-    ("tables-2025.rst", include_str!("fixtures/tables-2025.rst")),
-    ("c2c-6.1.txt", include_str!("fixtures/c2c-6.1.txt")),
-    ("c2c-4.18.txt", include_str!("fixtures/c2c-4.18.txt")),
-    ("c2c-arm.txt", include_str!("fixtures/c2c-arm.txt")),
-    ("script.txt", include_str!("fixtures/script.txt")),
-    ("mem-report.txt", include_str!("fixtures/mem-report.txt")),
-    ("mem-raw.txt", include_str!("fixtures/mem-raw.txt")),
+    ("tcp_sock-2023.rst", include_str!("../fixtures/tcp_sock-2023.rst")),
+    ("tables-2025.rst", include_str!("../fixtures/tables-2025.rst")),
+    ("c2c-6.1.txt", include_str!("../fixtures/c2c-6.1.txt")),
+    ("c2c-4.18.txt", include_str!("../fixtures/c2c-4.18.txt")),
+    ("c2c-arm.txt", include_str!("../fixtures/c2c-arm.txt")),
+    ("script.txt", include_str!("../fixtures/script.txt")),
+    ("mem-report.txt", include_str!("../fixtures/mem-report.txt")),
+    ("mem-raw.txt", include_str!("../fixtures/mem-raw.txt")),
 ];
 
 fn fixture(name: &str) -> &'static str {

@@ -1,10 +1,8 @@
 //! The sketch of a C++ class is C++: with its bases and template arguments, and without what the compiler makes.
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-
 use std::path::Path;
 
+use crate::compile;
 use ledgerline_advise::advice::{Advice, Wishes, advise};
 use ledgerline_advise::cost::Question;
 use ledgerline_advise::print::{self, Language};

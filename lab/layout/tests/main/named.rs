@@ -2,8 +2,9 @@
 //!
 //! The oracle is the read of all: for every name of every file, both must print the same.
 
-mod support;
-
+use crate::support::compile::compile;
+use crate::support::truth::fixture;
+use crate::support::{folder, have};
 use ledgerline_layout::dwarf::{self, Options};
 use ledgerline_layout::leaf::Expand;
 use ledgerline_layout::model::Types;
@@ -11,8 +12,6 @@ use ledgerline_layout::pick::{Pattern, named, pick};
 use ledgerline_layout::{open, open_named, show};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use support::compile::{compile, fixture};
-use support::{folder, have};
 
 /// What is printed of a type, as text and as JSON, opened and not.
 fn printed(types: &Types, name: &str) -> String {
@@ -262,7 +261,7 @@ fn units_without_the_name_are_not_read() {
     assert_eq!(read("defined_later").0, 2);
     // Of this very program, a type of this test is in few units.
     let this = std::env::current_exe().unwrap();
-    let alone = dwarf::open_named(&this, &["named::OfThisTest".to_owned()]);
+    let alone = dwarf::open_named(&this, &[concat!(module_path!(), "::OfThisTest").to_owned()]);
     let alone = alone.expect("the type below is in it");
     let _ = std::hint::black_box(OfThisTest { field: [0; 3] }).field;
     assert!(alone.units >= 10 && alone.read.0 <= 2, "{:?} of {}", alone.read, alone.units);

@@ -1,10 +1,8 @@
 //! A member on more lines than it needs is marked wherever advice prints it.
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-
 use std::path::Path;
 
+use crate::compile;
 use ledgerline_advise::advice::{Wishes, advise};
 use ledgerline_advise::cost::Question;
 use ledgerline_advise::pieces::Freedom;

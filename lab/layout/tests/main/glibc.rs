@@ -1,16 +1,14 @@
 //! Compares glibc's debug symbols (Debian's `libc6-dbg`) as pahole prints them with what the reader reads.
 
-mod support;
-
+use crate::support::compare::compare;
+use crate::support::pahole::parse;
+use crate::support::{folder, have};
 use ledgerline_layout::dwarf;
 use ledgerline_layout::model::{Record, Types};
 use object::Object;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::compare::compare;
-use support::pahole::parse;
-use support::{folder, have};
 
 /// Where debug symbols lie by the ids of the files that they are of.
 const SYMBOLS: &str = "/usr/lib/debug/.build-id";

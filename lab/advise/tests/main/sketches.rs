@@ -1,11 +1,9 @@
 //! What is proposed for random structures is what a compiler makes of the sketch: alignment, holes,
 //! bitfields and flexible arrays as the language has them.
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-
 use std::path::Path;
 
+use crate::compile;
 use ledgerline_advise::advice::{Wishes, advise};
 use ledgerline_advise::cost::Question;
 use ledgerline_advise::pieces::Freedom;

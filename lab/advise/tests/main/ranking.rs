@@ -1,13 +1,10 @@
 //! What a difference of two builds is predicted to cost, on the structures of the documents that this project
 //! starts from.
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-
 use std::path::{Path, PathBuf};
 
+use crate::compile;
+use crate::golden;
 use ledgerline_advise::cost::Question;
 use ledgerline_advise::profile::{Known, Profile};
 use ledgerline_advise::ranking::{Near, Priced, json, price, text};

@@ -1,12 +1,11 @@
 //! References and pointers to members are spelled as C++ writes them.
 
-mod support;
-
+use crate::support::compile::compile;
+use crate::support::folder;
+use crate::support::truth::record;
 use ledgerline_layout::dwarf;
 use ledgerline_layout::model::Role;
 use ledgerline_layout::spell::spell;
-use support::compile::{compile, record};
-use support::folder;
 
 const SOURCE: &str = "
 namespace space { struct Class { long a; int f(int); }; class Declared; }

@@ -1,19 +1,17 @@
 //! `perf.data` says what the text of `perf script` says of the same samples, and no bytes make the reader fall.
 
-#[path = "../../../tests/support/have.rs"]
-mod have;
-mod support;
-
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::have::have;
+use crate::support;
+use crate::support::perf::{self, Event, How, PLAIN, Sample};
 use ledgerline_advise::profile::{Kind, Known, Profile, Role};
 use ledgerline_layout::model::Types;
 use proptest::prelude::*;
-use support::perf::{self, Event, How, PLAIN, Sample};
 
-const SCRIPT: &str = include_str!("fixtures/script.txt");
+const SCRIPT: &str = include_str!("../fixtures/script.txt");
 const BASE: u64 = 0xffff_8881_00a4_c000;
 const MANY: u64 =
     perf::IP | perf::TID | perf::TIME | perf::ADDR | perf::CPU | perf::PERIOD | perf::DATA_SRC;
@@ -259,7 +257,7 @@ fn record(path: &Path, options: &[&str], program: &[&str]) -> Option<PathBuf> {
 
 #[test]
 fn what_perf_records_says_what_perf_script_prints_of_it() {
-    if !have::have("perf") {
+    if !have("perf") {
         return;
     }
     let stores = "page-faults/name=page-stores/u";
@@ -303,7 +301,7 @@ fn with_counter(name: &str, text: &str, flag: &str) -> Option<(PathBuf, u64)> {
     let source = program.with_extension("c");
     std::fs::write(&source, format!("long counter[15];\n{text}")).unwrap();
     let gcc = Command::new("gcc").args(["-no-pie", flag, "-o"]).args([&program, &source]).status();
-    if !gcc.unwrap().success() || !have::have("nm") {
+    if !gcc.unwrap().success() || !have("nm") {
         return None;
     }
     let names = Command::new("nm").arg(&program).output().unwrap().stdout;
@@ -314,7 +312,7 @@ fn with_counter(name: &str, text: &str, flag: &str) -> Option<(PathBuf, u64)> {
 
 #[test]
 fn a_breakpoint_that_only_stores_meet_says_so() {
-    if !have::have("perf") || !have::have("gcc") {
+    if !have("perf") || !have("gcc") {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -401,7 +399,8 @@ fn an_object_at_a_symbol_is_where_each_process_had_loaded_the_program() {
     }
     let other = (&raw const OTHER_PROBE) as u64;
     let bytes = perf::file_of(PLAIN, &events, &[sample(other + 8)], &processes[0]);
-    let profile = read_of(&bytes, "page@perf_data::OTHER_PROBE", Some(&program)).unwrap();
+    let object = concat!("page@", module_path!(), "::OTHER_PROBE");
+    let profile = read_of(&bytes, object, Some(&program)).unwrap();
     assert_eq!(profile.types[0].times("word[1]", Kind::Store), 1.0, "{}", profile.to_toml());
     let told = |processes: &[perf::Said], object: &str, program: Option<&Path>| {
         read_of(&perf::file_of(PLAIN, &events, &samples, processes), object, program).unwrap_err()
@@ -428,7 +427,7 @@ fn an_object_at_a_symbol_is_where_each_process_had_loaded_the_program() {
 
 #[test]
 fn an_object_of_a_kernel_is_where_its_text_says() {
-    if !have::have("gcc") || !have::have("nm") {
+    if !have("gcc") || !have("nm") {
         return;
     }
     let (text, flag) = ("int main(void) { return 0; }\n", "-Wl,--defsym=_text=0xffffffff81000000");
@@ -446,7 +445,7 @@ fn an_object_of_a_kernel_is_where_its_text_says() {
 
 #[test]
 fn a_real_program_that_is_loaded_anywhere_has_its_objects_at_symbols() {
-    if !have::have("perf") || !have::have("gcc") {
+    if !have("perf") || !have("gcc") {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -2,14 +2,11 @@
 //! 408587baee39, "mm: page_counter: rearrange struct page_counter fields", and the report against e27be240df53,
 //! "mm: memcg: make sure memory.events is uptodate when waking pollers".
 
-#[path = "../../../tests/support/compile.rs"]
-mod compile;
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::compile;
+use crate::golden;
 use ledgerline_layout::diff::{Sides, compare, text};
 use ledgerline_layout::model::Types;
 use ledgerline_layout::pick::pick;

@@ -1,17 +1,15 @@
 //! What variants of Rust enums use, against what rustc says of them (`-Zprint-type-sizes`).
 
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-mod support;
-
 use std::collections::HashMap;
 use std::process::Command;
 
+use crate::golden;
+use crate::support::folder;
+use crate::support::truth::fixture;
 use ledgerline_layout::model::{Kind, Types};
 use ledgerline_layout::open;
 use ledgerline_layout::show::{self, Options};
 use ledgerline_layout::variants::{Variant, variants};
-use support::{compile, folder};
 
 /// What rustc says of a type: its size, the size of its tag where that is no niche, and for each variant the bytes of
 /// its fields and of the padding between them.
@@ -68,7 +66,7 @@ fn compiled(test: &str) -> Option<(Types, String)> {
         "-Zprint-type-sizes",
         "--edition=2024",
     ]);
-    let output = rustc.arg(compile::fixture("variants.rs")).output();
+    let output = rustc.arg(fixture("variants.rs")).output();
     let Ok(output) =
         output.inspect_err(|error| eprintln!("skipped: rustc cannot be run ({error})"))
     else {

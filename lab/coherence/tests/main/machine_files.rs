@@ -1,8 +1,6 @@
 //! A bad machine file is refused in one line, with file, line and reason.
 
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-
+use crate::golden;
 use ledgerline_coherence::machine::{BUILT_IN, Machine};
 use std::fmt::Write as _;
 

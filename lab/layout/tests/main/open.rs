@@ -1,16 +1,15 @@
 //! The types of a file of any sort are found, or one line says why not.
 
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::btf::{Writer, one_of_each};
+use crate::support::elf::elf;
+use crate::support::image::{bz_image, efi_image};
+use crate::support::{folder, have};
 use ledgerline_layout::{Options, Prefer, Source, open, open_with};
-use support::btf::{Writer, one_of_each};
-use support::elf::{bz_image, efi_image, elf};
-use support::{folder, have};
 
 const X86_64: u16 = 62;
 
