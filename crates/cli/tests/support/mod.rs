@@ -30,7 +30,9 @@ pub fn binary() -> &'static str {
 /// The recorder's library, to be linked with.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library::built("ledgerline-record", "libledgerline_record.so"))
+    LIBRARY.get_or_init(|| {
+        library::built("ledgerline-record", &["recorder"], "libledgerline_record.so")
+    })
 }
 
 /// The command, with an environment that decides nothing.

@@ -47,7 +47,7 @@ pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| match std::env::var_os(OTHER_LIBRARY) {
         Some(path) => path.into(),
-        None => library::built("ledgerline-preload", "libledgerline_preload.so"),
+        None => library::built("ledgerline-preload", &[], "libledgerline_preload.so"),
     })
 }
 

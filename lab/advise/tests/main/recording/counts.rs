@@ -1,15 +1,8 @@
 //! Counts equal what the source says, whatever the threads do at once.
 
-<<<<<<<< HEAD:lab/advise/tests/main/recording/counts.rs
-mod support;
-
-use ledgerline_advise::recording::read::RowKind;
-use support::{Test, record};
-========
 use super::support;
 use super::support::{Test, record};
 use ledgerline_advise::recording::read::RowKind;
->>>>>>>> h-layout:lab/recording/tests/main/counts.rs
 
 #[test]
 fn two_threads_are_counted_exactly() {

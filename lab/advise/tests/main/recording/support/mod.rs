@@ -7,11 +7,11 @@ mod library;
 mod tested;
 
 pub use crate::have::have;
-use ledgerline_layout::pick::{named, pick};
 use ledgerline_advise::recording::plan::{Heap, Plan, Request};
 use ledgerline_advise::recording::program::Program;
 use ledgerline_advise::recording::read::{Recording, Row, RowKind, read};
 use ledgerline_advise::recording::{VARIABLE, profile};
+use ledgerline_layout::pick::{named, pick};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -24,7 +24,9 @@ pub const ATOMIC: usize = 2;
 /// The recorder's library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library::built("ledgerline-record", "libledgerline_record.so"))
+    LIBRARY.get_or_init(|| {
+        library::built("ledgerline-record", &["recorder"], "libledgerline_record.so")
+    })
 }
 
 /// A folder of this test's own, which goes when this is dropped.
