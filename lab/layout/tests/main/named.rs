@@ -3,6 +3,7 @@
 //! The oracle is the read of all: for every name of every file, both must print the same.
 
 use crate::support::compile::compile;
+use crate::support::elf::elf;
 use crate::support::truth::fixture;
 use crate::support::{folder, have};
 use ledgerline_layout::dwarf::{self, Options};
@@ -236,6 +237,62 @@ fn units_that_differ_in_one_thing_are_told_apart_and_equal_ones_are_read_once() 
         tried += 1;
     }
     assert!(tried > 0 || !have("gcc"));
+}
+
+const BYTE: u8 = 0x0b;
+const VARIABLE_LENGTH: u8 = 0x0f;
+
+/// A linked file with a unit of C for each form: in it `struct probe { int a; }`, aligned to so many bytes. Sizes,
+/// alignments and places are numbers of this form.
+fn by_hand(units: &[(u8, u8)]) -> Vec<u8> {
+    let names = b"\0probe\0a\0int\0";
+    let (mut info, mut tables) = (Vec::new(), Vec::new());
+    for &(form, align) in units {
+        let start = info.len();
+        info.extend([0, 0, 0, 0, 5, 0, 1, 8]);
+        info.extend((tables.len() as u32).to_le_bytes());
+        let int = 12 + 2 + 7 + 10 + 1;
+        // The unit, the structure, its member, the end of the members, the number, the end of the unit.
+        info.extend([1, 0x0c]);
+        info.extend([2, 1, 0, 0, 0, align, align]);
+        info.extend([3, 7, 0, 0, 0, int, 0, 0, 0, 0]);
+        info.push(0);
+        info.extend([4, 9, 0, 0, 0, 5, 4]);
+        info.push(0);
+        let length = (info.len() - start - 4) as u32;
+        info[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        tables.extend([1, 0x11, 1, 0x13, BYTE, 0, 0]);
+        tables.extend([2, 0x13, 1, 0x03, 0x0e, 0x0b, form, 0x88, 0x01, form, 0, 0]);
+        tables.extend([3, 0x0d, 0, 0x03, 0x0e, 0x49, 0x13, 0x38, form, 0, 0]);
+        tables.extend([4, 0x24, 0, 0x03, 0x0e, 0x3e, BYTE, 0x0b, form, 0, 0, 0]);
+    }
+    let sections: [(&str, &[u8]); 4] = [
+        (".debug_info", &info),
+        (".debug_abbrev", &tables),
+        (".debug_str", names),
+        (".debug_line", &[]),
+    ];
+    let mut file = elf(62, &sections);
+    // It is a program, which needs no relocation.
+    file[16] = 2;
+    file
+}
+
+#[test]
+fn numbers_of_either_form_say_the_same_and_are_read_once() {
+    let path = folder("named-forms").join("program");
+    for (units, distinct) in [
+        (&[(BYTE, 8), (VARIABLE_LENGTH, 8), (BYTE, 8), (VARIABLE_LENGTH, 8)][..], 1),
+        (&[(VARIABLE_LENGTH, 8), (VARIABLE_LENGTH, 16), (VARIABLE_LENGTH, 8)], 2),
+    ] {
+        std::fs::write(&path, by_hand(units)).unwrap();
+        let alone = dwarf::open_named(&path, &["probe".to_owned()]).unwrap();
+        let found = pick(&alone.types, &["probe".to_owned()]).unwrap();
+        assert_eq!((alone.read.0, alone.distinct), (units.len(), distinct), "{units:?}");
+        assert_eq!(found.len(), distinct, "{units:?}");
+        let all = dwarf::open(&path).unwrap();
+        assert_eq!(printed(&alone.types, "probe"), printed(&all, "probe"), "{units:?}");
+    }
 }
 
 #[test]
