@@ -421,12 +421,12 @@ impl Both {
 #[test]
 fn every_outcome_usage_and_event_is_that_of_a_slow_obvious_model() {
     in_both_modes("every_outcome_usage_and_event_is_that_of_a_slow_obvious_model", || {
-        let mut runner = TestRunner::new(ProptestConfig {
-            // In a long run a million steps.
-            cases: common::times(if cfg!(debug_assertions) { 150 } else { 1500 }, 17_000) as u32,
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        });
+        let mut runner = TestRunner::new(common::cases::few_or_many(
+            file!(),
+            if cfg!(debug_assertions) { 150 } else { 1500 },
+            // A million steps.
+            17_000,
+        ));
         let steps = prop::collection::vec(steps(), 1..120);
         runner
             .run(&steps, |steps| {

@@ -1,5 +1,7 @@
 //! Counters are compared with a slow oracle, on simulated CPUs: every total, every bound, every sum.
 
+mod common;
+
 use ledgerline::stat::{
     Clamps, Counters, On, PlaceId, Places, Reading, ThresholdError, Width, WidthKind,
 };
@@ -297,7 +299,7 @@ fn check<W: Drive>() {
     let most = if W::KIND == WidthKind::I64 { 1u32 } else { 126 };
     let threshold = proptest::option::of(0..most);
     let input = (cpus, threshold, proptest::collection::vec(steps(), 0..250));
-    let mut runner = TestRunner::new(ProptestConfig { cases: 64, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(common::cases::few(file!(), 64));
     runner.run(&input, |(cpus, threshold, steps)| agree::<W>(cpus, threshold, &steps)).unwrap();
 }
 

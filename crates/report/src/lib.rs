@@ -11,11 +11,17 @@
 //! | `picture`   | who held what when, as SVG                                               |
 //! | `page`      | all of it as one HTML file that needs no server                          |
 
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 mod format;
 pub mod page;
 pub mod picture;
 mod recorder;
 mod recording;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 pub mod summary;
 mod timeline;
 mod words;

@@ -38,3 +38,6 @@ pub use settings::Settings;
 /// What one refresh costs: for measurements, not for use.
 #[doc(hidden)]
 pub mod cost;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;

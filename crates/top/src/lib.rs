@@ -58,6 +58,9 @@ mod order;
 pub mod other;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod shown;
 mod state;
 mod terminal;

@@ -13,6 +13,9 @@
 //!
 //! Nothing here (but `fuzz`, to its own samples) writes to a ledger, and no file is opened for writing or mapped. What prints, draws or serves lies in the crates above.
 
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 pub mod counted;
 pub mod find;
 #[doc(hidden)]
@@ -21,6 +24,9 @@ mod history;
 mod life;
 mod look;
 mod rates;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod series;
 mod source;
 

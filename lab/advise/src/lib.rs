@@ -6,6 +6,9 @@
 #![deny(unsafe_code)]
 
 pub mod advice;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 pub mod cost;
 pub mod given;
 pub mod heat;
@@ -17,4 +20,7 @@ mod proxy;
 pub mod ranking;
 mod reason;
 mod search;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 pub mod uses;

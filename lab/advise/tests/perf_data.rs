@@ -1,7 +1,11 @@
 //! `perf.data` says what the text of `perf script` says of the same samples, and no bytes make the reader fall.
 
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 #[path = "../../../tests/support/have.rs"]
 mod have;
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod support;
 
 use std::io::Cursor;
@@ -130,7 +134,7 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases::few(file!(), 256))]
     #[test]
     fn a_file_says_what_the_text_of_its_samples_says(
         samples in samples(), big: bool, pipe: bool, packed in prop::option::of(20..3000usize),

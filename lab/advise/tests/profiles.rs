@@ -1,5 +1,9 @@
 //! Profiles of every sort, as the tools that write them print them.
 
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod support;
 
 use ledgerline_advise::profile::{Instances, Kind, Known, Object, Profile, TypeProfile};
@@ -252,6 +256,8 @@ fn a_second_report_behind_the_first_has_columns_of_its_own() {
 }
 
 proptest! {
+    #![proptest_config(cases::few(file!(), 256))]
+
     #[test]
     fn no_damage_makes_a_reader_fall(
         which in 0..FIXTURES.len(), cut in any::<prop::sample::Index>(), skip in 0..40usize,

@@ -1,8 +1,12 @@
 //! What is proposed for random structures is what a compiler makes of the sketch: alignment, holes,
 //! bitfields and flexible arrays as the language has them.
 
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 #[path = "../../../tests/support/compile.rs"]
 mod compile;
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 
 use std::path::Path;
 
@@ -44,7 +48,7 @@ fn member() -> impl Strategy<Value = String> {
 const PART: &str = "struct part { long a; char b; };\n";
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 40, ..cases::few(file!(), 24) })]
 
     #[test]
     fn a_sketch_of_random_members_compiles_to_the_proposed_offsets(

@@ -17,6 +17,9 @@
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
 
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 mod document;
 pub mod history;
 mod json;
@@ -29,6 +32,9 @@ mod plot;
 mod published;
 mod reported;
 mod scale;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 #[cfg(test)]
 mod shown;
 mod table;

@@ -19,6 +19,9 @@
 #![deny(unsafe_code)]
 
 pub mod build;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 pub mod cells;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod format;
@@ -28,6 +31,9 @@ pub mod profile;
 pub mod program;
 pub mod read;
 pub mod report;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 
 /// The variable of the environment that names the folder of plan and recordings to the library.
 pub const VARIABLE: &str = format::VARIABLE;

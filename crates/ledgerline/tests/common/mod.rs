@@ -6,8 +6,14 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
+#[path = "../../../../tests/support/cases.rs"]
+pub mod cases;
 pub mod control;
+#[path = "../../../../tests/support/seed.rs"]
+pub mod seed;
 pub mod tasks;
+
+pub use seed::long;
 
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{Group, Ledger, LedgerBuilder, Limit, Mistakes};
@@ -145,11 +151,6 @@ pub fn limited<'l>(parent: Group<'l>, name: &str, max: u64) -> Group<'l> {
     group
 }
 
-/// Whether the long runs were asked for.
-pub fn long() -> bool {
-    std::env::var_os("LEDGERLINE_SOAK").is_some_and(|value| value == "long")
-}
-
 /// How often: in every CI run, and in a long one.
 pub fn times(ci: u64, in_long: u64) -> u64 {
     if long() { in_long } else { ci }
@@ -165,6 +166,11 @@ pub fn seconds(ci: f64, in_long: f64) -> Duration {
 pub struct Random(pub u64);
 
 impl Random {
+    /// From a test's own fixed seed, or in a long run from a new one.
+    pub fn new(fixed: u64) -> Random {
+        Random(seed::seed(fixed))
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
