@@ -1,5 +1,9 @@
 //! What a book promises, after each of many random steps and in the outcomes that README.md states.
 
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod support;
 
 use ledgerline_fleet::book::{Book, View, What};
@@ -78,7 +82,7 @@ fn repeats(book: &mut Book, now: u64, message: &ledgerline_fleet::message::Sync,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(cases::few(file!(), 2_000))]
 
     #[test]
     fn what_always_holds_holds_after_each_step(steps in steps(120)) {

@@ -1,5 +1,9 @@
 //! Books in a real etcd are the books they are elsewhere; and what an etcd that cannot serve says.
 
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod support;
 
 use std::sync::Arc;
@@ -10,7 +14,7 @@ use ledgerline_fleet::book::{Book, Change, Terms};
 use ledgerline_fleet::message::{Nudge, Sync};
 use ledgerline_fleet::store::{Etcd, Kind, Options, Store, StoreError};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -94,8 +98,7 @@ fn a_book_in_etcd_answers_as_the_book_does() {
     let Some(server) = server::etcd(&[]) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let runs = AtomicU64::new(0);
-    let mut runner =
-        TestRunner::new(Config { cases: 100, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(cases::few(file!(), 100));
     let run = |steps: Vec<Step>| {
         let prefix = format!("run {}", runs.fetch_add(1, Ordering::Relaxed));
         runtime.block_on(run(&server, &prefix, &steps))

@@ -1,5 +1,9 @@
 //! The function library does what the book does, on a real server.
 
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod support;
 
 use std::cell::RefCell;
@@ -8,7 +12,7 @@ use ledgerline_fleet::book::Book;
 use ledgerline_fleet::store::redis::Address;
 use ledgerline_fleet::store::{Options, Redis, Store};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use redis::Commands;
 
 use support::server::{self, Server};
@@ -134,7 +138,7 @@ fn the_functions_answer_as_the_book_does() {
     let Some(server) = server::redis(&[]) else { return };
     let store = RefCell::new(Clocked::new(&server, "test"));
     for scale in [1, 1 << 45, 12_345_678_901] {
-        let mut runner = TestRunner::new(Config { cases: 100, ..Config::default() });
+        let mut runner = TestRunner::new(cases::few(file!(), 100));
         runner
             .run(&steps(80), |steps| run(&store, scale, &steps))
             .unwrap_or_else(|failed| panic!("{failed}"));

@@ -94,6 +94,8 @@ pub mod header {
     pub const TABLES_LOST: usize = 17;
     /// The alignment that the first block of an ambiguous size was asked with; 1 where none was.
     pub const AMBIGUOUS_ALIGN: usize = 18;
+    /// Accesses of signal handlers that came while their thread had no block yet.
+    pub const DROPPED: usize = 19;
     /// Offsets in bytes of threads' blocks.
     pub const FIRST_THREAD: usize = 64;
 }

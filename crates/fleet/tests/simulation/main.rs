@@ -5,6 +5,8 @@ mod faults;
 mod machine;
 mod random;
 mod replica;
+#[path = "../../../../tests/support/seed.rs"]
+mod seed;
 mod steps;
 mod world;
 
@@ -53,17 +55,12 @@ fn middle() -> Size {
     }
 }
 
-fn is_long() -> bool {
-    std::env::var("LEDGERLINE_SOAK").is_ok_and(|how| how == "long")
-}
-
 /// The seed to replay, if one is given; otherwise so many, or as many as `LEDGERLINE_SEEDS` says: `1000`, or `1000..2000`.
 fn seeds(count: u64) -> Vec<u64> {
-    let number = |text: &str| text.parse::<u64>().expect("LEDGERLINE_SEED and _SEEDS are numbers");
-    if let Ok(seed) = std::env::var("LEDGERLINE_SEED") {
-        return vec![number(&seed)];
-    }
-    let Ok(seeds) = std::env::var("LEDGERLINE_SEEDS") else { return (0..count).collect() };
+    let number = |text: &str| text.parse::<u64>().expect("LEDGERLINE_SEEDS is a number or two");
+    let Ok(seeds) = std::env::var("LEDGERLINE_SEEDS") else {
+        return seed::seeds(0, count, count).collect();
+    };
     match seeds.split_once("..") {
         Some((first, end)) => (number(first)..number(end)).collect(),
         None => (0..number(&seeds)).collect(),
@@ -144,12 +141,12 @@ impl Told {
 
 #[test]
 fn what_always_holds_holds_in_small_worlds() {
-    all_hold("small", &small(), if is_long() { 20_000 } else { 300 });
+    all_hold("small", &small(), if seed::long() { 20_000 } else { 300 });
 }
 
 #[test]
 fn what_always_holds_holds_with_fifty_nodes_and_two_hundred_budgets() {
-    all_hold("fifty", &middle(), if is_long() { 200 } else { 2 });
+    all_hold("fifty", &middle(), if seed::long() { 200 } else { 2 });
 }
 
 /// How many of these worlds show the mistake.
@@ -207,7 +204,7 @@ fn what_always_holds_holds_with_a_thousand_nodes_and_ten_thousand_tenants() {
     if let Ok(seconds) = std::env::var("LEDGERLINE_SIMULATED") {
         let seconds = seconds.parse().expect("LEDGERLINE_SIMULATED is a number of seconds");
         all_hold("thousand", &large(seconds), 1);
-    } else if is_long() {
+    } else if seed::long() {
         all_hold("thousand", &large(3_600), 2);
         all_hold("thousand", &large(30), 2_000);
     } else {

@@ -57,7 +57,7 @@ impl World {
     }
 
     fn work(&self, seed: u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         for _ in 0..TURNS {
             let mark = random.below(255) as u8 + 1;
             match random.below(100) {

@@ -202,7 +202,7 @@ fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
             .map(|seed| {
                 let (groups, blocks, made) = (&groups, &blocks, &made);
                 scope.spawn(move || {
-                    let mut random = Random(seed + 1);
+                    let mut random = Random::new(seed + 1);
                     for _ in 0..times(3000, 60_000) {
                         let group = {
                             let groups = groups.lock().unwrap();
@@ -229,7 +229,7 @@ fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
             })
             .collect();
         scope.spawn(|| {
-            let mut random = Random(99);
+            let mut random = Random::new(99);
             while !stop.load(Relaxed) {
                 let pick = random.below(6) as usize;
                 let group = groups.lock().unwrap()[pick];

@@ -5,6 +5,13 @@
 //! mode where it matters: the test binary starts itself again for that one test. The other tests of a binary
 //! are threads of one process.
 
+#[path = "../../../../tests/support/cases.rs"]
+pub mod cases;
+#[path = "../../../../tests/support/seed.rs"]
+pub mod seed;
+
+pub use seed::long;
+
 use ledgerline::percpu::{self, Mode};
 use std::fs::File;
 use std::io::Read;
@@ -168,11 +175,6 @@ fn finish(child: &mut Child) -> Option<bool> {
     None
 }
 
-/// Whether the long runs were asked for.
-pub fn long() -> bool {
-    std::env::var_os("LEDGERLINE_SOAK").is_some_and(|value| value == "long")
-}
-
 /// How often: in every CI run, and in a long one.
 pub fn times(ci: u64, in_long: u64) -> u64 {
     if long() { in_long } else { ci }
@@ -183,6 +185,11 @@ pub fn times(ci: u64, in_long: u64) -> u64 {
 pub struct Random(pub u64);
 
 impl Random {
+    /// From a test's own fixed seed, or in a long run from a new one.
+    pub fn new(fixed: u64) -> Random {
+        Random(seed::seed(fixed))
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

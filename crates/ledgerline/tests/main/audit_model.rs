@@ -16,7 +16,7 @@ struct Model<'l> {
 /// Right operations in a row, with some wrong ones among them if they are asked for; what is held then,
 /// and how many were wrong.
 fn work<'l>(groups: &[Group<'l>], seed: u64, steps: u64, wrong_too: bool) -> (Model<'l>, u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut model = Model::default();
     let mut wrong = 0;
     for _ in 0..steps {

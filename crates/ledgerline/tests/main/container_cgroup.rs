@@ -89,7 +89,7 @@ impl Block {
 
 /// Charges and frees blocks of many sizes, so that the allocator's heap is full of holes.
 fn tenants(ledger: &'static Ledger, counts: &Counts, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mine: Vec<Group<'_>> = (0..TENANTS)
         .filter(|tenant| tenant % WORKERS == seed as usize % WORKERS)
         .map(|tenant| ledger.root().create(&format!("tenant{tenant}")).unwrap())

@@ -1,7 +1,7 @@
 //! Memory control as a whole is compared with a slow, obvious model, on random trees, limits, protections,
 //! modes, caches and victims: every outcome, every usage, every event.
 
-use crate::common::{in_both_modes, times};
+use crate::common::in_both_modes;
 use crate::support::control::{Held, Mode, Model, NO_LIMIT, Outcome};
 use ledgerline::{
     CancelToken, Charge, ControlMode, Group, Ledger, Limit, Mistakes, Reason, Reclaimer,
@@ -419,12 +419,12 @@ impl Both {
 #[test]
 fn every_outcome_usage_and_event_is_that_of_a_slow_obvious_model() {
     in_both_modes("every_outcome_usage_and_event_is_that_of_a_slow_obvious_model", || {
-        let mut runner = TestRunner::new(ProptestConfig {
-            // In a long run a million steps.
-            cases: times(if cfg!(debug_assertions) { 150 } else { 1500 }, 17_000) as u32,
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        });
+        let mut runner = TestRunner::new(crate::common::cases::few_or_many(
+            file!(),
+            if cfg!(debug_assertions) { 150 } else { 1500 },
+            // A million steps.
+            17_000,
+        ));
         let steps = prop::collection::vec(steps(), 1..120);
         runner
             .run(&steps, |steps| {

@@ -297,7 +297,7 @@ fn check<W: Drive>() {
     let most = if W::KIND == WidthKind::I64 { 1u32 } else { 126 };
     let threshold = proptest::option::of(0..most);
     let input = (cpus, threshold, proptest::collection::vec(steps(), 0..250));
-    let mut runner = TestRunner::new(ProptestConfig { cases: 64, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(crate::common::cases::few(file!(), 64));
     runner.run(&input, |(cpus, threshold, steps)| agree::<W>(cpus, threshold, &steps)).unwrap();
 }
 

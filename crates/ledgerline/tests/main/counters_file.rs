@@ -1,6 +1,6 @@
 //! Counters in a file: another process reads them, and a damaged file does no damage.
 
-use crate::common::{again, times};
+use crate::common::again;
 use ledgerline::stat::{Counters, CountersFile, PlaceKind, Places, WidthKind};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -171,8 +171,9 @@ fn whatever_a_file_holds_it_is_read_or_refused() {
     ];
     let changes = proptest::collection::vec((at, number, 1..9usize), 1..6);
     let cut = prop_oneof![4 => Just(size), 1 => 0..size];
-    let cases = times(2_000, 200_000) as u32;
-    let mut runner = TestRunner::new(ProptestConfig { cases, ..ProptestConfig::default() });
+    let config = crate::common::cases::few_or_many(file!(), 2_000, 200_000);
+    let cases = config.cases;
+    let mut runner = TestRunner::new(config);
     let opened = std::cell::Cell::new(0u32);
     runner
         .run(&(changes, cut), |(changes, cut)| {

@@ -51,7 +51,7 @@ fn hammer<W: Width>(
             .map(|seed| {
                 let (update, truth, cpus) = (&update, &truth, &cpus);
                 scope.spawn(move || {
-                    let mut random = Random(seed);
+                    let mut random = Random::new(seed);
                     for _ in 0..rounds {
                         pin(&cpus[random.below(cpus.len() as u64) as usize..][..1]);
                         for _ in 0..500 {
@@ -66,7 +66,7 @@ fn hammer<W: Width>(
             .collect();
         let (stop, folds) = (&stop, &folds);
         scope.spawn(move || {
-            let mut random = Random(99);
+            let mut random = Random::new(99);
             while !stop.load(Relaxed) {
                 let zone = zones[random.below(2) as usize];
                 let taken = match random.below(5) {

@@ -2,7 +2,8 @@
 //!
 //! What is read from such a ledger is not asserted, since it may be anything.
 
-use crate::common::{Random, again, in_both_modes, long, memfd, times};
+use crate::common::seed::seeds;
+use crate::common::{Random, again, in_both_modes, long, memfd};
 use crate::scribble::{Kind, Memory, Parts};
 use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit, StatItem, Unclaimed};
 use std::fs::File;
@@ -361,19 +362,11 @@ fn run(seed: u64, damage: Damage, span: Duration, processes: bool) {
     }
 }
 
-/// The first seed; `LEDGERLINE_SEED` runs one alone.
-fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    match std::env::var("LEDGERLINE_SEED").ok().and_then(|text| text.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => first..first + count,
-    }
-}
-
 #[test]
 fn words_written_over_at_random_neither_hang_nor_crash_whoever_uses_the_ledger() {
     let name = "words_written_over_at_random_neither_hang_nor_crash_whoever_uses_the_ledger";
     in_both_modes(name, || {
-        for seed in seeds(0, times(6, 120)) {
+        for seed in seeds(0, 6, 120) {
             let damage = match seed % 3 {
                 0 => Damage::Once(20),
                 1 => Damage::Once(2000),
@@ -393,7 +386,7 @@ fn words_of_each_kind_written_over_all_the_time_neither_hang_nor_crash() {
             let _ledger = Ledger::builder().capacity(200).items(&ITEMS).create_in(&file).unwrap();
             Parts::of(&file).kinds()
         };
-        for seed in seeds(1000, times(1, 10)) {
+        for seed in seeds(1000, 1, 10) {
             for (at, &kind) in kinds.iter().enumerate() {
                 let seed = seed * 1000 + at as u64;
                 println!("seed {seed}: {}: {kind:?}", kind.name);

@@ -39,7 +39,7 @@ fn a_tree_that_is_destroyed_while_others_use_it_returns_every_unit() {
                 for thread in 0..3 {
                     scope.spawn(move || {
                         pin(&[cpus[thread % cpus.len()]]);
-                        let mut random = Random(round * 3 + thread as u64);
+                        let mut random = Random::new(round * 3 + thread as u64);
                         while !stop.load(Relaxed) {
                             let group = groups[random.below(100) as usize];
                             match random.below(50) {
@@ -211,7 +211,7 @@ type Slot = Mutex<GroupId>;
 
 /// Charges the groups in the slots until the end; keeps some charges for a while.
 fn charge_slots(ledger: &Ledger, slots: &[Slot], stop: &AtomicBool, seed: u64) -> (u64, u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut held: Vec<Charge<'_>> = Vec::new();
     let (mut granted, mut gone) = (0, 0);
     while !stop.load(Relaxed) {
@@ -271,7 +271,7 @@ fn groups_may_be_destroyed_and_rows_reused_while_others_charge_them() {
                     gone.fetch_add(no, Relaxed);
                 });
             }
-            let mut random = Random(99);
+            let mut random = Random::new(99);
             for round in 0..times(60_000, 10_000_000) {
                 replace(&ledger, &slots[round as usize % 2], &parents, &mut random);
             }

@@ -137,7 +137,7 @@ fn a_plain_refusal_comes_without_a_diagnosis() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(crate::common::cases::few(file!(), 64))]
 
     /// What each group holds is known from the charges, by adding them up.
     #[test]

@@ -133,7 +133,7 @@ fn no_unit_and_no_count_is_lost_while_rows_go_from_process_to_process() {
         let file = memfd();
         let ledger = Ledger::builder().batch(256).capacity(96).create_in(&file).unwrap();
         let all = [ledger.root().create("a").unwrap(), ledger.root().create("b").unwrap()];
-        let mut random = Random(11);
+        let mut random = Random::new(11);
         let (mut living, mut charges) = (Vec::new(), 0);
         for round in 0..times(500, 60_000) {
             let to_be_killed = random.below(4) == 0;
@@ -213,11 +213,11 @@ fn a_reserve_is_granted_beyond_max_and_never_beyond_itself() {
         assert!(ledger.charge_reserve(mine, 10, most, &alive));
         mine.uncharge_units(10);
         let children: Vec<i32> = (0..4)
-            .map(|_| {
+            .map(|child| {
                 fork(|| {
                     let ledger = Ledger::open_in(&file).unwrap();
                     let group = ledger.attach_process("child", own_pid()).unwrap();
-                    let mut random = Random(u64::from(own_pid()));
+                    let mut random = Random::new(child);
                     let mut held = Vec::new();
                     for _ in 0..times(3_000, 300_000) {
                         let units = 1 + random.below(2_000);

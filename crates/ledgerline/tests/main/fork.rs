@@ -27,7 +27,7 @@ impl<'l> Busy<'l> {
 
     /// Charges, uncharges, drains, moves, makes and destroys until the end.
     fn work(&self, stop: &AtomicBool, seed: u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut held: Vec<Charge<'l>> = Vec::new();
         while !stop.load(Relaxed) {
             let leaf = self.leaves[random.below(4) as usize];

@@ -167,7 +167,7 @@ fn ten_thousand_groups_have_waiting_tasks_and_all_are_served() {
         for (group, _) in &groups {
             crowd.add(group.request(1).wait(FOREVER));
         }
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for place in (1..groups.len()).rev() {
             groups.swap(place, random.below(place as u64 + 1) as usize);
         }
@@ -268,7 +268,7 @@ fn tasks_are_dropped_anywhere_in_a_long_queue_and_the_others_keep_their_order() 
             for _ in 0..2_000 {
                 crowd.add(tenant.request(100).wait(FOREVER));
             }
-            let mut random = Random(7);
+            let mut random = Random::new(7);
             let mut left: Vec<usize> = (0..2_000).collect();
             for _ in 0..900 {
                 crowd.drop(left.remove(1 + random.below(left.len() as u64 - 1) as usize));
@@ -440,7 +440,7 @@ fn units_that_a_signal_handler_returns_wake_the_task_that_it_interrupted() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut random = Random(3);
+                let mut random = Random::new(3);
                 while !stop.load(SeqCst) {
                     // At any step of what it does: taking its place, setting its alarm, leaving.
                     for _ in 0..random.below(3_000) {

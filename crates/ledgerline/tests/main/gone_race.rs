@@ -221,7 +221,7 @@ fn a_reader_is_told_of_one_group_or_of_none_while_groups_come_and_go_in_the_row(
                 scope.spawn(move || live([even, odd], row, now, stop));
                 let readers = [1, 2].map(|seed| {
                     scope.spawn(move || {
-                        let mut random = Random(seed);
+                        let mut random = Random::new(seed);
                         let start = Instant::now();
                         let until = start + seconds(1.5, 60.0);
                         let mut looks = [0u64; 2];

@@ -214,7 +214,7 @@ fn several_threads_that_move_among_cpus_stay_within_the_bound_at_every_moment() 
                         let (stop, cpus, sums, of_root, groups) =
                             (&stop, &cpus, &sums, &of_root, &groups);
                         scope.spawn(move || {
-                            let mut random = Random(seed);
+                            let mut random = Random::new(seed);
                             let mut held = Vec::new();
                             while !stop.load(SeqCst) {
                                 pin(&[cpus[random.below(cpus.len() as u64) as usize]]);
@@ -374,7 +374,7 @@ fn peaks_of_several_threads_hold_what_was_held_at_once() {
             let highest: Vec<u64> = std::thread::scope(|scope| {
                 let threads = [0, 1, 2, 3].map(|thread| {
                     scope.spawn(move || {
-                        let mut random = Random(seed << 8 | thread);
+                        let mut random = Random::new(seed << 8 | thread);
                         let (mut held, mut now, mut most) = (Vec::new(), 0, 0);
                         for _ in 0..2_000 {
                             if random.one_in(2) && now < 100_000 {

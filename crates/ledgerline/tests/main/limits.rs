@@ -135,14 +135,14 @@ fn once_a_limit_is_set_no_usage_above_it_is_ever_seen() {
             for seed in 0..3 {
                 let stop = &stop;
                 scope.spawn(move || {
-                    let mut random = Random(seed);
+                    let mut random = Random::new(seed);
                     while !stop.load(Relaxed) {
                         let n = random.below(900);
                         drop(if random.one_in(2) { child } else { parent }.try_charge(n));
                     }
                 });
             }
-            let mut random = Random(77);
+            let mut random = Random::new(77);
             let start = Instant::now();
             let (mut set, mut busy) = (0, 0);
             while start.elapsed() < seconds(2.0, 120.0) || set == 0 || busy == 0 {
@@ -289,7 +289,7 @@ fn an_uncharge_of_too_much_is_counted_and_takes_nothing() {
         assert_eq!((mistakes.underflows, mistakes.strays), (2, 0));
         assert_eq!((a.precise(), ledger.root().precise()), (0, 1_000_000));
         // With stock in the cell: it stays where it is, or goes back, and is not lost.
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         for round in 0..300 {
             let charge = a.try_charge(random.size(14)).unwrap();
             a.uncharge_units((1 << 40) + random.below(9));
@@ -338,7 +338,7 @@ fn no_usage_above_the_limit_is_ever_seen_and_peaks_are_below_it() {
             for seed in 0..4 {
                 let (children, stop, granted) = (&children, &stop, &granted);
                 scope.spawn(move || {
-                    let mut random = Random(seed);
+                    let mut random = Random::new(seed);
                     let mut held = Vec::new();
                     while !stop.load(Relaxed) {
                         let group = children[random.below(3) as usize];

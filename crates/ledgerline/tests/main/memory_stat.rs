@@ -182,11 +182,10 @@ impl<'l> Both<'l> {
 #[test]
 fn every_number_is_that_of_a_slow_obvious_count() {
     in_all_modes("every_number_is_that_of_a_slow_obvious_count", || {
-        let mut runner = TestRunner::new(ProptestConfig {
-            cases: if cfg!(debug_assertions) { 60 } else { 400 },
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        });
+        let mut runner = TestRunner::new(crate::common::cases::few(
+            file!(),
+            if cfg!(debug_assertions) { 60 } else { 400 },
+        ));
         let steps = prop::collection::vec(steps(), 1..200);
         runner
             .run(&steps, |steps| {

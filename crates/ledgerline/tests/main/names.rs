@@ -77,7 +77,7 @@ fn no_bytes_in_a_row_make_a_name_that_steers() {
     let mut start = vec![0; 64 << 10];
     file.read_exact_at(&mut start, 0).unwrap();
     let at = start.windows(NAME_MAX).position(|window| window == [b'n'; NAME_MAX]).unwrap();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for _ in 0..2_000 {
         // Letters of two and three bytes, most of which steer something, and bytes of any kind.
         let mut bytes = Vec::new();

@@ -278,7 +278,7 @@ fn a_score_of_the_programs_own_decides() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::cases::few(file!(), 60))]
 
     /// The choice of two passes is the choice of one that looks closely at all.
     #[test]

@@ -98,7 +98,7 @@ fn a_process_killed_in_the_middle_leaves_at_most_its_one_request() {
         let here = mine.try_charge(1_000).unwrap();
         let report = report();
         let rounds = times(150, 4_000);
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         for round in 0..rounds {
             report.charging.store(0, Relaxed);
             let child = fork(|| {

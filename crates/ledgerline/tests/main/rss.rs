@@ -44,7 +44,7 @@ fn what_threads_on_all_cpus_add_is_what_is_read() {
             for thread in 0..6 {
                 let (table, owners, cpus) = (&table, &owners, &cpus);
                 scope.spawn(move || {
-                    let mut random = Random(thread);
+                    let mut random = Random::new(thread);
                     for _ in 0..60_000 {
                         let (owner, oracle) = &owners[random.below(OWNERS as u64) as usize];
                         let kind = Kind::ALL[random.below(4) as usize];
@@ -157,7 +157,7 @@ fn the_rows_of_a_table_are_reused_and_never_shared() {
             for thread in 0..4 {
                 let table = &table;
                 scope.spawn(move || {
-                    let mut random = Random(thread);
+                    let mut random = Random::new(thread);
                     for turn in 0..5000i64 {
                         // Four threads with two each: there is always a row.
                         let (first, second) =
@@ -310,6 +310,8 @@ impl Either<'_> {
 }
 
 proptest! {
+    #![proptest_config(crate::common::cases::few(file!(), 256))]
+
     #[test]
     fn a_table_holds_what_a_list_of_arrays_holds(
         steps in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0usize..4, any::<i32>()), 0..300),

@@ -179,7 +179,7 @@ fn under_fire_usage_only_falls_once_a_limit_is_set_at_once_below_it() {
                 for (seed, (part, turns)) in parts.iter().zip(&turns).enumerate() {
                     let stop = &stop;
                     scope.spawn(move || {
-                        let mut random = Random(round * 3 + seed as u64);
+                        let mut random = Random::new(round * 3 + seed as u64);
                         let mut held: Vec<Charge<'_>> = Vec::new();
                         while !stop.load(SeqCst) {
                             match part.try_charge(random.size(12)) {

@@ -274,7 +274,7 @@ fn a_charge_of_nothing_outlives_its_group_and_goes_to_who_joins() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(crate::common::cases::few(file!(), 256))]
 
     #[test]
     fn any_joins_and_drops_in_any_tree_leave_what_the_model_has(
@@ -322,7 +322,7 @@ fn come_and_go<'l>(
     seed: u64,
     turns: u64,
 ) -> Vec<SharedCharge<'l>> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for _ in 0..turns {
         let pick = random.below(mine.len() as u64) as usize;
         let group = groups[random.below(groups.len() as u64) as usize];

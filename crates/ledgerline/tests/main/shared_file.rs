@@ -1,6 +1,6 @@
 //! A file that is no ledger is refused, and a damaged one does no damage.
 
-use crate::common::{memfd, ran_alone, times};
+use crate::common::{memfd, ran_alone};
 use ledgerline::{Ledger, OpenError};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -128,13 +128,8 @@ fn a_ledger_with_absurd_numbers_is_refused() {
 }
 
 /// Writes what `damage` says over a ledger and uses it.
-fn damaged(cases: u64, damage: impl Strategy<Value = Vec<(u64, Vec<u8>)>>) {
-    let config = ProptestConfig {
-        cases: cases as u32,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    TestRunner::new(config)
+fn damaged(few: u32, many: u32, damage: impl Strategy<Value = Vec<(u64, Vec<u8>)>>) {
+    TestRunner::new(crate::common::cases::few_or_many(file!(), few, many))
         .run(&damage, |writes| {
             let file = ledger_file();
             for (offset, bytes) in writes {
@@ -166,7 +161,7 @@ fn a_header_of_random_bytes_never_crashes_a_reader() {
         let end = bytes.len().min(4096 - at as usize);
         vec![(at, bytes[..end].to_vec())]
     });
-    damaged(times(250, 50_000), prop_oneof![3 => some, 1 => all]);
+    damaged(250, 50_000, prop_oneof![3 => some, 1 => all]);
 }
 
 #[test]
@@ -177,5 +172,5 @@ fn rows_of_random_bytes_never_crash_a_reader() {
     // Eleven rows of 256 bytes are in use; the sets of stocked rows follow behind all rows.
     let rows = (4096u64..4096 + 12 * 256, bytes(64));
     let sets = (4096u64 + 28_672..4096 + 28_672 + 8192, bytes(16));
-    damaged(times(400, 50_000), prop::collection::vec(prop_oneof![4 => rows, 1 => sets], 1..6));
+    damaged(400, 50_000, prop::collection::vec(prop_oneof![4 => rows, 1 => sets], 1..6));
 }

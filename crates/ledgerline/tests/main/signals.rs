@@ -28,7 +28,7 @@ fn group(ledger: &Ledger, n: usize) -> Group<'_> {
 extern "C" fn handler(_: i32) {
     let Some(ledger) = LEDGER.get() else { return };
     let turn = CAUGHT.fetch_add(1, Relaxed);
-    let mut random = Random(turn);
+    let mut random = Random::new(turn);
     // One pair within the handler, small (prepaid) or large (fetched).
     let here = group(ledger, turn as usize);
     let n = random.size(22);
@@ -55,7 +55,7 @@ fn return_kept(ledger: &Ledger, kept: u64) {
 
 /// What the interrupted threads are at.
 fn work<'l>(ledger: &'l Ledger, stop: &AtomicBool, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut held: Vec<Charge<'l>> = Vec::new();
     while !stop.load(Relaxed) {
         let group = group(ledger, random.below(GROUPS as u64) as usize);
@@ -142,7 +142,7 @@ fn handlers_charge_and_uncharge_whatever_they_interrupt_and_nothing_is_lost() {
                     std::thread::yield_now();
                 }
                 let start = Instant::now();
-                let mut random = Random(1);
+                let mut random = Random::new(1);
                 // A storm: bursts at one thread, of two signals so that handlers are interrupted as well, then
                 // a pause in which it gets on. Never at the process: the harness has a thread that does not
                 // block them, and a handler that is held up there would still be at it below.

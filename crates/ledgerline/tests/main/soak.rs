@@ -41,7 +41,7 @@ impl<'l> Tree<'l> {
     }
 
     fn worker(&self, stop: &AtomicBool, seed: u64) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut held: Vec<Charge<'l>> = Vec::new();
         while !stop.load(Relaxed) {
             let query = self.queries[random.below(12) as usize];
@@ -143,7 +143,7 @@ fn everything_at_once_breaks_nothing() {
             for seed in [1, 2] {
                 let (tree, stop, watched) = (&tree, &stop, &watched);
                 scope.spawn(move || {
-                    let mut random = Random(seed << 32);
+                    let mut random = Random::new(seed << 32);
                     while !stop.load(Relaxed) {
                         tree.watch(&mut random);
                         watched.fetch_add(1, Relaxed);

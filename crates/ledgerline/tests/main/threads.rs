@@ -20,7 +20,7 @@ fn a_thread_may_end_with_charges_and_stock_and_another_returns_them() {
                 for thread in 0..64 {
                     let (groups, basket, held) = (&groups, &basket, &held);
                     scope.spawn(move || {
-                        let mut random = Random(wave * 64 + thread);
+                        let mut random = Random::new(wave * 64 + thread);
                         let mut mine: Vec<_> = (0..6)
                             .map(|_| groups[random.below(8) as usize].try_charge(random.size(12)))
                             .map(Result::unwrap)
@@ -67,7 +67,7 @@ fn a_thread_that_is_moved_about_loses_no_unit() {
                 .map(|seed| {
                     let (groups, cpus) = (&groups, &cpus);
                     scope.spawn(move || {
-                        let mut random = Random(seed);
+                        let mut random = Random::new(seed);
                         let mut held = Vec::new();
                         for _ in 0..rounds {
                             pin(&cpus[random.below(cpus.len() as u64) as usize..][..1]);

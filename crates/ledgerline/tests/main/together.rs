@@ -105,7 +105,7 @@ fn below(group: Group<'_>, top: Group<'_>) -> bool {
 
 /// Several threads at once; then everything is compared.
 fn round(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let batch = [1, 50, 4096, 64 * 4096][random.below(4) as usize];
     let ledger = Ledger::builder().batch(batch).capacity(200).anonymous().unwrap();
     let mut groups = vec![ledger.root()];
@@ -123,7 +123,7 @@ fn round(seed: u64) {
         let threads: Vec<_> = (0..4)
             .map(|thread| {
                 scope.spawn(move || {
-                    let mut random = Random(seed << 8 | thread);
+                    let mut random = Random::new(seed << 8 | thread);
                     let mut share =
                         Share { groups: groups.clone(), held: Vec::new(), counts: HashMap::new() };
                     for _ in 0..2_000 {

@@ -16,7 +16,7 @@ fn what_threads_on_all_cpus_add_is_the_sum_and_the_top_is_near() {
                 for thread in 0..4 {
                     let (sum, oracle, cpus) = (&sum, &oracle, &cpus);
                     scope.spawn(move || {
-                        let mut random = Random(thread);
+                        let mut random = Random::new(thread);
                         for _ in 0..30_000 {
                             let n = random.below(2000) as i64 - 950;
                             sum.add(n);

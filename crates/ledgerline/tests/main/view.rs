@@ -84,7 +84,7 @@ fn play<'l>(ledger: &'l Ledger, steps: &[Step]) {
 #[test]
 fn a_view_says_what_the_ledger_says_though_nothing_was_collected() {
     in_both_modes("a_view_says_what_the_ledger_says_though_nothing_was_collected", || {
-        let mut runner = TestRunner::new(ProptestConfig::with_cases(times(60, 5000) as u32));
+        let mut runner = TestRunner::new(crate::common::cases::few_or_many(file!(), 60, 5000));
         let strategy = (prop::collection::vec(steps(), 1..120), any::<bool>());
         runner
             .run(&strategy, |(steps, flows)| {

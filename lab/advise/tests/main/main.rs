@@ -2,6 +2,8 @@
 //! its own is a file in the folder above, and says why.
 
 mod advise;
+#[path = "../../../../tests/support/cases.rs"]
+mod cases;
 #[path = "../../../../tests/support/compile.rs"]
 mod compile;
 mod cplusplus;
@@ -15,6 +17,8 @@ mod profiles;
 mod ranking;
 mod recording;
 mod rows;
+#[path = "../../../../tests/support/seed.rs"]
+mod seed;
 mod sketches;
 mod straddles;
 #[path = "../support/mod.rs"]

@@ -128,7 +128,7 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::few(file!(), 256))]
     #[test]
     fn a_file_says_what_the_text_of_its_samples_says(
         samples in samples(), big: bool, pipe: bool, packed in prop::option::of(20..3000usize),

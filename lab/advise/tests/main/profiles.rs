@@ -251,6 +251,8 @@ fn a_second_report_behind_the_first_has_columns_of_its_own() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn no_damage_makes_a_reader_fall(
         which in 0..FIXTURES.len(), cut in any::<prop::sample::Index>(), skip in 0..40usize,

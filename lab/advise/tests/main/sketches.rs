@@ -42,7 +42,7 @@ fn member() -> impl Strategy<Value = String> {
 const PART: &str = "struct part { long a; char b; };\n";
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 40, ..crate::cases::few(file!(), 24) })]
 
     #[test]
     fn a_sketch_of_random_members_compiles_to_the_proposed_offsets(

@@ -3,6 +3,7 @@
 //! Each target runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. Bytes that make one fail are written to a file,
 //! and the test names it.
 
+use crate::seed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -92,9 +93,11 @@ fn mutate(random: &mut Random, data: &mut Vec<u8>, other: &[u8]) {
 fn fuzz(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
     let seconds =
         std::env::var("LEDGERLINE_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(1));
+    let end =
+        Instant::now() + Duration::from_secs(seconds.unwrap_or(if seed::long() { 60 } else { 1 }));
     // Longer runs see other inputs than those of every test run.
-    let mut random = Random(if seconds.is_some() { end_of_time() } else { 0x9e37_79b9_7f4a_7c15 });
+    let fixed = 0x9e37_79b9_7f4a_7c15;
+    let mut random = Random(if seconds.is_some() { seed::new() | 1 } else { seed::seed(fixed) });
     let mut runs = 0u64;
     for seed in seeds {
         target(seed);
@@ -113,11 +116,6 @@ fn fuzz(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
         runs += 1;
     }
     println!("{name}: {runs} runs");
-}
-
-fn end_of_time() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    now.as_nanos() as u64 | 1
 }
 
 fn btf_seeds() -> Vec<Vec<u8>> {
@@ -236,7 +234,7 @@ fn no_change_to_dwarf_makes_its_reader_panic() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::few(file!(), 300))]
 
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {

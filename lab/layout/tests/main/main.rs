@@ -4,6 +4,8 @@
 mod archives;
 mod bombs;
 mod btf;
+#[path = "../../../../tests/support/cases.rs"]
+mod cases;
 #[path = "../../../../tests/support/compile.rs"]
 mod compile;
 mod compilers;
@@ -20,6 +22,8 @@ mod kernel;
 mod named;
 mod open;
 mod references;
+#[path = "../../../../tests/support/seed.rs"]
+mod seed;
 #[path = "../support/mod.rs"]
 mod support;
 mod variants;
