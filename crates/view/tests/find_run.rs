@@ -1,4 +1,5 @@
-//! The ledger of a run is found by any process of it. (`crates/cli/tests/show.rs` has a real run.)
+//! The ledger of a run is found by any process of it. (`crates/cli/tests/main/show.rs` has a real run.) A process of its own:
+//! it is as a run to all of its children.
 
 use ledgerline::Ledger;
 use ledgerline_protocol::{Item, MEMORY_FILE};
