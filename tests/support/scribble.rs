@@ -1,6 +1,6 @@
 //! Writes over a ledger's file, as a program with a wild pointer does, or one that means harm.
 
-use crate::Random;
+use super::Random;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;

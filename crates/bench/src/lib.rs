@@ -121,13 +121,9 @@ pub fn cases(suite: &str) -> &'static [&'static str] {
 }
 
 impl BenchArgs {
-    /// Returns the name of a suite that the laboratory has, and the words after it, where one was asked for.
-    pub fn research(&self) -> Option<(&'static str, &[OsString])> {
-        match &self.suite {
-            Suites::Numa(args) => Some(("numa", &args.words)),
-            Suites::Rss(args) => Some(("rss", &args.words)),
-            _ => None,
-        }
+    /// Whether the laboratory has the suite that was asked for.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.suite, Suites::Numa(_) | Suites::Rss(_))
     }
 }
 
@@ -137,7 +133,7 @@ impl BenchArgs {
 ///
 /// # Panics
 ///
-/// Where [`BenchArgs::research`] names a suite.
+/// Where [`BenchArgs::is_elsewhere`].
 pub fn main(args: &BenchArgs) -> ExitCode {
     let (suite, args) = match &args.suite {
         Suites::Charge(args) => (&charge::CHARGE, args),

@@ -19,12 +19,12 @@ const NOT_FOUND: u8 = 127;
 pub struct LabArgs {
     /// Options and arguments of the subcommand of ledgerline-lab
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub words: Vec<OsString>,
+    words: Vec<OsString>,
 }
 
-/// Becomes `ledgerline-lab SUBCOMMAND WORDS`. Returns where that does not work: the exit status is 127 where the laboratory
-/// is not installed, and 126 where it cannot be executed.
-pub fn hand_over(subcommand: &str, words: &[OsString]) -> ExitCode {
+/// Becomes `ledgerline-lab` with the same command line, which names a subcommand of it. Returns where that does not work: the
+/// exit status is 127 where the laboratory is not installed, and 126 where it cannot be executed.
+pub fn hand_over(subcommand: &str) -> ExitCode {
     let Some(program) = installed() else {
         let what = format!(
             "this is a part of `{NAME}`, which lies neither beside this command nor in PATH; the packages \
@@ -32,7 +32,8 @@ pub fn hand_over(subcommand: &str, words: &[OsString]) -> ExitCode {
         );
         return fail(subcommand, &what, NOT_FOUND);
     };
-    let error = Command::new(&program).arg0(NAME).arg(subcommand).args(words).exec();
+    // Not as clap has read it: a `--` that comes first is missing there.
+    let error = Command::new(&program).arg0(NAME).args(std::env::args_os().skip(1)).exec();
     fail(subcommand, &format!("{}: {error}", program.display()), 126)
 }
 

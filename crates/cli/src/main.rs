@@ -98,13 +98,11 @@ fn main() -> ExitCode {
         Some(Command::Report(args)) => report::main(&args),
         Some(Command::Fleet(command)) => fleet::main(&command),
         Some(Command::Doctor(args)) => doctor::main(&args),
-        Some(Command::Layout(args)) => lab::hand_over("layout", &args.words),
-        Some(Command::Bench(args)) => match args.research() {
-            Some((suite, words)) => lab::hand_over("bench", &[&[suite.into()], words].concat()),
-            None => bench::main(&args),
-        },
-        Some(Command::Reproduce(args)) => lab::hand_over("reproduce", &args.words),
-        Some(Command::Calibrate(args)) => lab::hand_over("calibrate", &args.words),
+        Some(Command::Layout(_)) => lab::hand_over("layout"),
+        Some(Command::Bench(args)) if args.is_elsewhere() => lab::hand_over("bench"),
+        Some(Command::Bench(args)) => bench::main(&args),
+        Some(Command::Reproduce(_)) => lab::hand_over("reproduce"),
+        Some(Command::Calibrate(_)) => lab::hand_over("calibrate"),
         Some(Command::Man(args)) => man::main(&args, Cli::command()),
         Some(Command::Completions(args)) => completions::main(&args, Cli::command()),
         None => match Cli::command().print_help() {
@@ -131,7 +129,7 @@ mod tests {
                 &[&word],
                 &["run", &format!("--{word}"), "ls"],
                 &["bench", "charge", "--runs", &word],
-                &["show", &word, &word, &word],
+                &["completions", &word],
                 &["fleet", &word],
             ];
             for arguments in arguments {

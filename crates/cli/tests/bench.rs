@@ -1,10 +1,15 @@
 //! `ledgerline bench`: every figure is there, in the form that is promised. What the figures are is
-//! the machine's business; only what holds on any machine is compared.
+//! the machine's business; only what holds on any machine is compared. A program of its own: the other tests of the
+//! command would take the CPUs from what is measured.
 
-#[path = "schemas/held.rs"]
+#[path = "../../../tests/support/figures.rs"]
+mod figures;
+#[path = "../../../tests/support/held.rs"]
 mod held;
+#[path = "main/support/mod.rs"]
 mod support;
 
+use figures::{of, rows};
 use ledgerline_bench::cases;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -27,16 +32,6 @@ fn bench(arguments: &[&str]) -> Output {
         .env_remove("LEDGERLINE_PERCPU")
         .output()
         .expect("the command runs")
-}
-
-fn rows(output: &Output) -> Vec<Value> {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::str::from_utf8(&output.stdout)
-        .expect("the output is text")
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("each line is an object"))
-        .inspect(|row| held::held("bench", row))
-        .collect()
 }
 
 /// Figures by case, mode and threads.
@@ -150,26 +145,7 @@ fn a_pair_is_faster_than_behind_a_mutex() {
 
 /// A suite's quick figures, in both modes.
 fn suite(name: &str, arguments: &[&str]) -> Vec<Value> {
-    let output = Command::new(support::binary())
-        .args(["bench", name, "--quick", "--json", "--runs", "3"])
-        .args(arguments)
-        .env_remove("LEDGERLINE_PERCPU")
-        .output()
-        .expect("the command runs");
-    let rows = rows(&output);
-    for row in &rows {
-        assert_eq!(row["suite"], name, "{row}");
-        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
-        assert!(number("min") <= number("ns_per_op") && number("ns_per_op") <= number("max"));
-    }
-    rows
-}
-
-/// The rows of a case, by any of its modes.
-fn of<'r>(rows: &'r [Value], case: &str) -> Vec<&'r Value> {
-    let found: Vec<&Value> = rows.iter().filter(|row| row["case"] == case).collect();
-    assert!(!found.is_empty(), "no row for {case}");
-    found
+    figures::suite(&mut support::ledgerline(), name, arguments)
 }
 
 #[test]
@@ -195,18 +171,6 @@ fn reading_is_measured_by_the_number_of_cpus() {
     assert!(rows.iter().all(|row| row["threads"] == 1), "readers are measured on one thread");
     of(&rows, "approximate_read");
     of(&rows, "group_stat_unchanged");
-}
-
-#[test]
-fn the_sweep_of_thresholds_stands_beside_the_source_documents_columns() {
-    let rows = suite("numa", &["--threads", "1"]);
-    let row = of(&rows, "threshold_125")[0];
-    let number = |row: &Value, key: &str| row[key].as_u64();
-    assert_eq!(number(row, "threshold"), Some(125));
-    assert_eq!(number(row, "published_cycles"), Some(537));
-    assert_eq!(number(row, "published_allocations"), Some(358_906_028));
-    let none = of(&rows, "none")[0];
-    assert_eq!((number(none, "threshold"), number(none, "published_cycles")), (None, Some(342)));
 }
 
 #[test]
@@ -348,25 +312,6 @@ fn what_the_user_preloads_is_in_each_program_plain_and_under_run() {
     // Two pairs of programs; this command itself, and twice that which runs one.
     assert_eq!(told.lines().filter(|&line| line == "under").count(), 2, "{told}");
     assert_eq!(told.lines().filter(|&line| line == "plain").count(), 5, "{told}");
-}
-
-#[test]
-fn pages_are_counted_four_ways_and_ours_misses_none() {
-    let rows = suite("rss", &["--threads", "1", "--sleepers", "150"]);
-    for case in cases("rss") {
-        for row in of(&rows, case) {
-            assert_eq!(row["sleepers"], 150, "{row}");
-            assert_eq!(row["counted_pages"], 150 * 32, "{row}");
-            let error = row["error_pages"].as_i64().unwrap();
-            assert!(-error <= row["bound_pages"].as_i64().unwrap() && error <= 0, "{row}");
-        }
-    }
-    assert!(of(&rows, "ours").iter().all(|row| row["error_pages"] == 0));
-    assert!(of(&rows, "per_task").iter().all(|row| row["shown_pages"] == 0));
-    let output =
-        Command::new(support::binary()).args(["bench", "rss", "--sleepers", "0"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("'0' for '--sleepers <N>'"));
 }
 
 #[test]

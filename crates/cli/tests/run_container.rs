@@ -1,7 +1,9 @@
-//! `ledgerline run --container`, in a real cgroup: the program is refused before the kernel kills.
+//! `ledgerline run --container`, in a real cgroup: the program is refused before the kernel kills. A program of its own:
+//! samples must keep up, and the other tests of the command would take the CPU from them.
 
 #[path = "../../../tests/support/cgroup.rs"]
 mod cgroup;
+#[path = "main/support/mod.rs"]
 mod support;
 
 use std::os::unix::process::ExitStatusExt;

@@ -65,8 +65,14 @@ fn told(path: &Path, error: &std::io::Error) -> String {
 pub fn completions(shell: Shell, command: &mut Command) -> String {
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
-    clap_complete::generate(shell, command, name, &mut script);
-    String::from_utf8(script).expect("generators write text")
+    clap_complete::generate(shell, command, name.as_str(), &mut script);
+    let script = String::from_utf8(script).expect("generators write text");
+    match shell {
+        // clap_complete 4.6 writes a hyphen of the name in one way where it chooses a case, and in another in the cases of
+        // subcommands, which are never chosen then.
+        Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
+        _ => script,
+    }
 }
 
 /// The name of a command's page.
@@ -158,6 +164,21 @@ fn sections(text: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_command_that_bash_comes_to_has_a_case_also_with_a_hyphen_in_its_name() {
+        for name in ["weigh", "weigh-it"] {
+            let scale = Command::new("scale").subcommand(Command::new("zero"));
+            let script = completions(Shell::Bash, &mut Command::new(name).subcommand(scale));
+            let lines = || script.lines().map(str::trim);
+            let chosen = |line: &str| line.strip_prefix("cmd=\"").map(|it| it.replace('"', ")"));
+            let cases: Vec<_> = lines().filter_map(chosen).filter(|case| case != ")").collect();
+            assert!(cases.len() > 3, "{script}");
+            for case in cases {
+                assert!(lines().any(|line| line == case), "no {case}: {script}");
+            }
+        }
+    }
 
     #[test]
     fn a_heading_is_one_word() {

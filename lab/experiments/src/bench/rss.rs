@@ -296,11 +296,11 @@ mod tests {
     #[test]
     fn ours_shows_every_page_and_the_others_stay_within_their_bounds() {
         const ALONE: &str = "LEDGERLINE_TEST_ALONE";
-        const NAME: &str =
-            "rss::tests::ours_shows_every_page_and_the_others_stay_within_their_bounds";
         if std::env::var_os(ALONE).is_none() {
+            let thread = std::thread::current();
+            let name = thread.name().expect("the name of this test");
             let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-            let output = alone.args(["--exact", NAME]).env(ALONE, "1").output().unwrap();
+            let output = alone.args(["--exact", name]).env(ALONE, "1").output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && said.contains("1 passed"), "{said}");
             return;

@@ -59,15 +59,22 @@ fn rounds(ci: u32, in_long: u32) -> u32 {
     if seed::long() { in_long } else { ci }
 }
 
-/// Runs a body in a process of its own, which is killed if it hangs: far more than any body takes, for each round.
-fn bounded(test: &str, rounds: u32, body: impl FnOnce()) {
+/// Runs the body of the test that calls it in a process of its own, which is killed if it hangs: far more than any body takes,
+/// for each round.
+fn bounded(rounds: u32, body: impl FnOnce()) {
+    /// The file that the other process makes when it is done.
     const INSIDE: &str = "LEDGERLINE_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some() {
-        return body();
+    if let Some(done) = std::env::var_os(INSIDE) {
+        body();
+        return std::fs::write(done, "").unwrap();
     }
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let thread = std::thread::current();
+    let test = thread.name().expect("the name of a test");
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
+        .env(INSIDE, &done)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -75,7 +82,9 @@ fn bounded(test: &str, rounds: u32, body: impl FnOnce()) {
     let start = Instant::now();
     loop {
         match child.try_wait().unwrap() {
-            Some(status) => return assert!(status.success(), "{status}"),
+            Some(status) => {
+                return assert!(status.success() && done.exists(), "{test}: {status}");
+            }
             None if start.elapsed() > patience => {
                 child.kill().unwrap();
                 child.wait().unwrap();
@@ -89,7 +98,7 @@ fn bounded(test: &str, rounds: u32, body: impl FnOnce()) {
 #[test]
 fn whatever_the_bytes_a_look_ends_and_tells_no_number_of_a_damaged_row() {
     let rounds = rounds(300, 100_000);
-    bounded("whatever_the_bytes_a_look_ends_and_tells_no_number_of_a_damaged_row", rounds, || {
+    bounded(rounds, || {
         let mut random = Random(seed::seed(1));
         for _ in 0..rounds {
             fuzz::look(&random.patches());
@@ -100,8 +109,7 @@ fn whatever_the_bytes_a_look_ends_and_tells_no_number_of_a_damaged_row() {
 #[test]
 fn whatever_is_written_meanwhile_a_look_ends_and_tells_no_number_of_a_damaged_row() {
     let rounds = rounds(60, 20_000);
-    let test = "whatever_is_written_meanwhile_a_look_ends_and_tells_no_number_of_a_damaged_row";
-    bounded(test, rounds, || {
+    bounded(rounds, || {
         let sample = Sample::new().unwrap();
         let (mut random, mut other) = (Random(seed::seed(2)), Random(seed::seed(3)));
         let stop = AtomicBool::new(false);

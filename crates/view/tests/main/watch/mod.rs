@@ -2,5 +2,4 @@
 
 mod damaged;
 mod find_program;
-mod find_run;
 mod look;

@@ -1,0 +1,137 @@
+//! `ledgerline serve` as a user starts it.
+
+use crate::support::{ledgerline, python, started};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that was started, and its host and port.
+fn serve(arguments: &[&str]) -> (Child, String) {
+    let mut child = ledgerline()
+        .arg("serve")
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+    let host = line.trim_end().strip_prefix("http://").and_then(|rest| rest.strip_suffix('/'));
+    let host = host.unwrap_or_else(|| panic!("the first line is the address: {line:?}")).to_owned();
+    (child, host)
+}
+
+/// An answer from its status line on.
+fn get(host: &str, path: &str) -> String {
+    let mut stream = ask(host, path);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+fn ask(host: &str, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(host).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+}
+
+fn signal(child: &Child, signal: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
+}
+
+#[test]
+fn a_run_is_served_by_its_pid_and_the_server_ends_at_either_signal_while_events_are_read() {
+    let Some(python) = python() else { return };
+    let program =
+        "import sys; held = bytearray(8 << 20); print('ready', flush=True); sys.stdin.read()";
+    let (mut run, ..) = started(&[python, "-c", program]);
+    for name in ["-INT", "-TERM"] {
+        let (mut server, host) = serve(&[&run.id().to_string()]);
+        assert!(host.starts_with("127.0.0.1:"), "{host}");
+        let groups = get(&host, "/api/ledgers/1/groups");
+        assert!(groups.starts_with("HTTP/1.1 200") && groups.contains("\"pid\":"), "{groups}");
+        assert!(get(&host, "/metrics").contains("ledgerline_current_bytes{"));
+        let mut events = BufReader::new(ask(&host, "/api/ledgers/1/events"));
+        let mut line = String::new();
+        while !line.starts_with("event: look") {
+            line.clear();
+            assert!(events.read_line(&mut line).expect("events") > 0, "the stream ended");
+        }
+        signal(&server, name);
+        assert_eq!(server.wait().expect("it ends").code(), Some(0), "{name}");
+        events.read_to_end(&mut Vec::new()).expect("the stream ends");
+    }
+    // Who ended has no series, the root holds nothing, and all are told as ended.
+    let (mut server, host) = serve(&["--interval", "100ms", &run.id().to_string()]);
+    drop(run.stdin.take());
+    run.wait().expect("it ends");
+    let end = Instant::now() + Duration::from_secs(60);
+    while get(&host, "/metrics").contains("group=\"/python") {
+        assert!(Instant::now() < end, "{}", get(&host, "/metrics"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let metrics = get(&host, "/metrics");
+    assert!(metrics.contains("group=\"/\"} 0\n"), "{metrics}");
+    let groups = get(&host, "/api/ledgers/1/groups");
+    assert!(groups.contains("\"state\":\"exited\""), "{groups}");
+    assert!(!groups.contains("\"state\":\"live\""), "{groups}");
+    signal(&server, "-TERM");
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn names_that_no_browser_sends_are_refused() {
+    for host in ["build.example:80", "http://build.example", "m\u{fc}nchen.de", "", "a..b"] {
+        let output = ledgerline().args(["serve", "--host", host]).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{host}: {error}");
+        assert!(error.contains("give the name alone"), "{host}: {error}");
+    }
+}
+
+#[test]
+fn without_arguments_a_run_comes_and_goes_by_itself() {
+    let Some(python) = python() else { return };
+    let (mut server, host) = serve(&[]);
+    let program = "import sys; print('ready', flush=True); sys.stdin.read()";
+    let (mut run, ..) = started(&[python, "-c", program]);
+    // (Other ledgers may run on this machine: the run is known by its number.)
+    let own = format!("(run {})", run.id());
+    let until = |there: bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while get(&host, "/api/ledgers").contains(&own) != there {
+            assert!(
+                Instant::now() < end,
+                "{own} is there: {there}, after a minute: {}",
+                get(&host, "/api/ledgers")
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until(true);
+    drop(run.stdin.take());
+    run.wait().expect("it ends");
+    until(false);
+    signal(&server, "-TERM");
+    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_is_one_sentence_and_no_address() {
+    for arguments in [&["/nowhere/at/all"][..], &["--listen", "127.0.0.1:0", "999999999"]] {
+        let output = ledgerline().arg("serve").args(arguments).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(output.stdout.is_empty() && error.starts_with("ledgerline: serve: "), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("it has one").to_string();
+    let output = ledgerline().args(["serve", "--listen", &address]).output().expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains(&address), "{error}");
+}
