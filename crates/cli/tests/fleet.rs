@@ -2,7 +2,7 @@
 
 #[path = "schemas/held.rs"]
 mod held;
-#[path = "../../fleet/tests/support/server.rs"]
+#[path = "../../fleet/tests/main/support/server.rs"]
 #[allow(dead_code, reason = "a part is used")]
 mod server;
 mod support;

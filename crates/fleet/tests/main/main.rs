@@ -1,0 +1,23 @@
+//! Books, their stores, and nodes that join: in memory, on real servers, in a simulated world.
+//!
+//! The tests share this process. Each has servers and folders of its own, and a port that no other test here was given.
+
+mod address;
+mod book;
+mod etcd;
+mod etcd_many;
+mod fleet;
+mod levels;
+mod messages;
+mod model;
+mod nonsense;
+mod outcomes;
+mod processes;
+mod redis;
+mod redis_bad_days;
+mod redis_cost;
+mod redis_many;
+mod simulation;
+mod support;
+#[cfg(feature = "tls")]
+mod tls;
