@@ -98,7 +98,8 @@ fn run(grow: bool, steps: usize) {
             let workers = (0..queries.len() * 2).map(|at| {
                 let query = &queries[at / 2];
                 scope.spawn(move || {
-                    let mut numbers = Numbers(crate::seed::seed(0x9e37_79b9 + at as u64 * 7919 + round));
+                    let mut numbers =
+                        Numbers(crate::seed::seed(0x9e37_79b9 + at as u64 * 7919 + round));
                     let mut mine = Vec::new();
                     (0..steps).for_each(|_| step(&mut numbers, &mut mine, query, grow));
                     mine
