@@ -92,6 +92,13 @@ fn a_sketch_of_a_class_compiles_to_the_proposed_offsets() {
     ];
     for (name, source, head) in cases {
         let Some(types) = compiled("class", &format!("{BEFORE}{source} }}\n")) else { return };
+        // gcc writes `counter<long int, 3>` where clang writes `counter<long, 3>`.
+        let by_clang = pick(&types, &[name.to_owned()]).is_err();
+        let spelled = |text: &str| match by_clang {
+            true => text.replace("long int", "long"),
+            false => text.to_owned(),
+        };
+        let (name, head) = (&*spelled(name), &*spelled(head));
         let advice = advice(&types, name);
         let proposal =
             advice.proposal.as_ref().expect("what is read goes away from what is written");
