@@ -74,6 +74,35 @@ fn a_tree_that_is_destroyed_while_others_use_it_returns_every_unit() {
 }
 
 #[test]
+fn a_group_whose_last_child_ends_at_that_moment_is_not_said_to_be_gone() {
+    let ledger = Ledger::new().unwrap();
+    let parent = || ledger.root().create("parent").unwrap();
+    let (current, stop) = (Mutex::new(parent()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let parent = *current.lock().unwrap();
+                if let Ok(child) = parent.create("child") {
+                    child.destroy().unwrap();
+                }
+            }
+        });
+        let mut said = Ok(());
+        for _ in 0..times(200_000, 20_000_000) {
+            // Nobody else destroys parents.
+            let one = *current.lock().unwrap();
+            match one.destroy() {
+                Ok(_) => *current.lock().unwrap() = parent(),
+                Err(DestroyError::HasChildren { children: 1 }) => {}
+                Err(error) => said = Err(error),
+            }
+        }
+        stop.store(true, Relaxed);
+        assert_eq!(said, Ok(()));
+    });
+}
+
+#[test]
 fn what_is_left_stays_in_the_ancestors_until_it_is_returned() {
     let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
     let (a, by_guard) = {
