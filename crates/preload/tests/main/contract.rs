@@ -199,7 +199,8 @@ fn a_checker_of_memory_finds_nothing_wrong_with_the_library() {
 }
 
 #[test]
-fn operators_of_a_library_that_was_loaded_for_itself_alone_are_found_and_without_any_malloc_serves() {
+fn operators_of_a_library_that_was_loaded_for_itself_alone_are_found_and_without_any_malloc_serves()
+{
     let program = compiled!("callers.c");
     // With the C++ library that nobody else sees, and where no library has the operators.
     for options in [&[][..], &["-nostdlib", "-fno-exceptions"]] {
