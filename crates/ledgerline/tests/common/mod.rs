@@ -26,7 +26,7 @@ const MODE: &str = "LEDGERLINE_TEST_MODE";
 /// Names, in the process that runs a test's body alone, that test.
 const ALONE: &str = "LEDGERLINE_TEST_ALONE";
 /// Far more than any body takes: who passes it hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How a process is made to choose its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

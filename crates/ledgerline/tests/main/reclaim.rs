@@ -229,11 +229,6 @@ fn a_refusal_costs_by_those_below_what_is_full_and_not_by_others() {
 
 #[test]
 fn nobody_is_refused_for_room_that_another_thread_took_while_there_is_more_to_reclaim() {
-    if ran_alone(
-        "nobody_is_refused_for_room_that_another_thread_took_while_there_is_more_to_reclaim",
-    ) {
-        return;
-    }
     const ROUNDS: usize = 10_000;
     const HELD: usize = 16;
     let group = ledger().root().create("sort").unwrap();
