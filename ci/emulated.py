@@ -277,6 +277,19 @@ def tests_passed(name, text, chosen):
 TOO_SLOW = {"cli-not_accounted": ["--skip", "programs_that_cannot_be_seen"]}
 
 
+def library_tests(architecture):
+    """The library's tests: the names of their files, each with the program that has it as a module, and what chooses its tests
+    there. Those of a feature and those of other architectures are left out."""
+    tests = {}
+    for main in sorted((ROOT / "crates/ledgerline/tests").glob("*/main.rs")):
+        for condition, module in re.findall(r"^(?:#\[cfg\((.*)\)\]\n)?mod (\w+);", main.read_text(), re.M):
+            elsewhere = "target_arch" in condition and f'"{architecture}"' not in condition
+            is_file = (main.parent / f"{module}.rs").exists()
+            if is_file and not elsewhere and not condition.startswith("feature"):
+                tests[module] = (main.parent.name, [f"{module}::"])
+    return tests
+
+
 def asked(plan, names):
     """The parts of a plan that are named, or all of it. (What a line of it begins with is its name.)"""
     return [part for part in plan if not names or part[0] in names]

@@ -1,6 +1,7 @@
 """Reads the modules of a Rust crate and draws the arrows between them, for `ci/imports`.
 
-This is no compiler. It reads paths: those of `use` declarations and those in the code. It follows names that are
+This is no compiler. It reads paths: those of `use` declarations, those in the code, bodies of macros included, and
+those in attributes, where a string may hold one as well (`#[serde(with = "super::hex")]`). It follows names that are
 imported, re-exported or come by a glob, as far as the crate's own modules go. It does not know types, so it does
 not see which module a method belongs to.
 """
@@ -27,6 +28,10 @@ Token = collections.namedtuple("Token", "kind text line")
 TESTS = {"test"}  # the cfg names that mean that something is tested
 ITEMS = {"fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"}
 STARTS = ITEMS | {"impl", "mod", "use", "let", "if", "match"}
+# The values of attributes that are no code, whatever they look like.
+TEXTS = {"name", "path", "reason", "note", "expected", "rename", "alias", "value_name", "default_value", "feature"}
+TEXTS |= {"about", "help", "long_about", "long_help", "before_help", "after_help"}
+BETWEEN = {"as", "const", "dyn", "for", "impl", "mut", "where"}  # the words that stand beside a name in code
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
@@ -59,6 +64,23 @@ def matching(stream, at):
             if not depth:
                 return place
     return len(stream) - 1
+
+
+def end_of_value(stream, at):
+    """The place of the comma, or of the closing bracket, after what begins at `at` in an attribute."""
+    while at < len(stream) and stream[at].text != "," and stream[at].text not in CLOSE:
+        at = matching(stream, at) + 1 if stream[at].text in OPEN else at + 1
+    return at
+
+
+def code_of(string):
+    """The names and signs of a string that may hold code; none where two words in a row show that it is prose."""
+    text = string.text.lstrip("bcr#").rstrip("#")[1:-1]
+    inside = [Token(token.kind, token.text, token.line + string.line - 1) for token in tokens(text)]
+    for one, other in zip(inside, inside[1:]):
+        if one.kind == other.kind == "name" and not BETWEEN & {one.text, other.text}:
+            return []
+    return inside
 
 
 def end_of_item(stream, at):
@@ -123,11 +145,12 @@ class Crate:
     def __init__(self, root):
         self.folder = os.path.dirname(root)
         self.modules = {}
+        self.parts = []  # each module as often as it is written: one may have a body for each system
         self.files = set()  # all that it is made of, also where two files are one module on different systems
         self.macros = {}
         self.read((), root, self.folder)
         self.arrows = collections.defaultdict(lambda: collections.defaultdict(set))
-        for module in list(self.modules.values()):
+        for module in self.parts:
             self.follow(module)
 
     # ---- reading
@@ -139,8 +162,10 @@ class Crate:
             self.scan(Module(path, file), tokens(source.read()), folder)
 
     def scan(self, module, stream, folder):
-        self.modules[module.path] = module
-        at, depth, shifted = 0, 0, None
+        other = self.modules.setdefault(module.path, module)
+        module.children, module.items, module.uses, module.globs = other.children, other.items, other.uses, other.globs
+        self.parts.append(module)
+        at, depth, shifted, others, attributes = 0, 0, None, [], []
         while at < len(stream):
             kind, text, line = stream[at]
             after = stream[at + 1].text if at + 1 < len(stream) else ""
@@ -154,22 +179,32 @@ class Crate:
                         self.files.discard(module.file)
                         return
                     at = end_of_item(stream, closes + 1)
-                    shifted = None
+                    shifted, others, attributes = None, [], []
                     continue
                 if words == ["path", "="]:
                     shifted = inside[2].text.strip('"')
                 if words == ["cfg_attr", "("] and [t.text for t in inside[-4:-2]] == ["path", "="]:
                     other = os.path.join(os.path.dirname(module.file), inside[-2].text.strip('"'))
-                    self.files.add(os.path.normpath(other))
+                    others.append(os.path.normpath(other))
+                if after == "!":
+                    self.attribute(module, inside)
+                else:
+                    attributes.append(inside)
                 at = closes + 1
                 continue
+            # Only here is it known that none of them leaves the item to tests.
+            for inside in attributes:
+                self.attribute(module, inside)
+            attributes = []
             if kind == "sign" and text in OPEN:
                 depth += 1
             elif kind == "sign" and text in CLOSE:
                 depth -= 1
             elif kind == "name" and text == "mod" and stream[at + 2].text in (";", "{"):
                 at = self.child(module, stream, at, folder, shifted)
-                shifted = None
+                for other in others:
+                    self.read(module.path + (after,), other, os.path.join(os.path.dirname(other), after))
+                shifted, others = None, []
                 continue
             elif kind == "name" and text == "use" and after != "<":
                 end = at + 1
@@ -184,14 +219,60 @@ class Crate:
                 if text == "macro_rules":
                     self.macros[name.text] = module.path
             elif kind == "name":
-                before = stream[at - 1].text if at else ""
-                segments = [text]
-                while at + 2 < len(stream) and stream[at + 1].text == "::" and stream[at + 2].kind == "name":
-                    segments.append(stream[at + 2].text)
+                at = self.spelled(module, stream, at)
+            at += 1
+
+    def spelled(self, module, stream, at, value=False):
+        """Takes in the path that begins at `at`; returns the place of its last name.
+
+        The bare name of an attribute's `value` is no variable.
+        """
+        before, line, segments = [t.text for t in stream[max(at - 2, 0) : at]], stream[at].line, [stream[at].text]
+        while at + 2 < len(stream) and stream[at + 1].text == "::" and stream[at + 2].kind == "name":
+            segments.append(stream[at + 2].text)
+            at += 2
+        # After one point a name is a member; after two the path is the end of a range, or the rest of a struct.
+        member = before[-1:] == ["."] and before != [".", "."]
+        if not member and before[-1:] not in (["::"], ["fn"]) and (before[-1:] != ["$"] or segments[0] == "crate"):
+            follows = stream[at + 1].text if at + 1 < len(stream) else ""
+            follows = "(" if value and follows != "!" else follows
+            module.paths.append((segments, line, follows))
+        return at
+
+    def attribute(self, module, inside):
+        """Takes in the paths of an attribute: those of its values, and those that it spells without a key."""
+        at = 0
+        while at < len(inside):
+            start, text = at, inside[at].text
+            if inside[at].kind == "name":
+                while at + 2 < len(inside) and inside[at + 1].text == "::" and inside[at + 2].kind == "name":
                     at += 2
-                if before not in ("::", ".", "fn"):
-                    follows = stream[at + 1].text if at + 1 < len(stream) else ""
-                    module.paths.append((segments, line, follows))
+                after = inside[at + 1].text if at + 1 < len(inside) else ""
+                if text in ("doc", "cfg"):
+                    at = end_of_value(inside, at) - 1
+                elif text == "cfg_attr" and after == "(":
+                    # The commas that stand between the condition and the attributes are read like any others.
+                    condition = end_of_value(inside, at + 2)
+                    tested = holds_without_tests(inside[at + 2 : condition]) is False
+                    at = matching(inside, at + 1) if tested else condition
+                elif after == "=":
+                    ends = end_of_value(inside, at + 2)
+                    value = inside[at + 2 : ends]
+                    if [t.kind for t in value] not in (["string"], ["raw"]):
+                        self.values(module, value, bare=True)
+                    elif text not in TEXTS:
+                        self.values(module, code_of(value[0]), bare=False)
+                    at = ends
+                elif at > start:
+                    self.spelled(module, inside, start)
+            at += 1
+
+    def values(self, module, stream, bare):
+        """Takes in the paths of an attribute's value. A `bare` name may be one too; in a string it may be a text."""
+        at = 0
+        while at < len(stream):
+            if stream[at].kind == "name":
+                at = self.spelled(module, stream, at, value=bare)
             at += 1
 
     def child(self, module, stream, at, folder, shifted):
@@ -238,7 +319,13 @@ class Crate:
                 return
             if text == "as":
                 break
-            if text == "::":
+            if text == "$":
+                if tree[at + 1].text != "crate":
+                    # A variable of a macro: the rest of the path is not known, nor which name it brings.
+                    if segments:
+                        module.paths.append((segments, line, ";"))
+                    return
+            elif text == "::":
                 if not segments:
                     return  # a name of another crate
             elif text != "self" or not segments:

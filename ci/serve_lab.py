@@ -22,7 +22,7 @@ def check(good, what):
 def built(example):
     """The example of the crate, built where it is not."""
     subprocess.run(
-        ["cargo", "build", "--release", "--quiet", "-p", "ledgerline-serve", "--example", example], cwd=ROOT, check=True
+        ["cargo", "build", "--release", "--quiet", "-p", "ledgerline-view", "--example", example], cwd=ROOT, check=True
     )
     return ROOT / "target/release/examples" / example
 

@@ -63,6 +63,8 @@ def try_it(folder, tree):
     below = home / ".local"
     printed = call(below / "bin/ledgerline", "run", "--json", "-", "--account", "/dev/null", "--", "true")
     check('"exit_code":0' in printed.replace(" ", ""), f"run from the tarball printed {printed!r}")
+    printed = call(below / "bin/ledgerline", "layout", "--help")
+    check("Usage: ledgerline-lab layout" in printed, f"layout --help from the tarball printed {printed!r}")
     environment = dict(os.environ, PKG_CONFIG_PATH=str(below / "lib/pkgconfig"))
     flags = call("pkg-config", "--cflags", "--libs", "ledgerline", env=environment).split()
     write(below / "example.c", stage.example())

@@ -8,8 +8,8 @@ from .tools import OUT, ROOT, Failed, check, fresh, said, write
 
 FILE = ROOT / "Containerfile"
 # What builds the command here, too.
-BUILDS = "cargo build --release --locked -p ledgerline-cli"
-COMMAND = "/src/target/release/ledgerline"
+BUILDS = "cargo build --profile dist --locked -p ledgerline-cli"
+COMMAND = "/src/target/dist/ledgerline"
 
 
 def steps():

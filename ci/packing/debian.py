@@ -21,8 +21,9 @@ CONTROL = {
 Description: account for the memory of programs, and limit it
 {LONG}
  This package has the command: it runs programs under an account without
- recompiling them, shows and steers ledgers of programs that run, and says
- where the fields of types fall on cache lines.
+ recompiling them, and shows and steers ledgers of programs that run. It also
+ has ledgerline-lab, which says where the fields of types fall on cache lines
+ and what that costs.
 """),
     "libledgerline1": ("libs", "same", f"""\
 Multi-Arch: same
@@ -46,6 +47,7 @@ def contents(multiarch):
     return {
         "ledgerline": [
             ("bin/ledgerline", "usr/bin/ledgerline"),
+            ("bin/ledgerline-lab", "usr/bin/ledgerline-lab"),
             ("share/man/man1", "usr/share/man/man1"),
             ("share/bash-completion", "usr/share/bash-completion"),
             ("share/fish", "usr/share/fish"),
@@ -134,7 +136,7 @@ def build(tree):
         write(documents / "changelog.Debian.gz", packed(changelog()))
         write(documents / "changelog.gz", packed((ROOT / "CHANGELOG.md").read_bytes()))
         write(documents / "THIRD-PARTY.gz", packed((tree / "share/doc/ledgerline/THIRD-PARTY").read_bytes()))
-        depends = {"ledgerline": lambda: needed(name, [root / "usr/bin/ledgerline"], work, tree / "lib")}
+        depends = {"ledgerline": lambda: needed(name, (root / "usr/bin").iterdir(), work, tree / "lib")}
         control = root / "DEBIAN"
         if name == "libledgerline1":
             depends[name] = lambda: needed(name, root.glob("usr/lib/*/*.so.1.0.0"), work, tree / "lib")

@@ -25,6 +25,9 @@ step "the same as a user who may write nowhere"
 setpriv --reuid 65534 --regid 65534 --clear-groups ledgerline run --json - --account /dev/null -- true >nobody.json
 grep -q '"not_accounted": *\[\]' nobody.json
 
+step "the laboratory"
+ledgerline layout --help | grep -q '^Usage: ledgerline-lab layout'
+
 step "programs in C, with the shared library and with the static one"
 cc example.c $(pkg-config --cflags --libs ledgerline) -o shared
 ldd ./shared | grep -q 'libledgerline.so.1 => /'
@@ -34,7 +37,7 @@ if ldd ./static | grep ledgerline; then exit 1; fi
 ./static | grep ' is full: '
 
 step "the manual"
-for page in ledgerline ledgerline-run ledgerline-layout-show; do
+for page in ledgerline ledgerline-run ledgerline-lab-layout-show; do
     man -E UTF-8 "$page" >page
     grep -q '^SYNOPSIS' page
 done

@@ -8,16 +8,27 @@ import re
 import tomllib
 import uuid
 
-from .tools import HOME, ROOT, VERSION, Failed, call
+from .tools import HOME, VERSION, WORKSPACES, Failed, call
 
 TEXTS = re.compile(r"(?i)(licen[cs]e|copying|notice|unlicense|copyright)[^/]*")
 
 
+# The commands and libraries that packages bring.
+BROUGHT = ("ledgerline-cli", "ledgerline-capi", "ledgerline-lab")
+
+
 @functools.cache
 def metadata():
+    """The packages of both workspaces, each once, and who needs whom in one or the other."""
     host = re.search(r"^host: (.*)$", call("rustc", "-vV"), re.M)[1]
     words = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
-    return json.loads(call(*words, cwd=ROOT))
+    packages, nodes = {}, {}
+    for workspace in WORKSPACES:
+        one = json.loads(call(*words, cwd=workspace))
+        packages |= {package["id"]: package for package in one["packages"]}
+        for node in one["resolve"]["nodes"]:
+            nodes.setdefault(node["id"], node | {"deps": []})["deps"] += node["deps"]
+    return {"packages": list(packages.values()), "resolve": {"nodes": list(nodes.values())}}
 
 
 def linked(*roots):
@@ -30,7 +41,7 @@ def linked(*roots):
         one = todo.pop()
         if one not in needs:
             normal = [it for it in nodes[one]["deps"] if any(kind["kind"] is None for kind in it["dep_kinds"])]
-            needs[one] = sorted(it["pkg"] for it in normal)
+            needs[one] = sorted({it["pkg"] for it in normal})
             todo += needs[one]
     return sorted((packages[one] for one in needs), key=lambda it: (it["name"], it["version"])), needs
 
@@ -48,7 +59,7 @@ def texts(package):
 
 def notices():
     """One document: each package that is linked, and each text once, with the packages that bear it."""
-    packages, _ = linked("ledgerline-cli", "ledgerline-capi")
+    packages, _ = linked(*BROUGHT)
     others = [package for package in packages if not is_ours(package)]
     bearers = {}
     for package in others:
@@ -110,10 +121,10 @@ def reference(package):
 
 def bill(epoch):
     """A bill of materials in CycloneDX's JSON. The same sources have the same bill."""
-    packages, needs = linked("ledgerline-cli", "ledgerline-capi")
+    packages, needs = linked(*BROUGHT)
     by_id = {package["id"]: package for package in packages}
-    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
-    sums = {(it["name"], it["version"]): it.get("checksum") for it in lock}
+    locks = [tomllib.loads((workspace / "Cargo.lock").read_text())["package"] for workspace in WORKSPACES]
+    sums = {(it["name"], it["version"]): it.get("checksum") for lock in locks for it in lock}
     components = []
     for package in packages:
         component = {

@@ -6,43 +6,67 @@ import shutil
 from . import linked
 from .tools import OUT, ROOT, VERSION, Failed, call, check, fresh, need, said, write
 
-COMMAND = ROOT / "target" / "release" / "ledgerline"
-# The most bytes that the command may have, stripped.
-LARGEST = 15_000_000
-# Where shells look for completions: below the prefix, by shell.
+# The commands: the workspace of each, its package, and the most bytes that it may have, stripped.
+COMMANDS = {
+    "ledgerline": (ROOT, "ledgerline-cli", 15_000_000),
+    "ledgerline-lab": (ROOT / "lab", "ledgerline-lab", 15_000_000),
+}
+# Where shells look for completions: below the prefix, by shell and command.
 COMPLETIONS = {
-    "bash": "share/bash-completion/completions/ledgerline",
-    "zsh": "share/zsh/site-functions/_ledgerline",
-    "fish": "share/fish/vendor_completions.d/ledgerline.fish",
+    (shell, command): place.format(command)
+    for shell, place in [
+        ("bash", "share/bash-completion/completions/{}"),
+        ("zsh", "share/zsh/site-functions/_{}"),
+        ("fish", "share/fish/vendor_completions.d/{}.fish"),
+    ]
+    for command in COMMANDS
 }
 
 
+def built(command, profile):
+    """Where cargo puts a command that it builds by a profile."""
+    return COMMANDS[command][0] / "target" / profile / command
+
+
+# The profile of the commands that are packed; `build` decides.
+profile = "dist"
+
+
 def build(again):
-    """Builds the command, or takes the one that lies there, and the libraries for C."""
-    if again or not COMMAND.exists():
-        said("building the command (a release build: minutes)")
-        call("cargo", "build", "--release", "--locked", "--quiet", "-p", "ledgerline-cli", cwd=ROOT)
+    """Builds the commands as they ship, or takes those that lie there."""
+    global profile
+    for profile in ["dist"] if again else ["dist", "release"]:
+        if all(built(command, profile).exists() for command in COMMANDS):
+            break
     else:
-        said(f"taking {COMMAND.relative_to(ROOT)} as it is")
-    printed = call(COMMAND, "--version").strip()
-    check(printed == f"ledgerline {VERSION}", f"{COMMAND} is {printed}, and the workspace {VERSION}: build it anew")
+        profile = "dist" if again else "release"
+    for command, (workspace, package, _) in COMMANDS.items():
+        file = built(command, profile)
+        if again or not file.exists():
+            said(f"building {command} by the profile {profile}, which takes minutes")
+            call("cargo", "build", "--profile", profile, "--locked", "--quiet", "-p", package, cwd=workspace)
+        else:
+            said(f"taking {file.relative_to(ROOT)} as it is")
+        printed = call(file, "--version").strip()
+        check(printed == f"{command} {VERSION}", f"{file} is {printed}, and the workspace {VERSION}: build it anew")
 
 
 def stage():
-    """Makes the tree anew; returns its folder."""
+    """Makes the tree anew, of the commands that were built; returns its folder."""
     need("strip:binutils", "make", "cargo", "cc:gcc")
     tree = fresh(OUT / "tree")
     (tree / "bin").mkdir()
-    shutil.copyfile(COMMAND, tree / "bin/ledgerline")
-    call("strip", "--strip-all", tree / "bin/ledgerline")
-    (tree / "bin/ledgerline").chmod(0o755)
-    size = (tree / "bin/ledgerline").stat().st_size
-    said(f"the command: {size / 1e6:.1f} MB stripped")
-    check(size < LARGEST, f"the command has {size} bytes, and may have {LARGEST}")
-
-    call(tree / "bin/ledgerline", "man", tree / "share/man/man1")
-    for shell, file in COMPLETIONS.items():
-        write(tree / file, call(tree / "bin/ledgerline", "completions", shell))
+    for command, (_, _, largest) in COMMANDS.items():
+        file = tree / "bin" / command
+        shutil.copyfile(built(command, profile), file)
+        call("strip", "--strip-all", file)
+        file.chmod(0o755)
+        size = file.stat().st_size
+        said(f"{command}: {size / 1e6:.1f} MB stripped, by the profile {profile}")
+        check(profile != "dist" or size < largest, f"{command} has {size} bytes, and may have {largest}")
+        call(file, "man", tree / "share/man/man1")
+    for (shell, command), file in COMPLETIONS.items():
+        write(tree / file, call(tree / "bin" / command, "completions", shell))
 
     install = ["make", "--silent", "-C", ROOT / "crates/capi", "install", f"DESTDIR={tree}", "PREFIX="]
     call(*install, env=dict(os.environ, CARGO_TERM_QUIET="true"))

@@ -10,6 +10,8 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# Accounting, and the laboratory.
+WORKSPACES = (ROOT, ROOT / "lab")
 OUT = ROOT / "target" / "packages"
 WORKSPACE = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
 VERSION = WORKSPACE["version"]

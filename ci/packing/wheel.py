@@ -67,7 +67,7 @@ def tag(tree):
     """The machines that the wheel is for, by the C library that the command and what it preloads really need."""
     need("readelf:binutils")
     recorder = OUT / "recorder.so"
-    files = [tree / "bin/ledgerline", preloaded(tree)]
+    files = [tree / "bin/ledgerline", tree / "bin/ledgerline-lab", preloaded(tree)]
     if MACHINE == "x86_64":
         call(tree / "bin/ledgerline", "layout", "record", "--save-library", recorder)
         files.append(recorder)
@@ -82,6 +82,7 @@ def contents(tree, tags):
         "ledgerline/__init__.py": INIT.encode(),
         "ledgerline/__main__.py": MAIN.encode(),
         f"{data}/scripts/ledgerline": (tree / "bin/ledgerline").read_bytes(),
+        f"{data}/scripts/ledgerline-lab": (tree / "bin/ledgerline-lab").read_bytes(),
         f"{info}/METADATA": f"""\
 Metadata-Version: 2.4
 Name: ledgerline
@@ -161,7 +162,9 @@ def try_it(wheel):
         printed = call(*how, "run", "--json", account, "--", python, *work, status=7)
         check(printed == f"{1 << 22}\n", f"a program under run printed {printed!r}")
         check('"current"' in account.read_text(), "run wrote no account")
-    check((place / "share/man/man1/ledgerline-run.1").exists(), "pip installed no manual")
+    check("Usage: ledgerline-lab layout" in call(place / "bin/ledgerline", "layout", "--help"), "no laboratory")
+    for page in ("ledgerline-run.1", "ledgerline-lab-layout-show.1"):
+        check((place / "share/man/man1" / page).exists(), f"pip installed no page {page}")
     call(place / "bin/pip", "uninstall", "--yes", "ledgerline", env=environment)
     left = list(place.rglob("*ledgerline*"))
     check(not left, f"pip left {left}")

@@ -2,7 +2,7 @@
 //!
 //! The soname has the number of the ABI. The library is never unloaded: it has registered handlers with `fork`, and
 //! threads may be inside. What is exported needs no list: of a `cdylib`, the compiler exports what has a C name, and
-//! `tests/symbols.rs` holds that against a golden file.
+//! `tests/main/symbols.rs` holds that against a golden file.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

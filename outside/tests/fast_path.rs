@@ -1,4 +1,6 @@
 //! A guard costs what README says beside the units alone: ratios of one run, in an optimised build.
+//!
+//! A binary of its own: cargo runs one at a time, and whoever times has the machine.
 
 #![cfg(not(debug_assertions))]
 

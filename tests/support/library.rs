@@ -4,9 +4,9 @@ use super::tested;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The package as a library to be loaded, built in the tested profile and its directory: `cargo test` builds
-/// only what crates link.
-pub fn built(package: &str, file: &str) -> PathBuf {
+/// Builds a package as a library to be loaded, in the tested profile and its directory, with these features in place of its
+/// default ones: `cargo test` builds only what crates link.
+pub fn built(package: &str, features: &[&str], file: &str) -> PathBuf {
     let directory = tested::directory();
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
@@ -17,6 +17,9 @@ pub fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["rustc", "--quiet", "--package", package]);
     cargo.args(["--lib", "--crate-type", "cdylib", "--profile", profile]);
+    if !features.is_empty() {
+        cargo.args(["--no-default-features", "--features", &features.join(",")]);
+    }
     // With --target there is one more level, named after it. (Cargo marks a target directory only if it made it.)
     if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).exists()) {
         cargo.arg("--target-dir").arg(above);

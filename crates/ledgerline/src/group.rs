@@ -147,7 +147,7 @@ impl<'l> Group<'l> {
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take_prepaid(&self, units: u64) -> bool {
-        // SAFETY: the cell is of a row of the ledger's first column (R2; guarded by `tests/oracle.rs`).
+        // SAFETY: the cell is of a row of the ledger's first column (R2; guarded by `tests/main/oracle.rs`).
         units <= word::STOCK_MAX
             && unsafe {
                 percpu::take_fast(self.handle.cell.as_ptr(), self.handle.generation_bits, units)

@@ -77,6 +77,9 @@
 pub mod alloc;
 #[cfg(not(loom))]
 mod announced;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 #[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]
@@ -104,6 +107,9 @@ pub mod percpu;
 mod region;
 #[cfg(not(loom))]
 mod report;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 #[cfg(not(loom))]
 pub mod size;
 #[cfg(not(loom))]

@@ -237,6 +237,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn a_limit_reads_back_as_it_was_printed(units in any::<u64>()) {
             let limit = Limit::units(units);

@@ -69,6 +69,9 @@ mod ranges;
 mod realloc;
 mod refuse;
 mod say;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod shadow;
 mod sizes;
 mod stack;

@@ -13,7 +13,7 @@
 //! (Names that end in `64`, as `open64`, are musl's own up to 1.2.3; later its loader takes the name without, for what was
 //! linked against glibc.)
 //!
-//! musl's loader binds all functions at the start, so `tests/musl.rs` fails where another one is missing. The rest are
+//! musl's loader binds all functions at the start, so `tests/main/musl.rs` fails where another one is missing. The rest are
 //! C's, POSIX's and Linux's: on x86-64 the two libraries agree on the types that this library hands to them, and on the
 //! numbers of what it asks.
 

@@ -121,13 +121,23 @@ pub(crate) fn is_beneath(address: usize) -> bool {
     OURS.holds(address) || ALLOCATOR.holds(address)
 }
 
-/// Whether a function is one of the allocator behind this library.
-pub(crate) fn is_allocators(function: usize) -> bool {
-    // (It may be asked before the library is started.)
+/// Looks both up where nobody has: functions of this library may be called before it is started.
+fn be_resolved() {
     if !OURS.holds(resolve as *const () as usize) {
         resolve();
     }
+}
+
+/// Whether a function is one of the allocator behind this library.
+pub(crate) fn is_allocators(function: usize) -> bool {
+    be_resolved();
     ALLOCATOR.holds(function)
+}
+
+/// Whether a function is one of this library.
+pub(crate) fn is_own(function: usize) -> bool {
+    be_resolved();
+    OURS.holds(function)
 }
 
 /// Whether two functions are of one object.

@@ -12,13 +12,14 @@
 //!                       otherwise: next.delete(p) (and free counts)
 //! ```
 //!
-//! Which it is is found out at the first call; from then on each operator is one jump.
+//! The first call finds out which it is, as its caller sees it: an object that was loaded without `RTLD_GLOBAL` has a C++ library that
+//! nobody else sees. From then on each operator is one jump. Where no library has the operator, `malloc` and `free` serve.
 
 use crate::expected::Expected;
 use crate::next::{NEXT, WINDOW};
 use crate::thread::{self, Busy, Word};
-use crate::{alloc, objects, say};
-use ledgerline_interpose::{find, symbol};
+use crate::{alloc, objects};
+use ledgerline_interpose::symbol;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -27,20 +28,9 @@ type New = unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void;
 /// Any `operator delete`, likewise.
 type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
 
-/// The next operator of a name, as the code at `caller` sees it.
-fn next_of(name: &CStr, caller: usize) -> usize {
-    let real = objects::find_for(name, caller);
-    if real == 0 {
-        // Nobody who calls such an operator runs without a library that has it.
-        say::say(&[b"no ", name.to_bytes(), b" behind this library"]);
-        // SAFETY: ends the process.
-        unsafe { libc::abort() };
-    }
-    real
-}
-
 /// Finds out at an operator's first call where it goes on from then: to `counted` if the next one is an allocator's,
-/// and otherwise to that.
+/// and otherwise to that, as the code at `caller` sees it. Returns null where no library has such an operator: then this
+/// call does as libstdc++'s operator does, and the next call asks again, for its own caller.
 fn resolve(
     name: &CStr,
     caller: usize,
@@ -48,7 +38,11 @@ fn resolve(
     next: &AtomicPtr<()>,
     counted: *const (),
 ) -> *mut () {
-    let found = next_of(name, caller);
+    let found = objects::find_for(name, caller);
+    // libstdc++'s operators jump to each other, so the caller may seem to be this library, which finds itself.
+    if found == 0 || objects::is_own(found) {
+        return std::ptr::null_mut();
+    }
     real.store(found, Ordering::Relaxed);
     let goes_on = if objects::is_allocators(found) { counted.cast_mut() } else { found as *mut () };
     // Release: who is sent to `counted` sees where the real one is.
@@ -57,11 +51,11 @@ fn resolve(
 }
 
 /// What a `new` that is not granted does: the program's handler makes room and it is tried again, or there is none.
-fn make_room(throws: bool) -> bool {
+fn make_room(throws: bool, caller: usize) -> bool {
     if !throws {
         return false;
     }
-    let handler = find(c"_ZSt15get_new_handlerv");
+    let handler = objects::find_for(c"_ZSt15get_new_handlerv", caller);
     if handler != 0 {
         // SAFETY: libstdc++'s function of that name: it takes nothing and returns a function, or null.
         let handler = unsafe {
@@ -74,7 +68,7 @@ fn make_room(throws: bool) -> bool {
             return true;
         }
     }
-    let throw = find(c"_ZSt17__throw_bad_allocv");
+    let throw = objects::find_for(c"_ZSt17__throw_bad_allocv", caller);
     if throw != 0 {
         // SAFETY: libstdc++'s function of that name, which takes nothing and does not return.
         unsafe {
@@ -82,8 +76,35 @@ fn make_room(throws: bool) -> bool {
             throw();
         }
     }
-    // SAFETY: ends the process, as an exception that nobody can throw would.
-    unsafe { libc::abort() }
+    // Without a C++ library nothing can be thrown: the program gets a null pointer.
+    false
+}
+
+/// Does what libstdc++'s `operator new` does, for a program in which no library has one: `malloc`, which counts. `align` is 0 for an
+/// operator that takes none.
+///
+/// # Safety
+///
+/// As the C++ operator.
+unsafe fn plain_new(size: usize, align: usize, throws: bool, caller: usize) -> *mut c_void {
+    let size = size.max(1);
+    loop {
+        let block = if align == 0 {
+            // SAFETY: malloc takes any size.
+            unsafe { libc::malloc(size) }
+        } else {
+            // SAFETY: C++ passes a power of two; a size that would overflow is refused as any that is too large.
+            unsafe {
+                libc::aligned_alloc(
+                    align,
+                    size.checked_next_multiple_of(align).unwrap_or(usize::MAX),
+                )
+            }
+        };
+        if !block.is_null() || !make_room(throws, caller) {
+            return block;
+        }
+    }
 }
 
 /// Calls the allocator's `operator new` and charges the block.
@@ -110,7 +131,7 @@ unsafe fn counted_new(real: usize, a: usize, b: usize, c: usize, throws: bool) -
         // SAFETY: fresh from the allocator; one that is refused is given back by `free`, which takes what its
         // operators made.
         let block = unsafe { alloc::adopt(block, caller, Expected::NOTHING) };
-        if !block.is_null() || !make_room(throws) {
+        if !block.is_null() || !make_room(throws, caller) {
             return block;
         }
     }
@@ -127,7 +148,7 @@ fn uncounted(block: *mut c_void) {
 /// Exports an `operator new`. A jump and not a call where the next one calls malloc, so that an exception unwinds as
 /// if this were not here.
 macro_rules! export_new {
-    ($($symbol:literal $name:ident $throws:literal;)*) => {$(
+    ($($symbol:literal $name:ident $throws:literal $aligned:literal;)*) => {$(
         mod $name {
             use super::*;
 
@@ -142,6 +163,10 @@ macro_rules! export_new {
                 thread::set(Word::Caller, 0);
                 let goes_on = resolve(NAME, caller, &REAL, &NEXT, counted as *const ());
                 thread::set(Word::Caller, caller);
+                if goes_on.is_null() {
+                    // SAFETY: the arguments of such an operator.
+                    return unsafe { plain_new(a, if $aligned { b } else { 0 }, $throws, caller) };
+                }
                 // SAFETY: an operator new with at most three arguments in registers.
                 unsafe {
                     let goes_on: New = std::mem::transmute(goes_on);
@@ -197,14 +222,14 @@ macro_rules! export_new {
 }
 
 export_new! {
-    "_Znwm" new true;
-    "_Znam" new_array true;
-    "_ZnwmRKSt9nothrow_t" new_nothrow false;
-    "_ZnamRKSt9nothrow_t" new_array_nothrow false;
-    "_ZnwmSt11align_val_t" new_aligned true;
-    "_ZnamSt11align_val_t" new_array_aligned true;
-    "_ZnwmSt11align_val_tRKSt9nothrow_t" new_aligned_nothrow false;
-    "_ZnamSt11align_val_tRKSt9nothrow_t" new_array_aligned_nothrow false;
+    "_Znwm" new true false;
+    "_Znam" new_array true false;
+    "_ZnwmRKSt9nothrow_t" new_nothrow false false;
+    "_ZnamRKSt9nothrow_t" new_array_nothrow false false;
+    "_ZnwmSt11align_val_t" new_aligned true true;
+    "_ZnamSt11align_val_t" new_array_aligned true true;
+    "_ZnwmSt11align_val_tRKSt9nothrow_t" new_aligned_nothrow false true;
+    "_ZnamSt11align_val_tRKSt9nothrow_t" new_array_aligned_nothrow false true;
 }
 
 /// Exports an `operator delete`.
@@ -217,9 +242,22 @@ macro_rules! export_delete {
             static NEXT: AtomicPtr<()> = AtomicPtr::new(first as *const () as *mut ());
             static REAL: AtomicUsize = AtomicUsize::new(0);
 
-            /// Runs at the first call: finds out whose the next operator is.
-            unsafe extern "C" fn first(block: *mut c_void, b: usize, c: usize) {
-                let goes_on = resolve(NAME, 0, &REAL, &NEXT, counted as *const ());
+            /// Runs at the first call: asks with the address that the operator returns to, in the register of a fourth argument.
+            #[unsafe(naked)]
+            unsafe extern "C" fn first() {
+                #[cfg(target_arch = "x86_64")]
+                std::arch::naked_asm!("mov rcx, [rsp]", "jmp {first}", first = sym first_of);
+                #[cfg(target_arch = "aarch64")]
+                std::arch::naked_asm!("mov x3, x30", "b {first}", first = sym first_of);
+            }
+
+            /// Finds out whose the next operator is, as the code at `caller` sees it.
+            unsafe extern "C" fn first_of(block: *mut c_void, b: usize, c: usize, caller: usize) {
+                let goes_on = resolve(NAME, caller, &REAL, &NEXT, counted as *const ());
+                if goes_on.is_null() {
+                    // SAFETY: a block of malloc's, since no library has an operator that makes others.
+                    return unsafe { libc::free(block) };
+                }
                 // SAFETY: an operator delete with at most three arguments in registers.
                 unsafe {
                     let goes_on: Delete = std::mem::transmute(goes_on);

@@ -57,6 +57,9 @@ macro_rules! named {
 mod alive;
 pub mod blind;
 mod identity;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 mod status;
 
 pub use alive::alive;

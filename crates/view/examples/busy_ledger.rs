@@ -1,7 +1,7 @@
 //! A server with many tenants, as a ledger in a file, for those who try what watches it: groups come, grow, shrink and go,
 //! a cache gives back what it holds, and a limit refuses. It lasts until its standard input ends.
 //!
-//! `cargo run --release -p ledgerline-serve --example busy_ledger -- FILE [GROUPS]`
+//! `cargo run --release -p ledgerline-view --example busy_ledger -- FILE [GROUPS]`
 
 use ledgerline::{Charge, Group, Ledger, Limit};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What a look costs in time of a CPU: `cargo run --release -p ledgerline-watch --example look_cost -- [GROUPS]`.
+//! What a look costs in time of a CPU: `cargo run --release -p ledgerline-view --example look_cost -- [GROUPS]`.
 
 use ledgerline::Ledger;
 use ledgerline_view::watch::{Source, Tempo};

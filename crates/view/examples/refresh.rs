@@ -1,5 +1,5 @@
 //! How long `ledgerline top` takes for a refresh, and how much of a CPU it uses when it looks once a second:
-//! `cargo run --release -p ledgerline-top --example refresh -- [GROUPS] [REFRESHES]` prints JSON.
+//! `cargo run --release -p ledgerline-view --example refresh -- [GROUPS] [REFRESHES]` prints JSON.
 //!
 //! The groups are a tenant for each hundred queries, of which each hundredth changes between two looks.
 

@@ -2,7 +2,7 @@
 //! the rounds, in milliseconds, each part by itself; and the time of a CPU that a round took, which others who run beside it
 //! do not lengthen. A tenth of the groups is charged between two rounds.
 //!
-//! `cargo run --release -p ledgerline-serve --example refresh_cost -- [GROUPS [ROUNDS]]`
+//! `cargo run --release -p ledgerline-view --example refresh_cost -- [GROUPS [ROUNDS]]`
 
 use ledgerline::{Charge, Group, Ledger};
 use ledgerline_view::serve::cost::{Refresh, refreshes};

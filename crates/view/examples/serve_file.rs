@@ -1,6 +1,6 @@
 //! The server within a program of one's own: serves the ledgers in files until it is interrupted.
 //!
-//! `cargo run --release -p ledgerline-serve --example serve_file -- FILE...`
+//! `cargo run --release -p ledgerline-view --example serve_file -- FILE...`
 
 use ledgerline_view::serve::{Server, Settings};
 

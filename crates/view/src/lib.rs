@@ -26,5 +26,11 @@ pub mod top;
 pub mod watch;
 
 #[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
+#[cfg(test)]
 #[path = "../../../tests/support/golden.rs"]
 mod golden;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;

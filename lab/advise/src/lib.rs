@@ -8,6 +8,9 @@
 #![deny(unsafe_code)]
 
 pub mod advice;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 pub mod cost;
 pub mod given;
 pub mod heat;
@@ -20,5 +23,8 @@ pub mod ranking;
 mod reason;
 pub mod recording;
 mod search;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 pub mod trial;
 pub mod uses;

@@ -1,4 +1,4 @@
-//! What false sharing costs by what depends on what, in the model: beside `lab/trial/programs/dependence.c`.
+//! What false sharing costs by what depends on what, in the model: beside `lab/advise/programs/dependence.c`.
 //!
 //! `cargo run --release --example dependence -- MACHINE`, a machine file of two CPUs or more. The place of what is
 //! touched is known before the work or not, and what is brought is needed at once or not.

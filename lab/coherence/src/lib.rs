@@ -26,6 +26,9 @@
 #![deny(unsafe_code)]
 
 pub mod analytic;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 mod code;
 pub mod experiments;
 pub mod layout;
@@ -33,6 +36,9 @@ pub mod machine;
 pub mod program;
 pub mod published;
 mod random;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 pub mod simulate;
 mod text_file;
 

@@ -18,6 +18,9 @@
 //! | `page`     | one self-contained page of tables and plots                          |
 
 pub mod bench;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 mod document;
 pub mod history;
 mod json;
@@ -30,6 +33,9 @@ mod plot;
 mod published;
 mod reported;
 mod scale;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 #[cfg(test)]
 mod shown;
 mod table;

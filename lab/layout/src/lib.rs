@@ -7,6 +7,9 @@
 
 pub mod align;
 pub mod btf;
+#[cfg(test)]
+#[path = "../../../tests/support/cases.rs"]
+mod cases;
 pub mod diff;
 pub mod dwarf;
 mod error;
@@ -19,6 +22,9 @@ pub mod model;
 mod open;
 pub mod pick;
 pub mod rules;
+#[cfg(test)]
+#[path = "../../../tests/support/seed.rs"]
+mod seed;
 pub mod show;
 #[cfg(test)]
 mod sketch;

@@ -1,11 +1,19 @@
-//! Files that ask for too much: each is read or refused, in little time and memory.
+//! Files that ask for too much: each is read or refused, in little time and memory. They are a program of
+//! their own, since they look at the most memory that their process ever had.
 
-mod support;
+#[path = "support/compile.rs"]
+mod compile;
+#[path = "support/elf.rs"]
+mod elf;
+#[path = "support/folder.rs"]
+mod folder;
 
+use compile::compile;
+use elf::elf;
+use folder::folder;
 use ledgerline_layout::dwarf::{self, Options};
 use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_layout::{Error, align};
-use support::elf::elf;
 
 /// An abbreviation: an entry's first byte, its tag, whether it has children, and its attributes with their forms.
 type Abbreviation = (u8, u8, bool, &'static [(u8, u8)]);
@@ -260,14 +268,12 @@ fn of_units_that_share_the_tail_of_one_table_none_reads_beyond_the_next_ones_sta
 
 #[test]
 fn a_section_that_says_it_becomes_a_terabyte_is_refused() {
-    let folder = support::folder("dwarf-bomb");
+    let folder = folder("dwarf-bomb");
     std::fs::write(folder.join("a.c"), "struct s { int a; } s;").unwrap();
     let long: String =
         (0..2000).map(|index| format!("struct s{index} {{ int a; }} v{index};")).collect();
     std::fs::write(folder.join("a.c"), long).unwrap();
-    if support::compile::compile("gcc", &folder, &["-g", "-gz=zlib", "-c", "a.c", "-o", "a.o"])
-        .is_none()
-    {
+    if compile("gcc", &folder, &["-g", "-gz=zlib", "-c", "a.c", "-o", "a.o"]).is_none() {
         return;
     }
     let mut file = std::fs::read(folder.join("a.o")).unwrap();

@@ -1,5 +1,5 @@
-//! The plan and the recording: words of 64 bits in this machine's order. The library in the program and the reader
-//! of its files (`lab/recording`) both compile this file.
+//! The plan and the recording: words of 64 bits in this machine's order. The recorder in the program writes
+//! them, and `ledgerline_advise::recording` reads them.
 //!
 //! ```text
 //! plan:       MAGIC VERSION device inode heap
@@ -94,6 +94,8 @@ pub mod header {
     pub const TABLES_LOST: usize = 17;
     /// The alignment that the first block of an ambiguous size was asked with; 1 where none was.
     pub const AMBIGUOUS_ALIGN: usize = 18;
+    /// Accesses of signal handlers that came while their thread had no block yet.
+    pub const DROPPED: usize = 19;
     /// Offsets in bytes of threads' blocks.
     pub const FIRST_THREAD: usize = 64;
 }

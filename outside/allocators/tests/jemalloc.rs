@@ -1,4 +1,4 @@
-//! Over jemalloc.
+//! Over jemalloc: a binary of its own, since a program has one global allocator.
 
 use ledgerline::Alloc;
 

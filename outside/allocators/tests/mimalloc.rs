@@ -1,4 +1,4 @@
-//! Over mimalloc.
+//! Over mimalloc: a binary of its own, since a program has one global allocator.
 
 use ledgerline::Alloc;
 

@@ -1,4 +1,6 @@
 //! A charge into a fleet's budget is as fast as one in a ledger without a fleet: ratios of one run, in an optimised build.
+//!
+//! A binary of its own: cargo runs one at a time, and whoever times has the machine.
 
 #![cfg(not(debug_assertions))]
 

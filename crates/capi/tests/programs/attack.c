@@ -220,8 +220,11 @@ static void *attack(void *data) {
 }
 
 int main(void) {
-    const char *const seconds = getenv("LEDGERLINE_ATTACK"), *const seed = getenv("LEDGERLINE_SEED");
-    const uint64_t first = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000;
+    const char *const soak = getenv("LEDGERLINE_SOAK"), *const seed = getenv("LEDGERLINE_SEED");
+    const char *const asked = getenv("LEDGERLINE_ATTACK"), *const seconds = asked || !soak || strcmp(soak, "long") ? asked : "60";
+    // Ordinary runs have the same seed each time, longer ones a new one.
+    const uint64_t new = seconds ? (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000 : 1;
+    const uint64_t first = seed ? strtoull(seed, NULL, 10) : new;
     printf("LEDGERLINE_SEED=%llu\n", (unsigned long long)first);
     fflush(stdout);
     until = time(NULL) + (seconds ? atoi(seconds) : 1) + 1;

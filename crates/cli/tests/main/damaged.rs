@@ -3,6 +3,7 @@
 #[path = "../../../../tests/support/scribble.rs"]
 mod scribble;
 
+use crate::seed;
 use crate::support::*;
 use scribble::{Memory, Parts};
 use std::fs::File;
@@ -176,10 +177,6 @@ impl Random {
     }
 }
 
-fn long() -> bool {
-    std::env::var_os("LEDGERLINE_SOAK").is_some_and(|value| value == "long")
-}
-
 /// The program, compiled; `None` where there is no compiler.
 fn program() -> Option<&'static Path> {
     static PROGRAM_FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -277,7 +274,7 @@ fn run_damaged(seed: u64, words: u64) {
     if seed % 2 == 1 {
         command.args(["--max", "2G"]);
     }
-    let time = if long() { "3000" } else { "1200" };
+    let time = if seed::long() { "3000" } else { "1200" };
     command.arg("--").arg(program).args([&(seed * 1000).to_string(), time, python, PYTHON]);
     // (Files: a pipe that nobody reads would be full some day.)
     command.stdout(File::create(&told).unwrap()).stderr(File::create(&errors).unwrap());
@@ -342,16 +339,9 @@ fn run_damaged(seed: u64, words: u64) {
     }
 }
 
-/// The first seed; `LEDGERLINE_SEED` runs one alone.
-fn seeds(first: u64, count: u64) -> impl Iterator<Item = u64> {
-    let one = std::env::var("LEDGERLINE_SEED").ok().and_then(|text| text.parse().ok());
-    let count = if long() { count * 25 } else { count };
-    one.map_or(first..first + count, |seed: u64| seed..seed + 1)
-}
-
 #[test]
 fn programs_go_on_and_the_account_is_printed_when_a_few_words_are_written_over() {
-    for seed in seeds(0, 2) {
+    for seed in seed::seeds(0, 2, 50) {
         println!("seed {seed}");
         run_damaged(seed, 20);
     }
@@ -359,7 +349,7 @@ fn programs_go_on_and_the_account_is_printed_when_a_few_words_are_written_over()
 
 #[test]
 fn programs_go_on_and_the_account_is_printed_when_many_words_are_written_over() {
-    for seed in seeds(100, 2) {
+    for seed in seed::seeds(100, 2, 50) {
         println!("seed {seed}");
         run_damaged(seed, 2000);
     }
@@ -367,7 +357,7 @@ fn programs_go_on_and_the_account_is_printed_when_many_words_are_written_over() 
 
 #[test]
 fn programs_go_on_and_the_account_is_printed_while_words_are_written_over() {
-    for seed in seeds(200, 2) {
+    for seed in seed::seeds(200, 2, 50) {
         println!("seed {seed}");
         run_damaged(seed, 0);
     }

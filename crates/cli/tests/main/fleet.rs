@@ -1,6 +1,6 @@
 //! `ledgerline fleet`: an operator makes budgets in a real store, sees what a real node has of them, and takes it back.
 
-#[path = "../../../fleet/tests/support/server.rs"]
+#[path = "../../../fleet/tests/main/support/server.rs"]
 #[allow(dead_code, reason = "a part is used")]
 mod server;
 

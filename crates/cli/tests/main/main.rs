@@ -6,6 +6,8 @@ mod golden;
 mod held;
 #[path = "../../../../tests/support/manual.rs"]
 mod pages;
+#[path = "../../../../tests/support/seed.rs"]
+mod seed;
 mod support;
 
 mod damaged;

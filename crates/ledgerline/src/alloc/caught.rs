@@ -68,7 +68,7 @@ impl<F: Future> Future for Catching<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let group = self.group;
         // SAFETY: C2: `task` is not moved out, and set to `None` in its place alone (guarded by
-        // `tests/alloc_tasks.rs`).
+        // `tests/alloc/alloc_tasks.rs`).
         let mut task = unsafe { self.map_unchecked_mut(|this| &mut this.task) };
         let polled = task.as_mut().as_pin_mut().expect("a task that has ended is not polled again");
         let result = match group.catch(|| polled.poll(context)) {

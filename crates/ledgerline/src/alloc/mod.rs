@@ -425,7 +425,7 @@ fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
 // SAFETY: blocks are those of the allocator beneath, asked for and returned in one and the same layout, which is at least
 // as large and as strictly aligned as the program's; null is returned where it gave null or where a limit says no. It
 // does not unwind: nothing here panics, and calls no code of the program's but the allocator beneath. Guarded by
-// `tests/alloc*.rs`.
+// `tests/alloc/`.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

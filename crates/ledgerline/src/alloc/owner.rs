@@ -79,7 +79,7 @@ pub(super) fn take(units: u64) -> Option<&'static Slot> {
     let fetched =
         is_groups && purses::fetch(Group::<'static>::unpack(group).table(), group, purse, units);
     // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are fast. Guarded by
-    // `tests/alloc_oracle.rs`.
+    // `tests/alloc/alloc_oracle.rs`.
     (fetched || unsafe { percpu::take_known(cell, generation_bits, units) }).then_some(slot)
 }
 

@@ -225,6 +225,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn no_text_makes_the_reader_panic_or_leave_its_folder(
             mounted in prop::collection::vec(any::<u8>(), 0..200),

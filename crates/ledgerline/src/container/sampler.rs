@@ -65,7 +65,7 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
     os::has_containers()?;
     guard_forks();
     let row = ledger.root().create(UNTRACKED).map_err(io::Error::other)?;
-    // SAFETY: C1; guarded by the tests that drop such a ledger (`tests/container.rs`).
+    // SAFETY: C1; guarded by the tests that drop such a ledger (`tests/main/container.rs`).
     let [root, row] = unsafe {
         [ledger.root(), row].map(|group| std::mem::transmute::<Group<'_>, Group<'static>>(group))
     };

@@ -279,11 +279,7 @@ mod tests {
     #[test]
     fn a_million_families_get_what_the_inequality_says() {
         let runs = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
-        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-            cases: runs,
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        });
+        let mut runner = proptest::test_runner::TestRunner::new(crate::cases::few(file!(), runs));
         // Seven children's usage fits into their parent's 64 bits.
         let children = prop::collection::vec((sizes(u64::MAX / 7), sizes(u64::MAX)), 1..8);
         runner

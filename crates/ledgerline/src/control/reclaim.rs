@@ -419,6 +419,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn shares_sum_to_what_is_asked_and_are_in_proportion_to_within_a_piece(
             excess in prop::collection::vec(

@@ -208,7 +208,7 @@ pub(crate) fn guard_forks() {
     if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
         return;
     }
-    // The handlers touch only the statics above. Guarded by the tests in tests/fork.rs.
+    // The handlers touch only the statics above. Guarded by the tests in tests/main/fork.rs.
     os::at_fork(before, after, in_the_child);
 }
 

@@ -106,7 +106,7 @@ impl LedgerBuilder {
     /// [`Ledger::container`] what was found.
     ///
     /// It starts two threads, which end with the ledger. A sample takes some 0.12 ms of a CPU's time (a
-    /// virtual Xeon of 2026, in the cgroup of `tests/container_cgroup.rs`), and there are 4 to 200 a second: many
+    /// virtual Xeon of 2026, in the cgroup of `tests/main/container_cgroup.rs`), and there are 4 to 200 a second: many
     /// where the room is short. The second thread runs reclaimers, when memory is short. In a ledger in a file
     /// ([`create_in`](Self::create_in)) the process that makes it follows the container for all; the limits of its
     /// cgroup must be those of the others'. A forked child's copy of a ledger in memory is not followed any further.

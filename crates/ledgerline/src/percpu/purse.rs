@@ -96,7 +96,7 @@ pub(crate) fn serve(serve: bool) {
 #[inline(always)]
 pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
     debug_assert!(units <= MOST);
-    // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc_purses.rs`.
+    // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc/alloc_purses.rs`.
     own().is_some_and(|(area, mine)| unsafe {
         sections::take(area, mine, group, taken(units), label.as_ptr())
     })

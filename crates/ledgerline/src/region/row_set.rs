@@ -116,6 +116,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn it_holds_what_a_tree_set_holds(
             steps in prop::collection::vec((any::<bool>(), 0u32..300_000), 0..300),

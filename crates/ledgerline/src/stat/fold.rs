@@ -224,7 +224,7 @@ impl<I: Item, W: Width> Counters<I, W> {
                     let at = block.wrapping_add(View::offset(W::KIND, item));
                     // SAFETY: a live difference (S1); under sections its block is closed and was
                     // fenced, so that no section stores to it (P2; guarded by
-                    // `tests/counters.rs`: nothing is lost while another thread folds).
+                    // `tests/main/counters.rs`: nothing is lost while another thread folds).
                     let difference = unsafe { W::take(at) };
                     *sum += difference;
                     taken += u64::from(difference != 0);

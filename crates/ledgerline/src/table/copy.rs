@@ -18,7 +18,7 @@
 //! most of it are holes.
 //!
 //! The kernel copies aligned words of eight bytes whole if they lie in their pages as those of the file do. No processor
-//! promises that of its block copy, and `tests/view.rs` has it on the machine at hand: there words are torn (on a Xeon of
+//! promises that of its block copy, and `tests/main/view.rs` has it on the machine at hand: there words are torn (on a Xeon of
 //! 2023) where the destination alone crosses a page and another thread unmaps something at that moment. (Half a
 //! word would be a number that makes no sense, for one look.) So `fill` crosses pages only where both sides do.
 
@@ -268,7 +268,7 @@ impl Copy {
         while done < length {
             // SAFETY: writes at most the rest of the part, which lies in the region (R1), as just checked. Nobody else
             // knows the region, and all that has references into it has them to atomics, for which any bytes do.
-            // (Guarded by `tests/view.rs`, which holds copies against the ledger.)
+            // (Guarded by `tests/main/view.rs`, which holds copies against the ledger.)
             let read = unsafe {
                 os::read_at(&self.file, start.add(done), length - done, from.start + done)
             }?;

@@ -226,10 +226,10 @@ mod tests {
         assert_eq!(new.id().index(), old.id().index());
         let row = old.row();
         assert!(!row.add_child(old.id().generation()) && row.children() == 0);
-        assert!(!row.refuse_children(old.id().generation()));
+        assert_eq!(row.refuse_children(old.id().generation()), Err(0));
         // The new group has a child, and is destroyed after it.
         let child = new.create("child").unwrap();
-        assert!(!row.refuse_children(old.id().generation()) && row.children() == 1);
+        assert_eq!((row.refuse_children(old.id().generation()), row.children()), (Err(0), 1));
         child.destroy().unwrap();
         new.destroy().unwrap();
     }

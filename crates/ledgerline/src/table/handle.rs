@@ -115,6 +115,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn a_handle_tells_what_it_was_made_of(
             row in 0..CAPACITY_MAX,

@@ -246,6 +246,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn what_is_escaped_can_be_shown_and_a_name_stays_as_it_is(text in any::<String>()) {
             let shown = escaped(&text);

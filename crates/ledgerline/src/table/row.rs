@@ -165,12 +165,14 @@ impl Row {
         self.children.load(Ordering::Relaxed) % (1 << FAMILY_SHIFT)
     }
 
-    /// From now on no child of that generation can be made; fails while there is one, or the row is another's.
-    pub(crate) fn refuse_children(&self, generation: u16) -> bool {
+    /// From now on no child of that generation can be made. Fails while there is one, and says how many there were at
+    /// that moment; with 0 where the row is another's, or refuses them already.
+    pub(crate) fn refuse_children(&self, generation: u16) -> Result<(), u32> {
         let none = family(generation);
         self.children
             .compare_exchange(none, none | NO_MORE_CHILDREN, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+            .map(drop)
+            .map_err(|seen| seen.checked_sub(none).filter(|&n| n >> FAMILY_SHIFT == 0).unwrap_or(0))
     }
 
     /// Undoes [`refuse_children`](Self::refuse_children).

@@ -183,8 +183,9 @@ fn retire(group: Group<'_>) -> Result<(), DestroyError> {
     if !group.exists() {
         return Err(DestroyError::Gone);
     }
-    if !row.refuse_children(group.id().generation()) {
-        return match row.children() {
+    // (Those that were counted then: a second look may find none, since the last has ended meanwhile.)
+    if let Err(children) = row.refuse_children(group.id().generation()) {
+        return match children {
             0 => Err(DestroyError::Gone),
             // The children are another group's.
             _ if !group.exists() => Err(DestroyError::Gone),

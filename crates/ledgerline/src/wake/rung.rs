@@ -126,6 +126,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn it_gives_back_what_was_rung_once(
             rounds in prop::collection::vec(prop::collection::vec(0u32..40_000, 0..50), 1..10),

@@ -1,28 +1,32 @@
-//! The integration tests share this: processes of their own, all per-CPU modes, randomness.
+//! The test binaries share this: processes of their own, all per-CPU modes, randomness.
 //!
 //! The mode is chosen once a process, and the gate, the stock lock and signal handlers are the
-//! process's too. So a test here runs its body in a fresh process for each mode: the test binary
-//! starts itself again for that one test.
+//! process's too. So a test that depends on one of them runs its body in a fresh process, in one for each
+//! mode where it matters: the test binary starts itself again for that one test. The other tests of a binary
+//! are threads of one process.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
+#[path = "../../../../tests/support/cases.rs"]
+pub mod cases;
+#[path = "../../../../tests/support/seed.rs"]
+pub mod seed;
 
-pub mod control;
-pub mod tasks;
+pub use seed::long;
 
 use ledgerline::percpu::{self, Mode};
-use ledgerline::{Group, Ledger, LedgerBuilder, Limit, Mistakes};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
+use std::panic::Location;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Says, in the process that runs a test's body, in which mode it runs.
 const MODE: &str = "LEDGERLINE_TEST_MODE";
+/// Names, in the process that runs a test's body alone, that test.
+const ALONE: &str = "LEDGERLINE_TEST_ALONE";
 /// Far more than any body takes: who passes it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Longer than any wait takes: who passes it was forgotten.
-pub const LONG: Duration = Duration::from_secs(100);
 
 /// How a process is made to choose its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub enum Run {
 }
 
 impl Run {
+    pub const ALL: [Run; 4] = [Run::Natural, Run::Owned, Run::Fallback, Run::Unregistered];
+
     fn name(self) -> &'static str {
         match self {
             Run::Natural => "natural",
@@ -62,39 +68,70 @@ impl Run {
     }
 }
 
+/// The path by which the harness knows a test of the calling file, which is a module of the binary.
+#[track_caller]
+fn path_of(test: &str) -> String {
+    let file = Path::new(Location::caller().file()).file_stem().expect("a file");
+    format!("{}::{test}", file.display())
+}
+
+/// Starts this test binary again, for one test of the calling file.
+#[track_caller]
+pub fn again(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    command.args(["--exact", &path_of(test), "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// Runs the calling test in a process of its own, and says so. Returns `false` in that process, where the
+/// body goes on. `test` is the test's own name.
+#[track_caller]
+pub fn ran_alone(test: &str) -> bool {
+    let path = path_of(test);
+    if std::env::var(ALONE).is_ok_and(|alone| alone == path) {
+        return false;
+    }
+    let mut command = again(test);
+    command.env(ALONE, &path);
+    // (It may say what it left out.)
+    print!("{}", run(command, &path));
+    true
+}
+
 /// Runs the body in a process of its own in each mode: with sections, and without them in both ways that there are. `test`
 /// is the test's own name.
+#[track_caller]
 pub fn in_both_modes(test: &str, body: impl FnOnce()) {
     in_modes(test, &[Run::Natural, Run::Owned, Run::Fallback], body);
 }
 
-/// As [`in_both_modes`], and also where glibc does not register threads.
-pub fn in_all_modes(test: &str, body: impl FnOnce()) {
-    let all = [Run::Natural, Run::Owned, Run::Fallback, Run::Unregistered];
-    // (musl registers none of them, so that there is nothing to switch off.)
-    in_modes(test, if cfg!(target_env = "musl") { &all[..3] } else { &all }, body);
-}
-
 /// Runs the body in a process of its own, once a mode.
+#[track_caller]
 pub fn in_modes(test: &str, runs: &[Run], body: impl FnOnce()) {
     if let Ok(mode) = std::env::var(MODE) {
+        let run = Run::ALL.into_iter().find(|run| run.name() == mode).expect("a mode");
         match percpu::detect() {
             // (A kernel without `membarrier` has the fallback for all.)
             Mode::Fallback => {}
-            Mode::Owned => assert_ne!(mode, Run::Fallback.name()),
-            Mode::Rseq => assert_eq!(mode, Run::Natural.name()),
+            Mode::Owned => assert_ne!(run, Run::Fallback),
+            Mode::Rseq => assert_eq!(run, Run::Natural),
         }
         body();
         return;
     }
-    for &run in runs {
-        let mut command = Command::new(std::env::current_exe().expect("a path"));
-        command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-        run.adjust(&mut command);
-        let (success, text) = watch(command);
-        assert!(success, "{test}, {}:\n{text}", run.name());
-        assert!(text.contains("1 passed"), "{test} did not run:\n{text}");
+    for &how in runs {
+        let mut command = again(test);
+        how.adjust(&mut command);
+        run(command, &format!("{}, {}", path_of(test), how.name()));
     }
+}
+
+/// Runs a command, by which one test has to pass. Returns what it printed.
+fn run(command: Command, what: &str) -> String {
+    let (success, text) = watch(command);
+    assert!(success, "{what}:\n{text}");
+    assert!(text.contains("1 passed"), "{what} did not run:\n{text}");
+    text
 }
 
 /// Runs a command to its end, and kills it when it hangs.
@@ -138,26 +175,9 @@ fn finish(child: &mut Child) -> Option<bool> {
     None
 }
 
-/// A group that may use so much.
-pub fn limited<'l>(parent: Group<'l>, name: &str, max: u64) -> Group<'l> {
-    let group = parent.create(name).unwrap();
-    group.set_max(Limit::units(max)).unwrap();
-    group
-}
-
-/// Whether the long runs were asked for.
-pub fn long() -> bool {
-    std::env::var_os("LEDGERLINE_SOAK").is_some_and(|value| value == "long")
-}
-
 /// How often: in every CI run, and in a long one.
 pub fn times(ci: u64, in_long: u64) -> u64 {
     if long() { in_long } else { ci }
-}
-
-/// How long: in every CI run, and in a long one.
-pub fn seconds(ci: f64, in_long: f64) -> Duration {
-    Duration::from_secs_f64(if long() { in_long } else { ci })
 }
 
 /// Small, fast, seeded (splitmix64).
@@ -165,6 +185,11 @@ pub fn seconds(ci: f64, in_long: f64) -> Duration {
 pub struct Random(pub u64);
 
 impl Random {
+    /// From a test's own fixed seed, or in a long run from a new one.
+    pub fn new(fixed: u64) -> Random {
+        Random(seed::seed(fixed))
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -175,39 +200,6 @@ impl Random {
 
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
-    }
-
-    /// One of so many.
-    pub fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-
-    /// A size between 1 and 2^bits, small ones as likely as large ones.
-    pub fn size(&mut self, bits: u64) -> u64 {
-        let shift = self.below(bits + 1);
-        1 + self.below(1 << shift)
-    }
-}
-
-/// The CPUs that this process may run on.
-pub fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: the call fills the mask on the stack, which is plain bits.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
-        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
-    }
-}
-
-/// Moves the calling thread.
-pub fn pin(cpus: &[usize]) {
-    // SAFETY: the call reads a mask on the stack, which is plain bits.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for &cpu in cpus {
-            libc::CPU_SET(cpu, &mut set);
-        }
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &raw const set), 0);
     }
 }
 
@@ -237,12 +229,6 @@ pub fn wait(child: i32) -> i32 {
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
 }
 
-/// Whether a process exists.
-pub fn alive(pid: u32) -> bool {
-    // SAFETY: signal 0 asks only whether the process exists.
-    unsafe { libc::kill(pid as i32, 0) == 0 }
-}
-
 pub fn own_pid() -> u32 {
     std::process::id()
 }
@@ -255,19 +241,4 @@ pub fn memfd() -> File {
         assert!(file >= 0);
         File::from_raw_fd(file)
     }
-}
-
-/// A ledger that is audited.
-pub fn audited() -> Ledger {
-    audited_builder().anonymous().unwrap()
-}
-
-pub fn audited_builder() -> LedgerBuilder {
-    Ledger::builder().capacity(64).audit(true)
-}
-
-/// Underflows, strays, and what the audit found.
-pub fn mistakes(ledger: &Ledger) -> [u64; 3] {
-    let Mistakes { underflows, strays, audited, .. } = ledger.mistakes();
-    [underflows, strays, audited]
 }

@@ -1,5 +1,5 @@
 /* known COUNT KEEP: COUNT blocks of known sizes, from COUNT / 8 in threads; of every KEEP one stays
-   (1: all). tests/account.rs knows the sizes, too. */
+   (1: all). tests/main/account.rs knows the sizes, too. */
 #include "common.h"
 
 static void *blocks[20000];

@@ -10,7 +10,7 @@
      bare     makes a child by a bare clone
      child    forks a child that puts itself under the filter before it allocates
      from     starts a thread that forks a child that allocates
-     crowd    starts eight threads that allocate and return as fast as they can, whatever is refused
+     crowd    starts eight threads that allocate and return as fast as they can, whatever is refused, a thread included
      vfork    makes a child with its own memory that puts itself under the filter; then a thread allocates
      failing  fails to install a filter in several ways; then a thread allocates
      limit    allocates until there is no more
@@ -176,10 +176,17 @@ static void *hurry(void *seed) {
     return NULL;
 }
 
+/* A thread needs memory, which is refused while the others have all that there is: then it begins when they have less.
+   (Nothing is asked of the kernel to wait for that.) */
+static void begin(pthread_t *thread, uintptr_t seed) {
+    int refused;
+    while ((refused = pthread_create(thread, NULL, hurry, (void *)seed)))
+        check(refused == EAGAIN && errno == ENOMEM);
+}
+
 static void crowd(void) {
     pthread_t threads[8];
-    for (uintptr_t i = 0; i < 8; i++)
-        check(!pthread_create(&threads[i], NULL, hurry, (void *)(i + 1)));
+    for (uintptr_t i = 0; i < 8; i++) begin(&threads[i], i + 1);
     for (int i = 0; i < 8; i++) check(!pthread_join(threads[i], NULL));
 }
 

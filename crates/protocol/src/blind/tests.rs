@@ -189,7 +189,7 @@ fn this_very_program_is_an_ordinary_one_and_with_a_sanitizers_names_it_is_not() 
 
 #[test]
 fn no_bytes_make_it_fail() {
-    let mut state = 7_u64;
+    let mut state = crate::seed::seed(7);
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as usize

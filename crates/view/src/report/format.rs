@@ -203,6 +203,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn what_is_written_is_read(numbers: [u64; 4], text: String, before: Values, now: Values) {
             let mut writer = Writer::default();

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn who_applies_the_changes_has_what_a_new_reader_gets() {
-        let mut state = 1_u64;
+        let mut state = crate::seed::seed(1);
         let mut below = |most: u64| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)

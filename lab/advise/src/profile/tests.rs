@@ -232,6 +232,8 @@ pub(super) fn any_profile() -> impl Strategy<Value = Profile> {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn what_is_written_is_read_back(profile in any_profile()) {
         let text = profile.to_toml();

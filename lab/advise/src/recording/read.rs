@@ -246,6 +246,7 @@ impl Words {
                 ambiguous_size: head[header::AMBIGUOUS_SIZE],
                 ambiguous_align: head[header::AMBIGUOUS_ALIGN],
                 unknown_names: head[header::UNKNOWN_NAMES],
+                dropped: head[header::DROPPED],
                 ..Losses::default()
             },
             cost: Cost {

@@ -1,5 +1,4 @@
 //! Types put down by hand, and files as perf writes them.
-#![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod perf;
 

@@ -193,7 +193,7 @@ pub struct MachineArgs {
     points: u16,
 
     /// What is known of where objects begin [default: they begin a pair of lines]
-    #[arg(long, value_name = "align=N", value_parser = super::show::base, requires = "profile")]
+    #[arg(long, value_name = "align=N", value_parser = base, requires = "profile")]
     pub(super) base: Option<u64>,
 }
 
@@ -230,6 +230,15 @@ impl MachineArgs {
     pub(super) fn question<'m>(&self, profile: &Profile, machine: &'m Machine) -> Question<'m> {
         let cpus = self.cpus.or(profile.cpus).unwrap_or(machine.topology.cpus());
         Question { machine, cpus, points: self.points.into() }
+    }
+}
+
+/// Reads the value of `--base`: `align=8`, or 8.
+pub(super) fn base(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("align=").unwrap_or(text);
+    match number.parse::<u64>() {
+        Ok(bytes) if bytes.is_power_of_two() => Ok(bytes),
+        _ => Err("give a power of two: align=8".to_owned()),
     }
 }
 

@@ -10,7 +10,7 @@ use ledgerline_layout::model::{TypeId, Types};
 use ledgerline_layout::pick::{named, pick};
 use ledgerline_layout::show::{self, Accessed, Options};
 
-use super::profile::{ProfileArgs, knows};
+use super::profile::{ProfileArgs, base, knows};
 use ledgerline_view::terminal::style::Style;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -92,15 +92,6 @@ pub struct ShowArgs {
     /// Draw the lines into a page of HTML instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "all", "base"])]
     html: Option<PathBuf>,
-}
-
-/// The value of `--base`: `align=8`, or 8.
-pub(super) fn base(text: &str) -> Result<u64, String> {
-    let number = text.strip_prefix("align=").unwrap_or(text);
-    match number.parse::<u64>() {
-        Ok(bytes) if bytes.is_power_of_two() => Ok(bytes),
-        _ => Err("give a power of two: align=8".to_owned()),
-    }
 }
 
 /// What is asked for, as it is printed.

@@ -18,6 +18,8 @@ fn repair(think: f64, service: f64, customers: usize) -> f64 {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn one_exponential_server_follows_the_machine_repair_formula(
         think in 10.0..1000.0f64, service in 1.0..100.0f64, customers in 1usize..100,

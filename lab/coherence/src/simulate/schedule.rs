@@ -51,6 +51,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn the_earliest_is_found_and_the_lower_of_equals(
             leaves in 1usize..40,

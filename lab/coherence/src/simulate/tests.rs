@@ -135,7 +135,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::few(file!(), 400))]
 
     #[test]
     fn the_engine_equals_the_plain_rules_bit_for_bit(setup in random_setup()) {

@@ -13,7 +13,7 @@ pub(super) fn check<T>(
     usage: impl Fn(&T, usize) -> u64,
 ) {
     let steps = proptest::collection::vec((0..4usize, 1..400u64, any::<bool>()), 1..200);
-    proptest!(|(steps in steps)| {
+    proptest!(crate::cases::few(file!(), 256), |(steps in steps)| {
         let tree = make(&LIMITS, &PARENTS);
         // Who holds what, by the counter that was charged.
         let mut held: Vec<(usize, u64)> = Vec::new();

@@ -309,6 +309,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn usage_and_protection_are_the_oracles(
             steps in proptest::collection::vec(-200..200i64, 1..100),

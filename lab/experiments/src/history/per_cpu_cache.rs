@@ -86,6 +86,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn a_reading_is_exact_whoever_runs_where(
             steps in proptest::collection::vec((0..3usize, 0..4usize, 0..4usize, -5..6i64, any::<bool>()), 1..300),

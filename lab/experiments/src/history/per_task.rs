@@ -104,6 +104,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn what_is_counted_is_shown_or_kept(
             steps in proptest::collection::vec((0..3usize, 0..4usize, -3..9i32, 0..5u8), 1..500),

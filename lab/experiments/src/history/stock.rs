@@ -48,6 +48,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn what_was_charged_is_in_use_or_in_stock(
             steps in proptest::collection::vec((any::<bool>(), 1..100i64), 1..300),

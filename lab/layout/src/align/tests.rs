@@ -193,6 +193,8 @@ fn a_million_records_within_one_another_need_no_stack() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     /// Laid out by the rules of C, then read back.
     #[test]
     fn what_a_compiler_lays_out_is_inferred_as_it_aligned_it(

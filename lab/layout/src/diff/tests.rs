@@ -126,6 +126,8 @@ fn sharing(order: &[usize]) -> std::collections::BTreeSet<(usize, usize)> {
 }
 
 proptest::proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn the_pairs_that_parted_and_met_are_those_of_looking_at_every_pair(
         order in proptest::sample::subsequence((0..40).collect::<Vec<usize>>(), 1..40),

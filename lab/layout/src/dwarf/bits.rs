@@ -110,6 +110,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         /// Both descriptions, on machines of both byte orders, mean the bits that they were made from.
         #[test]
         fn a_place_said_in_any_way_is_the_place(

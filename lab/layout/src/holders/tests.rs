@@ -101,6 +101,8 @@ fn all(
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn what_is_found_is_what_a_look_at_every_member_finds(made in made(), target in 0..14usize) {
         let types = types_of(&made);

@@ -24,6 +24,8 @@ fn records() -> impl Strategy<Value = (u64, Vec<Leaf>)> {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn lines_and_fields_that_share_one_are_those_of_painted_bytes((_, leaves) in records(), shift in 0u64..128) {
         for size in [64, 128] {

@@ -36,28 +36,3 @@ pub fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
     file.extend(headers);
     file
 }
-
-/// An image as x86 boots it: a sector and `setup` more (0 means 4), then some code, then the payload.
-pub fn bz_image(setup: u8, payload: &[u8]) -> Vec<u8> {
-    let sectors = if setup == 0 { 4 } else { usize::from(setup) };
-    let mut image = vec![0u8; (sectors + 1) * 512 + 100];
-    image[0x1f1] = setup;
-    image[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
-    image[0x202..0x206].copy_from_slice(b"HdrS");
-    image[0x206..0x208].copy_from_slice(&0x20fu16.to_le_bytes());
-    image[0x248..0x24c].copy_from_slice(&100u32.to_le_bytes());
-    image[0x24c..0x250].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    image.extend(payload);
-    image.extend([0; 64]);
-    image
-}
-
-/// An image as arm64 boots it by EFI.
-pub fn efi_image(payload: &[u8]) -> Vec<u8> {
-    let mut image = b"MZ\0\0zimg".to_vec();
-    image.extend(64u32.to_le_bytes());
-    image.extend((payload.len() as u32).to_le_bytes());
-    image.resize(64, 0);
-    image.extend(payload);
-    image
-}

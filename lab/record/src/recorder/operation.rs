@@ -20,7 +20,7 @@ pub(crate) fn entered(function: usize, stack: usize) {
     }
     let own = thread::existing();
     if let Some(own) = own {
-        own.add(block::PROBES, 1);
+        own.add_at_once(block::PROBES, 1);
         let depth = own.get(block::DEPTH);
         if depth != 0 {
             if (stack as u64) < own.get(block::STACK) {
@@ -40,7 +40,7 @@ pub(crate) fn entered(function: usize, stack: usize) {
 #[inline(always)]
 pub(crate) fn left() {
     let Some(own) = thread::existing() else { return };
-    own.add(block::PROBES, 1);
+    own.add_at_once(block::PROBES, 1);
     let depth = own.get(block::DEPTH);
     if depth > 1 {
         own.set(block::DEPTH, depth - 1);

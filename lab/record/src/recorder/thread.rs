@@ -7,6 +7,7 @@ use crate::recorder::arena;
 use crate::recorder::local::{self, BLOCK};
 use crate::recorder::lock::Lock;
 use crate::recorder::plan::{Plan, Type};
+use std::arch::asm;
 
 /// Words in the recording that are the calling thread's alone: its block, a table, a row.
 #[derive(Clone, Copy)]
@@ -39,6 +40,20 @@ impl Words {
     #[inline(always)]
     pub(crate) fn add(self, word: usize, value: u64) {
         self.set(word, self.get(word).wrapping_add(value));
+    }
+
+    /// Adds by one instruction: a signal handler that comes in between may add to the word, too.
+    #[inline(always)]
+    pub(crate) fn add_at_once(self, word: usize, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                "add qword ptr [{at}], {value}",
+                at = in(reg) self.0.add(word),
+                value = in(reg) value,
+                options(nostack),
+            );
+        }
     }
 
     /// The 16-bit numbers that are packed from a word on.

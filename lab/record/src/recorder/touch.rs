@@ -13,7 +13,7 @@ use crate::recorder::thread::{self, Table};
 #[inline(always)]
 pub(crate) fn touch(address: usize, size: usize, kind: usize) {
     if let Some(own) = thread::existing() {
-        own.add(block::PROBES, 1);
+        own.add_at_once(block::PROBES, 1);
     }
     if let Some(id) = shadow::at(address) {
         count(address, size, kind, id);
@@ -23,7 +23,7 @@ pub(crate) fn touch(address: usize, size: usize, kind: usize) {
 /// An access to bytes that may hold, or reach into, several objects: a structure that is copied.
 pub(crate) fn touch_range(address: usize, size: usize, kind: usize) {
     if let Some(own) = thread::existing() {
-        own.add(block::PROBES, 1);
+        own.add_at_once(block::PROBES, 1);
     }
     let end = address.saturating_add(size);
     let mut from = address;
@@ -61,9 +61,7 @@ fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
         return size.min(object.reach(plan).saturating_sub(offset));
     }
     let Some(_busy) = Busy::enter() else {
-        if let Some(own) = thread::existing() {
-            own.add(block::DROPPED, 1);
-        }
+        dropped();
         return 0;
     };
     let Some(ty) = plan.types.get(object.ty) else { return 0 };
@@ -104,4 +102,16 @@ fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
         }
     }
     size
+}
+
+/// Counts an access of a signal handler that came while its thread was busy. The thread may be busy with getting its
+/// block, which takes longer than all else.
+#[cold]
+fn dropped() {
+    match thread::existing() {
+        Some(own) => own.add_at_once(block::DROPPED, 1),
+        None => {
+            arena::add(header::DROPPED, 1);
+        }
+    }
 }

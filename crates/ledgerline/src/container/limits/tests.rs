@@ -168,6 +168,8 @@ fn this_very_machine_has_memory_and_this_process_uses_some() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn no_file_makes_the_reader_panic(texts in prop::collection::vec("[ -~\\n]{0,120}|[0-9]{1,25}|max", 7)) {
         let paths = [

@@ -416,7 +416,7 @@ fn windows_that_are_assembly_do_what_the_compiled_do() {
             let frozen = if frozen { FROZEN } else { 0 };
             word::empty(generation) | frozen | uncharges << 40 | charges << 32 | stock
         });
-        proptest!(ProptestConfig::with_cases(20_000), |(
+        proptest!(crate::cases::few(file!(), 20_000), |(
             word in words, cap in near.clone(), units in near, put: bool
         )| {
             let told = [&compiled, &assembled].map(|column| {

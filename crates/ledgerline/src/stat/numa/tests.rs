@@ -113,6 +113,8 @@ fn the_items_have_the_names_and_the_order_of_vmstat() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn what_is_given_and_what_is_missed_add_up(
         allocations in prop::collection::vec((0usize..3, 0usize..3, 0u32..4), 0..300),

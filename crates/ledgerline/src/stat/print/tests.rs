@@ -248,6 +248,8 @@ fn any_stats() -> impl Strategy<Value = Vec<Stat>> {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn what_is_printed_reads_back_the_same(
         (node, name) in (any::<u32>(), "[A-Za-z0-9]{1,12}"),

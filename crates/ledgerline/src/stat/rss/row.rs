@@ -38,7 +38,7 @@ impl Row {
         {
             // SAFETY: one naturally aligned word of the row, which is borrowed; a single instruction,
             // so that a signal handler of this thread that does the same comes before it or after it
-            // (guarded by `tests/rss.rs`, `a_signal_handler_adds_between_two_additions…`).
+            // (guarded by `tests/main/rss.rs`, `a_signal_handler_adds_between_two_additions…`).
             unsafe {
                 std::arch::asm!(
                     "add qword ptr [{word}], {n}",

@@ -323,6 +323,8 @@ fn threads_lose_nothing_and_stay_within_the_bound_in_flight() {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     #[test]
     fn bounds_hold_at_every_quiet_state(
         cpus in prop_oneof![1u32..=1024, 1u32..=20],

@@ -70,7 +70,7 @@ fn the_file_stays_as_small_as_asked_for_and_keeps_all_refusals_of_the_root() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.rec");
     let mut recorder = Recorder::create(&path, settings(LEAST_SIZE)).unwrap();
-    let mut state = 1;
+    let mut state = crate::seed::seed(1);
     let (mut largest, mut replaced) = (0, 0);
     let mut most = 0;
     for tenth in 0..20_000 {

@@ -98,7 +98,7 @@ fn what_ended_holds_nothing_and_is_seen_no_more() {
 #[test]
 fn the_bound_holds_whatever_comes_and_goes() {
     let mut history = history(7);
-    let mut random = 12345_u64;
+    let mut random = crate::seed::seed(12345);
     let mut next = move |below: u64| {
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (random >> 33) % below

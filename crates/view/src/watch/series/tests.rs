@@ -39,7 +39,7 @@ fn series_of(samples: &[Sample], step: u64, points: usize) -> Series {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases::few(file!(), 400))]
 
     /// Each point says of its span exactly what all samples in it say; each sample is in one; and no more is kept than
     /// was promised.

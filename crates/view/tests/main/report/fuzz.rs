@@ -3,6 +3,7 @@
 //! Runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. With a nightly compiler there is `cargo fuzz run recording`.
 
 use super::support::{look, settings};
+use crate::seed;
 use ledgerline_view::report::{Recorder, Recording, page, picture, summary};
 use std::time::{Duration, Instant};
 
@@ -41,8 +42,9 @@ fn any_bytes_are_read_or_refused_in_a_sentence() {
         }
     }
     let seconds = std::env::var("LEDGERLINE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(1));
-    let mut state = 1_234_567_u64;
+    let until =
+        Instant::now() + Duration::from_secs(seconds.unwrap_or(if seed::long() { 60 } else { 1 }));
+    let mut state = seed::seed(1_234_567);
     let (mut read, mut refused) = (0, 0);
     while Instant::now() < until || read == 0 || refused == 0 {
         let from = below(&mut state, 5) / 4;

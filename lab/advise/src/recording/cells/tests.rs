@@ -28,6 +28,8 @@ fn record(members: &[(u64, u64, u64)], size: u64) -> (Types, TypeId) {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     /// A byte counts for the first member that covers it, by element where elements are numbers.
     #[test]
     fn each_byte_belongs_to_the_first_field_that_covers_it(

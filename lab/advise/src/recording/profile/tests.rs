@@ -63,6 +63,8 @@ fn rows(operations: &Operations, room: usize) -> Vec<Row> {
 }
 
 proptest! {
+    #![proptest_config(crate::cases::few(file!(), 256))]
+
     /// Roles and phases are only a way to put it: what an operation does on average is what was counted.
     #[test]
     fn no_count_is_lost_on_the_way_to_the_profile(threads in vec(operations(), 1..5), room in 1..12usize) {

@@ -1,9 +1,8 @@
 //! Objects that are allocated to begin cache lines are found like others.
 
-mod support;
-
+use super::support;
+use super::support::{Test, record};
 use ledgerline_advise::recording::plan::Heap;
-use support::{Test, record};
 
 #[test]
 fn a_block_that_is_rounded_up_to_its_alignment_holds_one_object() {

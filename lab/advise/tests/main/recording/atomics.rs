@@ -1,8 +1,7 @@
 //! Atomic operations are done, whether anything is recorded or not.
 
-mod support;
-
-use support::{Test, record};
+use super::support;
+use super::support::{Test, record};
 
 /// Every operation on every size against the same on plain numbers, then sums under contention.
 const SOURCE: &str = r#"

@@ -1,9 +1,8 @@
 //! Counts equal what the source says, whatever the threads do at once.
 
-mod support;
-
+use super::support;
+use super::support::{Test, record};
 use ledgerline_advise::recording::read::RowKind;
-use support::{Test, record};
 
 #[test]
 fn two_threads_are_counted_exactly() {
@@ -298,5 +297,49 @@ fn signal_handlers_lose_no_access_unseen() {
             // What comes in between is dropped, never a count of the thread itself.
             assert_eq!(run.all("s", "main"), [0, said[0], 0]);
         }
+    }
+}
+
+/// A handler is made to come at each of the recorder's own calls of the C library: while a thread gets its block, a
+/// table, a row.
+#[test]
+fn a_signal_while_a_thread_begins_to_be_counted_loses_no_access_unseen() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <pthread.h>
+        #include <signal.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        struct s { volatile long main; volatile long handler; } object;
+        static volatile sig_atomic_t wanted, handled;
+        static void handle(int signal) { (void)signal; for (int i = 0; i < 10; i++) object.handler = i; handled++; }
+        int clock_gettime(clockid_t of, struct timespec *now) {
+            if (wanted) raise(SIGUSR1);
+            return syscall(SYS_clock_gettime, of, now);
+        }
+        __attribute__((noinline)) static void operation(void) { object.main = 1; }
+        static void *work(void *none) { operation(); return none; }
+        int main(void) {
+            pthread_t threads[20];
+            signal(SIGUSR1, handle);
+            wanted = 1;
+            for (int i = 0; i < 20; i++) {
+                pthread_create(&threads[i], 0, work, 0);
+                pthread_join(threads[i], 0);
+            }
+            wanted = 0;
+            return __builtin_printf("%d\n", (int)handled) < 0;
+        }"#;
+    for operations in [&[][..], &["operation"]] {
+        let test = Test { source, flags: &["-O2"], types: &["s"], operations, ..Test::default() };
+        let Some(run) = record(&test) else { return };
+        let said = String::from_utf8_lossy(&run.output.stdout);
+        let handled: u64 = said.trim().parse().unwrap();
+        assert!(handled >= 20, "{handled}");
+        assert_eq!(run.all("s", "main"), [0, 20, 0], "{operations:?}");
+        let counted = run.all("s", "handler")[support::STORE];
+        let losses = &run.recordings[0].losses;
+        assert_eq!(losses.dropped + counted, 10 * handled, "{operations:?}");
     }
 }

@@ -1,8 +1,6 @@
 //! C++: tables of virtual functions, new, exceptions, names with namespaces.
 
-mod support;
-
-use support::{Test, record};
+use super::support::{Test, record};
 
 #[test]
 fn classes_are_counted_down_to_their_table_pointers() {

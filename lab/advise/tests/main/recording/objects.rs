@@ -1,10 +1,9 @@
 //! Objects are found where they are, for as long as they are there.
 
-mod support;
-
+use super::support;
+use super::support::{Test, record};
 use ledgerline_advise::recording::plan::Heap;
 use ledgerline_advise::recording::report;
-use support::{Test, record};
 
 #[test]
 fn blocks_of_the_heap_are_objects_until_they_are_freed() {

@@ -1,13 +1,12 @@
 //! However a process begins and ends, what it counted is there, and is its own.
 
-mod support;
-
-use ledgerline_layout::pick::pick;
+use super::support;
+use super::support::{Test, record};
 use ledgerline_advise::recording::VARIABLE;
 use ledgerline_advise::recording::plan::{Plan, Request};
 use ledgerline_advise::recording::program::Program;
 use ledgerline_advise::recording::read::read;
-use support::{Test, record};
+use ledgerline_layout::pick::pick;
 
 #[test]
 fn a_forked_child_counts_for_itself() {
@@ -203,11 +202,14 @@ fn a_recording_that_is_damaged_is_an_error_and_never_a_panic() {
         for lie in &lies[..if place == 3 * 8 { 2 } else { 4 }] {
             file.write_all_at(&lie.to_ne_bytes(), place).unwrap();
             if let Ok(recordings) = read(&run.folder.0, &run.plan) {
-                let recorded = ledgerline_advise::recording::profile::profile(&run.plan, &recordings);
-                let _ =
-                    ledgerline_advise::recording::report::text(&run.plan, &recordings, &recorded, &|_| {
-                        None
-                    });
+                let recorded =
+                    ledgerline_advise::recording::profile::profile(&run.plan, &recordings);
+                let _ = ledgerline_advise::recording::report::text(
+                    &run.plan,
+                    &recordings,
+                    &recorded,
+                    &|_| None,
+                );
             }
         }
         file.write_all_at(&before, place).unwrap();

@@ -168,6 +168,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::cases::few(file!(), 256))]
+
         #[test]
         fn nothing_that_a_ring_may_hold_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             parse(&bytes, &format(), &mut |_| ());

@@ -106,6 +106,8 @@ enum Part {
     PassedNumber,
     /// A number that matters: of so many bytes, or as all entries have it.
     Number(DwAt, Meaning, u32),
+    /// A number of variable length that matters.
+    LongNumber(DwAt, Meaning),
     Constant(DwAt, i64),
     /// The name, in `.debug_str`.
     NamePlace,
@@ -307,6 +309,10 @@ impl Recipe {
                         }
                         Part::Constant(name, value)
                     }
+                    // clang writes alignments so.
+                    gimli::DW_FORM_udata if meaning != Meaning::Signed => {
+                        Part::LongNumber(name, meaning)
+                    }
                     _ => Part::Number(name, meaning, fixed(form)?),
                 },
             };
@@ -331,6 +337,12 @@ impl Recipe {
                 Part::Number(what, meaning, size) => {
                     let number = rest.read_uint(size as usize).ok()?;
                     match meaning.value(number, size) {
+                        Some(value) => (what.0, value).hash(&mut state),
+                        None => told = false,
+                    }
+                }
+                Part::LongNumber(what, meaning) => {
+                    match meaning.value(rest.read_uleb128().ok()?, 8) {
                         Some(value) => (what.0, value).hash(&mut state),
                         None => told = false,
                     }

@@ -1,20 +1,17 @@
 //! Compiles C and C++ with probes, runs it under the recorder's library, and reads what was counted.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
-
-#[path = "../../../../tests/support/have.rs"]
-mod have;
-#[path = "../../../../tests/support/library.rs"]
+#[path = "../../../../../../tests/support/library.rs"]
 mod library;
-#[path = "../../../../tests/support/tested.rs"]
+#[expect(dead_code, reason = "the recorder is a library: there is no command to try")]
+#[path = "../../../../../../tests/support/tested.rs"]
 mod tested;
 
-pub use have::have;
-use ledgerline_layout::pick::{named, pick};
+pub use crate::have::have;
 use ledgerline_advise::recording::plan::{Heap, Plan, Request};
 use ledgerline_advise::recording::program::Program;
 use ledgerline_advise::recording::read::{Recording, Row, RowKind, read};
 use ledgerline_advise::recording::{VARIABLE, profile};
+use ledgerline_layout::pick::{named, pick};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -27,7 +24,9 @@ pub const ATOMIC: usize = 2;
 /// The recorder's library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| library::built("ledgerline-record", "libledgerline_record.so"))
+    LIBRARY.get_or_init(|| {
+        library::built("ledgerline-record", &["recorder"], "libledgerline_record.so")
+    })
 }
 
 /// A folder of this test's own, which goes when this is dropped.

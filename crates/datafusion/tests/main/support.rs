@@ -1,0 +1,45 @@
+//! What the tests share.
+
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use ledgerline::{Ledger, Limit};
+use ledgerline_datafusion::{LedgerPool, LedgerPoolBuilder, Query};
+use std::sync::Arc;
+
+pub const MIB: usize = 1 << 20;
+
+/// A pool at `/acme` with a max.
+pub fn pool(max: usize) -> LedgerPool {
+    builder(max).build()
+}
+
+pub fn builder(max: usize) -> LedgerPoolBuilder {
+    let ledger = Arc::new(Ledger::builder().capacity(4096).anonymous().unwrap());
+    let group = ledger.owned_root().create("acme").unwrap();
+    group.group().set_max(Limit::units(max as u64)).unwrap();
+    LedgerPool::builder(group)
+}
+
+pub fn query(pool: &LedgerPool, name: &str) -> Query {
+    pool.for_query(name).unwrap()
+}
+
+/// A consumer that can spill.
+pub fn spiller(pool: &Arc<dyn MemoryPool>, name: &str) -> MemoryReservation {
+    MemoryConsumer::new(name).with_can_spill(true).register(pool)
+}
+
+/// A consumer that cannot.
+pub fn fixed(pool: &Arc<dyn MemoryPool>, name: &str) -> MemoryReservation {
+    MemoryConsumer::new(name).register(pool)
+}
+
+/// Grows in steps, as operators do a batch at a time, until it is refused or holds `most`. Returns what it holds.
+pub fn fill(reservation: &MemoryReservation, step: usize, most: usize) -> usize {
+    while reservation.size() + step <= most && reservation.try_grow(step).is_ok() {}
+    reservation.size()
+}
+
+/// What an operator does that spills: it gives all back, and asks again.
+pub fn spill(reservation: &MemoryReservation) -> usize {
+    reservation.free()
+}

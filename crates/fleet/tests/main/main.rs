@@ -1,0 +1,27 @@
+//! Books, their stores, and nodes that join: in memory, on real servers, in a simulated world.
+//!
+//! The tests share this process. Each has servers and folders of its own, and a port that no other test here was given.
+
+mod address;
+mod book;
+#[path = "../../../../tests/support/cases.rs"]
+mod cases;
+mod etcd;
+mod etcd_many;
+mod fleet;
+mod levels;
+mod messages;
+mod model;
+mod nonsense;
+mod outcomes;
+mod processes;
+mod redis;
+mod redis_bad_days;
+mod redis_cost;
+mod redis_many;
+#[path = "../../../../tests/support/seed.rs"]
+mod seed;
+mod simulation;
+mod support;
+#[cfg(feature = "tls")]
+mod tls;

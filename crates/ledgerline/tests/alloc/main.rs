@@ -1,0 +1,29 @@
+//! The tests of the global allocator, in one binary whose allocator it is.
+//!
+//! They are threads of one process. A test of what the process has once (owners' numbers, switches, counts, places of
+//! threads) begins with `ran_alone` (`common`), which starts a process for it.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use ledgerline::Alloc;
+
+#[global_allocator]
+static ALLOC: Alloc = Alloc::system();
+
+mod alloc;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod alloc_beyond;
+#[cfg(not(feature = "unwind"))]
+mod alloc_catch;
+mod alloc_early;
+mod alloc_fork;
+mod alloc_full;
+mod alloc_limits;
+mod alloc_oracle;
+mod alloc_purses;
+mod alloc_slots;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod alloc_stepped;
+mod alloc_switch;
+mod alloc_tasks;

@@ -1,0 +1,86 @@
+//! A process whose system calls are filtered charges without any.
+
+use crate::common::{fork, ran_alone, wait};
+use crate::support::{allowed_cpus, pin};
+use ledgerline::percpu::{self, Mode};
+use ledgerline::{Ledger, Limit};
+use std::sync::Barrier;
+
+/// From here on each system call but `exit_group` ends the process.
+fn forbid_all() {
+    let instruction =
+        |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = [
+        // The number of the call, which comes first.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_exit_group as u32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, which lives through the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+/// Leaves prepaid units in the cells of several CPUs.
+fn leave_stock(ledger: &Ledger, cpus: &[usize]) {
+    let meet = Barrier::new(cpus.len());
+    std::thread::scope(|scope| {
+        for cpu in cpus {
+            let meet = &meet;
+            scope.spawn(move || {
+                pin(&[*cpu]);
+                meet.wait();
+                let group = ledger.root();
+                for _ in 0..100_000 {
+                    group.charge_units(1000).unwrap();
+                    group.uncharge_units(1000);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_refusal_under_a_filter_leaves_the_stock_of_other_cpus_where_it_is() {
+    if ran_alone("a_refusal_under_a_filter_leaves_the_stock_of_other_cpus_where_it_is") {
+        return;
+    }
+    if percpu::detect() == Mode::Fallback {
+        return eprintln!("left out: nothing is fenced in the fallback");
+    }
+    let cpus = allowed_cpus();
+    let [one, other, ..] = cpus[..] else {
+        return eprintln!("left out: there is one CPU, and so one cell");
+    };
+    const MAX: u64 = 1 << 20;
+    let ledger = Ledger::builder().capacity(16).batch(64 << 10).anonymous().unwrap();
+    ledger.root().set_max(Limit::units(MAX)).unwrap();
+    let group = ledger.root().create("a").unwrap();
+    // (The child's copy has the stock that its parent's threads left.)
+    let charge = |forbidden: bool| {
+        wait(fork(|| {
+            Ledger::forbid_system_calls(forbidden);
+            forbid_all();
+            let refused = group.try_charge_units(MAX).is_err();
+            if group.try_charge_units(1000).is_err() {
+                return 3;
+            }
+            group.uncharge_units(1000);
+            i32::from(refused)
+        }))
+    };
+    // As ever it takes the stock back, for which it fences, if both ran at the same time and so left some in two cells.
+    let fences = |_| {
+        leave_stock(&ledger, &[one, other]);
+        charge(false) == -libc::SIGSYS
+    };
+    assert!((0..50).any(fences), "no stock lies in another CPU's cell");
+    // Otherwise it leaves the stock where it is, and refuses for want of it.
+    assert_eq!(charge(true), 1);
+    assert_eq!(ledger.root().try_charge(MAX).map(|charge| charge.units()).ok(), Some(MAX));
+}

@@ -1,0 +1,340 @@
+//! Fifty tenants and a runaway in a real cgroup of 256 MiB, with memory that nobody charges and page cache: with
+//! `LedgerBuilder::container` the kernel kills nobody and the runaway alone is refused, without it the kernel kills.
+//!
+//! It needs a memory cgroup in which this process may make another one (root, or a delegated one). Where there is none it
+//! says so and passes.
+
+use crate::cgroup::Cgroup;
+use crate::common::{Random, again};
+use crate::support::seconds;
+use ledgerline::container::UNTRACKED;
+use ledgerline::{CancelToken, Charge, Group, Ledger, Limit};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+const LIMIT: u64 = 256 * MIB;
+/// Says, in the process that runs the program, how its ledger is built.
+const ROLE: &str = "LEDGERLINE_TEST_CONTAINER";
+const TENANTS: usize = 50;
+const WORKERS: usize = 8;
+/// What a tenant holds at most: all together 100 MiB.
+const TENANT: u64 = 2 * MIB;
+/// How far the memory grows that nobody charges, before it is unmapped.
+const UNCHARGED: u64 = 40 * MIB;
+/// Larger than the cgroup.
+const FILE: u64 = 320 * MIB;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    /// `container()`.
+    Container,
+    /// The same, and the allocator gives back what it keeps when memory is short.
+    Trimming,
+    /// The same limit, set by hand; what is untracked is not known.
+    LimitAlone,
+    /// No limit.
+    Nothing,
+}
+
+impl Role {
+    const ALL: [(Role, &str); 4] = [
+        (Role::Container, "container"),
+        (Role::Trimming, "trimming"),
+        (Role::LimitAlone, "limit"),
+        (Role::Nothing, "nothing"),
+    ];
+
+    fn ledger(self) -> Ledger {
+        let builder = Ledger::builder().capacity(1024).victim_time(Duration::from_secs(5));
+        if matches!(self, Role::Container | Role::Trimming) {
+            return builder.container().anonymous().unwrap();
+        }
+        let ledger = builder.anonymous().unwrap();
+        if self == Role::LimitAlone {
+            // As far below the kernel's limit as the container's default.
+            ledger.root().set_max(Limit::units(LIMIT - LIMIT / 16)).unwrap();
+        }
+        ledger
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    done: AtomicU64,
+    tenants_refused: AtomicU64,
+    runaway_refused: AtomicU64,
+    runaway_cancelled: AtomicU64,
+    /// Whole times that the file was written or read.
+    files: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Memory that was charged, and is touched.
+struct Block {
+    _charge: Charge<'static>,
+    _bytes: Vec<u8>,
+}
+
+impl Block {
+    fn new(charge: Charge<'static>) -> Block {
+        let bytes = vec![1; charge.units() as usize];
+        Block { _charge: charge, _bytes: bytes }
+    }
+}
+
+/// Charges and frees blocks of many sizes, so that the allocator's heap is full of holes.
+fn tenants(ledger: &'static Ledger, counts: &Counts, seed: u64) {
+    let mut random = Random::new(seed);
+    let mine: Vec<Group<'_>> = (0..TENANTS)
+        .filter(|tenant| tenant % WORKERS == seed as usize % WORKERS)
+        .map(|tenant| ledger.root().create(&format!("tenant{tenant}")).unwrap())
+        .collect();
+    let mut held: Vec<Vec<Block>> = mine.iter().map(|_| Vec::new()).collect();
+    while !counts.over.load(Relaxed) {
+        let tenant = random.below(mine.len() as u64) as usize;
+        let size = 512 + random.size(18);
+        let blocks = &mut held[tenant];
+        while mine[tenant].approximate().value + size > TENANT && !blocks.is_empty() {
+            blocks.swap_remove(random.below(blocks.len() as u64) as usize);
+        }
+        match mine[tenant].request(size).wait(Duration::from_secs(60)).oom().charge() {
+            Ok(charge) => {
+                blocks.push(Block::new(charge));
+                counts.done.fetch_add(1, Relaxed);
+            }
+            Err(refused) => {
+                eprintln!("a tenant was refused: {refused}");
+                counts.tenants_refused.fetch_add(1, Relaxed);
+            }
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// Takes all that it can get, until it is cancelled; and again.
+fn runaway(ledger: &'static Ledger, counts: &Counts) {
+    while !counts.over.load(Relaxed) {
+        let group = ledger.root().create("runaway").unwrap();
+        let token = CancelToken::new();
+        let victim = group.add_victim(&token);
+        let mut held = Vec::new();
+        while !token.is_cancelled() && !counts.over.load(Relaxed) {
+            match group.try_charge(MIB / 4) {
+                Ok(charge) => held.push(Block::new(charge)),
+                Err(_) => {
+                    counts.runaway_refused.fetch_add(1, Relaxed);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        counts.runaway_cancelled.fetch_add(u64::from(token.is_cancelled()), Relaxed);
+        drop(held);
+        drop(victim);
+        group.destroy().unwrap();
+    }
+}
+
+/// Maps and touches memory that nobody charges, a MiB each 5 ms; then unmaps it all, and again.
+fn uncharged(counts: &Counts) {
+    while !counts.over.load(Relaxed) {
+        // SAFETY: a mapping of its own, written within its length, and unmapped once.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let start =
+                libc::mmap(std::ptr::null_mut(), UNCHARGED as usize, protection, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            for piece in 0..UNCHARGED / MIB {
+                let at = start.cast::<u8>().add((piece * MIB) as usize);
+                std::ptr::write_bytes(at, 1, MIB as usize);
+                std::thread::sleep(Duration::from_millis(5));
+                if counts.over.load(Relaxed) {
+                    break;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            libc::munmap(start, UNCHARGED as usize);
+        }
+    }
+}
+
+/// Writes and reads a file that is larger than the cgroup. It has what it wrote synced now and then: version 1 does not
+/// slow down who writes faster than the disk, and may kill for pages that are being written back.
+fn page_cache(counts: &Counts) {
+    let path = std::env::temp_dir().join(format!("ledgerline-cache-{}", std::process::id()));
+    let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+    let file = file.as_mut().expect("a scratch file");
+    // Gone when the process is, however that ends.
+    std::fs::remove_file(&path).unwrap();
+    let mut piece = vec![7u8; MIB as usize];
+    let mut reads = false;
+    while !counts.over.load(Relaxed) {
+        file.rewind().unwrap();
+        for piece_number in 0..FILE / MIB {
+            if !reads && piece_number % 8 == 7 {
+                file.sync_data().unwrap();
+            }
+            if reads {
+                file.read_exact(&mut piece).unwrap();
+            } else {
+                file.write_all(&piece).unwrap();
+            }
+            if counts.over.load(Relaxed) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        counts.files.fetch_add(1, Relaxed);
+        reads = !reads;
+    }
+}
+
+/// Registers a reclaimer of the row that has the allocator give back what it keeps.
+fn trim(ledger: &'static Ledger) {
+    let row = ledger.root().child(UNTRACKED).unwrap();
+    std::mem::forget(row.add_reclaimer(-1, move |_need| {
+        ledger.release_untracked(|| {
+            // SAFETY: it takes no pointers.
+            unsafe { libc::malloc_trim(0) };
+        })
+    }));
+}
+
+/// How long the thread that follows the container has run, in nanoseconds.
+fn processor_time() -> u128 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let mut theirs = tasks.filter(|task| read(task.path().join("comm")).trim() == "ledgerline");
+    let text = theirs.next().map(|task| read(task.path().join("schedstat"))).unwrap_or_default();
+    text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
+}
+
+/// The program. It is a test only so that this binary can run it, in a process of its own.
+#[test]
+fn the_program_in_the_cgroup() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (role, _) = Role::ALL.into_iter().find(|(_, name)| *name == role).unwrap();
+    let ledger: &'static Ledger = Box::leak(Box::new(role.ledger()));
+    if role == Role::Trimming {
+        trim(ledger);
+    }
+    let counts = Counts::default();
+    let end = Instant::now() + seconds(8.0, 60.0);
+    std::thread::scope(|scope| {
+        let counts = &counts;
+        for worker in 0..WORKERS {
+            scope.spawn(move || tenants(ledger, counts, worker as u64));
+        }
+        scope.spawn(move || runaway(ledger, counts));
+        scope.spawn(move || uncharged(counts));
+        scope.spawn(move || page_cache(counts));
+        // (A slow disk takes longer than that to write the file once.)
+        let latest = end + Duration::from_secs(60);
+        let more = || counts.files.load(Relaxed) == 0 && Instant::now() < latest;
+        while Instant::now() < end || more() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        counts.over.store(true, Relaxed);
+    });
+    let [done, tenants, runaway, cancelled, files] = [
+        &counts.done,
+        &counts.tenants_refused,
+        &counts.runaway_refused,
+        &counts.runaway_cancelled,
+        &counts.files,
+    ]
+    .map(|count| count.load(Relaxed));
+    println!("result {done} {tenants} {runaway} {cancelled} {files}");
+    if let Some(now) = ledger.container() {
+        let row = ledger.root().child(UNTRACKED).unwrap();
+        let sample = processor_time() / now.samples as u128;
+        println!("{now}; the row had {} MiB at most; {sample} ns a sample", row.peak().value >> 20);
+        println!("{now:?}");
+    }
+    assert_eq!(ledger.mistakes(), Default::default());
+}
+
+/// How the program ended.
+struct Outcome {
+    success: bool,
+    signal: Option<i32>,
+    killed: u64,
+    /// The most that the kernel charged, without page cache.
+    most: u64,
+    numbers: Vec<u64>,
+    text: String,
+}
+
+fn run(role: &str) -> Option<Outcome> {
+    let cgroup = Cgroup::new(LIMIT)?;
+    let mut command = again("the_program_in_the_cgroup");
+    command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    cgroup.enter(&mut command);
+    let mut child = command.spawn().expect("the program starts in its cgroup");
+    let readers = [
+        Box::new(child.stdout.take().unwrap()) as Box<dyn Read + Send>,
+        Box::new(child.stderr.take().unwrap()),
+    ]
+    .map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
+        })
+    });
+    let mut most = 0;
+    let give_up = Instant::now() + seconds(8.0, 60.0) + Duration::from_secs(110);
+    let status = loop {
+        most = most.max(cgroup.used());
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > give_up {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = readers.map(|reader| reader.join().unwrap().unwrap()).concat();
+    let numbers = text.lines().find_map(|line| line.split_once("result ")).map(|(_, it)| it);
+    let numbers = numbers.unwrap_or_default().split(' ').filter_map(|it| it.parse().ok()).collect();
+    let killed = cgroup.killed();
+    println!("{role}: {status}, {killed} killed, {} MiB at most\n{text}", most >> 20);
+    Some(Outcome {
+        success: status.success(),
+        signal: status.signal(),
+        killed,
+        most,
+        numbers,
+        text,
+    })
+}
+
+#[test]
+fn in_a_container_the_kernel_kills_nobody_and_the_runaway_alone_is_refused() {
+    for role in ["container", "trimming"] {
+        let Some(outcome) = run(role) else { return };
+        let Outcome { success, killed, most, numbers, text, .. } = outcome;
+        assert!(success && killed == 0, "{role}: {killed} killed:\n{text}");
+        let [done, tenants, runaway, _cancelled, files] = numbers[..] else { panic!("{text}") };
+        assert_eq!(tenants, 0, "{role}: tenants were refused:\n{text}");
+        assert!(runaway > 0, "{role}: the runaway was not refused:\n{text}");
+        assert!(done > 0 && files > 0, "{role}: {done} blocks, {files} times the file:\n{text}");
+        let [most, limit] = [most, LIMIT].map(|bytes| bytes >> 20);
+        assert!(most * 100 >= limit * 85, "{role}: {most} MiB of {limit} were used:\n{text}");
+    }
+}
+
+#[test]
+fn without_it_the_kernel_kills_the_same_program() {
+    for role in ["nothing", "limit"] {
+        let Some(outcome) = run(role) else { return };
+        let Outcome { signal, killed, text, .. } = outcome;
+        assert_eq!(signal, Some(libc::SIGKILL), "{role}:\n{text}");
+        assert!(killed > 0, "{role}: it was not the kernel:\n{text}");
+    }
+}

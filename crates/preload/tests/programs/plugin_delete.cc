@@ -1,0 +1,27 @@
+// C++'s operators in a library that was loaded for itself alone: each kind of delete comes before any new, sized ones first.
+#include <cstdlib>
+#include <new>
+
+// (Not static: g++ leaves out what nobody can see.)
+void *volatile kept;
+
+static void *block() { return std::malloc(2000); }
+
+extern "C" void give() {
+#if defined(__cpp_sized_deallocation)
+    ::operator delete(block(), std::size_t{2000});
+    ::operator delete[](block(), std::size_t{2000});
+#endif
+    ::operator delete(block());
+    ::operator delete[](block());
+    ::operator delete(block(), std::nothrow);
+    for (int i = 0; i < 100; i++) {
+        kept = ::operator new(2000);
+        ::operator delete(kept);
+        kept = new char[2000];
+        delete[] static_cast<char *>(kept);
+        kept = ::operator new(2000, std::nothrow);
+        ::operator delete(kept, std::nothrow);
+    }
+    ::operator delete(nullptr);
+}

@@ -1,0 +1,12 @@
+//! What needs no other allocator than the system's. A program has one global allocator, so those over mimalloc and jemalloc
+//! are tested by binaries of their own.
+
+use ledgerline::Alloc;
+
+#[global_allocator]
+static ALLOC: Alloc = Alloc::system();
+
+mod readme;
+mod system;
+#[cfg(feature = "unwind")]
+mod unwind;
