@@ -37,6 +37,21 @@ pub fn hand_over(subcommand: &str) -> ExitCode {
     fail(subcommand, &format!("{}: {error}", program.display()), 126)
 }
 
+/// Returns the subcommand of the laboratory that the command line, as in `help layout show`, asks for the help of. `None` where
+/// the laboratory is not installed: then this command says what it knows.
+pub fn asked_for_help() -> Option<&'static str> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).take(3).collect();
+    let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    let subcommand = match words[..] {
+        ["help", "layout", ..] => "layout",
+        ["help", "reproduce", ..] => "reproduce",
+        ["help", "calibrate", ..] => "calibrate",
+        ["help", "bench", "numa" | "rss"] => "bench",
+        _ => return None,
+    };
+    installed().map(|_| subcommand)
+}
+
 /// Returns where the laboratory's command lies, if it is installed.
 pub fn installed() -> Option<PathBuf> {
     let own = std::env::current_exe().ok();

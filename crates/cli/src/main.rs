@@ -87,6 +87,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(subcommand) = lab::asked_for_help() {
+        return lab::hand_over(subcommand);
+    }
     let cli = Cli::try_parse().unwrap_or_else(|error| tame(error).exit());
     match cli.command {
         Some(Command::Run(args)) => run::main(&args),

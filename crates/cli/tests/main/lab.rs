@@ -100,6 +100,12 @@ fn check_handed_over(installed: &Installed, name: &str) {
             assert_eq!(stderr(&output), "to standard error\n", "{subcommand}");
             assert_eq!(output.status.code(), Some(47), "{subcommand}");
         }
+        // So does `help`, which the laboratory knows more of.
+        let help = format!("help {subcommand}");
+        let mut command = installed.command();
+        command.args(help.split(' '));
+        let (process, output) = run(command, b"");
+        assert_eq!(output.stdout, told(name, process, &help, &[], b""), "{help}");
     }
 }
 
