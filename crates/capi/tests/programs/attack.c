@@ -223,8 +223,8 @@ int main(void) {
     const char *const soak = getenv("LEDGERLINE_SOAK"), *const seed = getenv("LEDGERLINE_SEED");
     const char *const asked = getenv("LEDGERLINE_ATTACK"), *const seconds = asked || !soak || strcmp(soak, "long") ? asked : "60";
     // Ordinary runs have the same seed each time, longer ones a new one.
-    const uint64_t new = seconds ? (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000 : 1;
-    const uint64_t first = seed ? strtoull(seed, NULL, 10) : new;
+    const uint64_t drawn = seconds ? (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000 : 1;
+    const uint64_t first = seed ? strtoull(seed, NULL, 10) : drawn;
     printf("LEDGERLINE_SEED=%llu\n", (unsigned long long)first);
     fflush(stdout);
     until = time(NULL) + (seconds ? atoi(seconds) : 1) + 1;
