@@ -13,6 +13,9 @@ pub mod advice;
 mod cases;
 pub mod cost;
 pub mod given;
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 pub mod heat;
 mod order;
 pub mod pieces;

@@ -1,6 +1,3 @@
-#[path = "../../../../../tests/support/golden.rs"]
-mod golden;
-
 use super::{json, path, rate, short, text};
 use crate::recording::cells::Cells;
 use crate::recording::plan::{Heap, Plan, Wanted};
@@ -149,6 +146,6 @@ fn the_report_is_as_a_person_has_seen_it() {
         let json = serde_json::to_string_pretty(&json(&plan, &recordings, &recorded)).unwrap();
         printed.push_str(&format!("\n{json}\n----\n"));
     }
-    golden::same("recording/report.txt", &printed);
+    crate::golden::same("recording/report.txt", &printed);
     assert!(!printed.contains('\x1b'));
 }

@@ -3,9 +3,6 @@ use crate::cost::Place;
 use crate::trial::Short;
 use ledgerline_coherence::machine::Machine;
 
-#[path = "../../../../../tests/support/golden.rs"]
-mod golden;
-
 fn interval(low: f64, median: f64, high: f64) -> Interval {
     Interval { median, low, high }
 }
@@ -67,8 +64,8 @@ fn text(measured: &Measured, asked: usize) -> String {
 
 #[test]
 fn a_report_stands_as_it_was_looked_at() {
-    golden::same("trial/trial.txt", &text(&measured(62.0), 2));
-    golden::same(
+    crate::golden::same("trial/trial.txt", &text(&measured(62.0), 2));
+    crate::golden::same(
         "trial/trial.json",
         &format!("{}\n", with(&measured(62.0), 2, |report| report.json())),
     );
@@ -82,8 +79,8 @@ fn a_report_stands_as_it_was_looked_at() {
         objects: Some(4096),
         ..measured(0.0)
     };
-    golden::same("trial/trial-notes.txt", &text(&all, 72));
-    golden::same(
+    crate::golden::same("trial/trial-notes.txt", &text(&all, 72));
+    crate::golden::same(
         "trial/trial-notes.json",
         &format!("{}\n", with(&all, 72, |report| report.json())),
     );
