@@ -11,7 +11,7 @@ COMMANDS = {
     "ledgerline": (ROOT, "ledgerline-cli", 15_000_000),
     "ledgerline-lab": (ROOT / "lab", "ledgerline-lab", 15_000_000),
 }
-# Where shells look for completions: below the prefix, by shell and command.
+# The files that shells read completions from, below the prefix, by shell and command.
 COMPLETIONS = {
     (shell, command): place.format(command)
     for shell, place in [

@@ -14,7 +14,7 @@ const NAME: &str = "ledgerline-lab";
 /// The exit status where there is no such command: as of a shell that finds none.
 const NOT_FOUND: u8 = 127;
 
-/// What follows the name of a subcommand that the laboratory has.
+/// The words after the name of a subcommand that the laboratory has.
 #[derive(Args, Debug)]
 pub struct LabArgs {
     /// Options and arguments of the subcommand of ledgerline-lab
