@@ -107,6 +107,8 @@ pub mod percpu;
 mod region;
 #[cfg(not(loom))]
 mod report;
+#[cfg(not(loom))]
+mod scope;
 #[cfg(test)]
 #[path = "../../../tests/support/seed.rs"]
 mod seed;

@@ -1,31 +1,50 @@
-//! Whom the calling thread's allocations are charged to, in two words. What they mean, `current` says.
+//! Whom the calling thread's allocations are charged to, and which work they belong to, in three words. What they mean,
+//! `current` says.
 //!
 //! They lie below all that charges, so that the ledger can say of its own needs that they are [nobody's](nobody).
 
 use crate::percpu::word;
+use crate::scope::ScopeId;
 use crate::table::handle::Packed;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// What a thread, a task or a fiber has as its current group: a group or nobody. A word and a number, to be kept by
-/// whoever switches ([`swap`]).
+/// What a thread, a task or a fiber has as its current group, a group or nobody, and the [`catch`](crate::Group::catch) that
+/// it runs in. Three words, to be kept by whoever switches ([`swap`]).
+///
+/// One that comes of a [`Group`](crate::Group) names no catch: work that is entered with it stays in the catch around it. One
+/// that comes of [`get`] names the catch that was current there, or that there was none.
 #[derive(Clone, Copy)]
 pub struct Current {
     pub(crate) group: Option<Packed>,
     /// The allocator's slot of the group, once it is known, and where the fast half of a charge works.
     pub(crate) slot: Option<&'static Slot>,
+    pub(crate) scope: ScopeId,
 }
 
 impl Current {
     /// No group: what is allocated is charged to nobody.
-    pub const NOBODY: Current = Current { group: None, slot: None };
+    pub const NOBODY: Current = Current { group: None, slot: None, scope: ScopeId::UNSAID };
 
     /// Runs `work` with this as the thread's current group, also when it unwinds.
     #[inline]
     pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
         let _entered = Entered::new(self);
         work()
+    }
+
+    /// The same group, in a scope.
+    #[inline]
+    pub(crate) fn within(self, scope: ScopeId) -> Current {
+        Current { scope, ..self }
+    }
+
+    /// The same, that says of a scope at least that it is in none.
+    #[inline(always)]
+    fn told(self) -> Current {
+        let scope = if self.scope.is_unsaid() { ScopeId::NONE } else { self.scope };
+        Current { scope, ..self }
     }
 }
 
@@ -45,15 +64,25 @@ pub(crate) struct Slot {
 thread_local! {
     // Constants without destructors: they are there before `main`, and until the thread's last instruction.
     static CURRENT: Cell<Current> = const { Cell::new(Current::NOBODY) };
-    /// Whether what a limit refuses is granted all the same.
-    static GRANTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the calling thread has as its current group, to be kept or handed to another thread: two words. (A signal
-/// handler may find them halfway exchanged. It asks [`group`](crate::current::group), which is one.)
+/// What the calling thread has as its current group, to be kept or handed to another thread: three words. A signal
+/// handler may find them halfway exchanged. It asks [`group`](crate::current::group), which is one.
 #[inline(always)]
 pub fn get() -> Current {
+    CURRENT.get().told()
+}
+
+/// As [`get`], for whoever looks at a part of it.
+#[inline(always)]
+pub(crate) fn peek() -> Current {
     CURRENT.get()
+}
+
+/// The scope of what the calling thread does.
+#[inline(always)]
+pub(crate) fn scope() -> ScopeId {
+    CURRENT.get().scope
 }
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
@@ -86,7 +115,19 @@ pub fn get() -> Current {
 /// ```
 #[inline(always)]
 pub fn swap(next: Current) -> Current {
+    CURRENT.replace(next).told()
+}
+
+/// As [`swap`], for whoever puts back what comes out.
+#[inline(always)]
+pub(crate) fn replace(next: Current) -> Current {
     CURRENT.replace(next)
+}
+
+/// As [`swap`], but the thread stays in its scope.
+#[inline(always)]
+pub(crate) fn swap_group(next: Current) {
+    CURRENT.set(next.within(scope()));
 }
 
 /// What [`Group::enter`](crate::Group::enter) returns: when it drops, the thread's current group is again the one before.
@@ -99,9 +140,13 @@ pub struct Entered {
 }
 
 impl Entered {
+    /// Enters; within the scope around where `current` says nothing of one.
     #[inline]
     pub(crate) fn new(current: Current) -> Entered {
-        Entered { before: swap(current), thread: PhantomData }
+        let before = peek();
+        let scope = if current.scope.is_unsaid() { before.scope } else { current.scope };
+        CURRENT.set(current.within(scope));
+        Entered { before, thread: PhantomData }
     }
 }
 
@@ -114,24 +159,17 @@ impl Drop for Entered {
 
 /// Whether the thread is in [`granting`].
 pub(crate) fn is_granting() -> bool {
-    GRANTING.get()
+    scope().is_granting()
 }
 
 /// Runs `work`, whose allocations are granted over any limit: it ends what was refused.
 pub(crate) fn granting<R>(work: impl FnOnce() -> R) -> R {
-    /// Ends it, also when `work` unwinds.
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            GRANTING.set(self.0);
-        }
-    }
-    let _before = Before(GRANTING.replace(true));
-    work()
+    let current = peek();
+    current.within(current.scope.granting()).scope(work)
 }
 
 /// Runs `work` with nobody current and no limit in its way: what the ledger needs for itself. A refusal that is put into
 /// words must not be refused the words, by the very group that is full.
 pub(crate) fn nobody<R>(work: impl FnOnce() -> R) -> R {
-    Current::NOBODY.scope(|| granting(work))
+    Current::NOBODY.within(scope().granting()).scope(work)
 }

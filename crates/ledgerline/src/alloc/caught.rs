@@ -1,20 +1,24 @@
-//! Tasks of which a refusal is the result.
+//! Tasks and streams of which a refusal is the result.
 
+use super::limit::{begin, refusal_of};
+use crate::current::Current;
 use crate::current::future::{ChargeTo, ChargedTo};
+use crate::current::refused::told;
 use crate::error::Refused;
 use crate::group::Group;
+use crate::scope::{Held, Policy};
 use crate::whose::granting;
+#[cfg(feature = "futures")]
+use futures_core::stream::{FusedStream, Stream};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl Group<'static> {
     /// As [`catch`](Self::catch) for a task: whenever it is polled, and when it is dropped, this is the thread's current
-    /// group, and the first [`Refused`] of an allocation in it is its result. A task that was refused is dropped at once.
-    ///
-    /// Each poll ends like a `catch`: without the feature `unwind` a refusal within the overdraft is raised at the next
-    /// [`checkpoint`](super::checkpoint) or at the end of the poll. So a task that awaits now and then overdraws once, by
-    /// at most the overdraft.
+    /// group, and the first [`Refused`] of an allocation in it is its result. A task that was refused is dropped at the end of
+    /// the poll, or before its next one where it was a part of it elsewhere that was refused.
     ///
     /// ```
     /// use ledgerline::{Alloc, Ledger, Limit};
@@ -45,19 +49,87 @@ impl Group<'static> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn catch_future<F: Future>(self, task: F) -> Catching<F> {
-        Catching { group: self, task: Some(task.charged_to(self)) }
+        self.catch_polled(super::limit::CATCH, task)
+    }
+
+    /// As [`catch_future`](Self::catch_future), with so many bytes over the limit at full speed.
+    pub fn catch_future_within<F: Future>(self, allowance: u64, task: F) -> Catching<F> {
+        self.catch_polled(super::limit::CATCH.within(allowance), task)
+    }
+
+    /// As [`catch_future`](Self::catch_future), with a policy at the limit.
+    pub fn catch_future_with<F: Future>(self, policy: Policy, task: F) -> Catching<F> {
+        self.catch_polled(policy, task)
+    }
+
+    /// As [`catch_future`](Self::catch_future) for a stream (feature `futures`): its items come in `Ok`, and a refusal is its
+    /// last item. A body that is streamed is a part of its request so.
+    #[cfg(feature = "futures")]
+    pub fn catch_stream<S: Stream>(self, stream: S) -> Catching<S> {
+        self.catch_polled(super::limit::CATCH, stream)
+    }
+
+    fn catch_polled<T>(self, policy: Policy, inner: T) -> Catching<T> {
+        let scope = begin(self, policy);
+        let mut current = Current::from(self);
+        if let Some(scope) = &scope {
+            current = current.within(scope.id());
+        }
+        Catching { group: self, scope, inner: Some(inner.charged_to(current)) }
     }
 }
 
-/// What [`Group::catch_future`] returns.
+/// What [`Group::catch_future`] and [`Group::catch_stream`] return.
 ///
-/// Invariant C2: the task is pinned when this is. It is dropped in its place.
+/// Invariant C2: what is inside is pinned when this is. It is dropped in its place.
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
-pub struct Catching<F> {
+pub struct Catching<T> {
     group: Group<'static>,
+    /// `None` where there were too many: then nothing is caught.
+    scope: Option<Held>,
     /// `None` once it has ended.
-    task: Option<ChargedTo<F>>,
+    inner: Option<ChargedTo<T>>,
+}
+
+impl<T> Catching<T> {
+    /// Polls what is inside; a refusal ends it.
+    ///
+    /// # Panics
+    /// If what is inside panics.
+    fn poll_inside<P>(
+        self: Pin<&mut Self>,
+        poll: impl FnOnce(Pin<&mut ChargedTo<T>>) -> Poll<P>,
+    ) -> Poll<Result<P, Refused>> {
+        let (group, scope) = (self.group, self.scope.clone());
+        // SAFETY: C2: `inner` is not moved out, and set to `None` in its place alone (guarded by
+        // `tests/alloc/alloc_tasks.rs`).
+        let mut inner = unsafe { self.map_unchecked_mut(|this| &mut this.inner) };
+        // A part of it that runs elsewhere may have been refused.
+        let mut refused = scope.as_ref().and_then(told);
+        let mut polled = Poll::Pending;
+        if refused.is_none() {
+            let inside = inner.as_mut().as_pin_mut().expect("what has ended is not polled again");
+            match catch_unwind(AssertUnwindSafe(|| poll(inside))) {
+                Ok(done) => polled = done,
+                Err(payload) => refused = Some(refusal_of(payload)),
+            }
+            refused = refused.or_else(|| scope.as_ref().and_then(told));
+        }
+        let Some(refused) = refused else { return polled.map(Ok) };
+        // Its group is full, perhaps, and its destructors may allocate.
+        granting(|| {
+            group.scope(|| drop(polled));
+            inner.set(None);
+        });
+        Poll::Ready(Err(refused))
+    }
+
+    /// Drops what is inside in its place.
+    fn end(self: Pin<&mut Self>) {
+        // SAFETY: C2, as above.
+        granting(|| unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.set(None));
+    }
 }
 
 impl<F: Future> Future for Catching<F> {
@@ -65,19 +137,45 @@ impl<F: Future> Future for Catching<F> {
 
     /// # Panics
     /// If the task panics, and if it has ended already.
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let group = self.group;
-        // SAFETY: C2: `task` is not moved out, and set to `None` in its place alone (guarded by
-        // `tests/alloc/alloc_tasks.rs`).
-        let mut task = unsafe { self.map_unchecked_mut(|this| &mut this.task) };
-        let polled = task.as_mut().as_pin_mut().expect("a task that has ended is not polled again");
-        let result = match group.catch(|| polled.poll(context)) {
-            Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(value)) => Ok(value),
-            Err(refused) => Err(refused),
-        };
-        // Its group is full, perhaps, and its destructors may allocate.
-        granting(|| task.set(None));
-        Poll::Ready(result)
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        assert!(self.inner.is_some(), "a task that has ended is not polled again");
+        let polled = self.as_mut().poll_inside(|task| task.poll(context));
+        if polled.is_ready() {
+            self.end();
+        }
+        polled
+    }
+}
+
+#[cfg(feature = "futures")]
+impl<S: Stream> Stream for Catching<S> {
+    type Item = Result<S::Item, Refused>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.inner.is_none() {
+            return Poll::Ready(None);
+        }
+        match self.as_mut().poll_inside(|stream| stream.poll_next(context)) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Some(item))) => Poll::Ready(Some(Ok(item))),
+            Poll::Ready(Ok(None)) => {
+                self.end();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Err(refused)) => Poll::Ready(Some(Err(refused))),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let (least, most) = self.inner.as_ref().map_or((0, Some(0)), Stream::size_hint);
+        // A refusal may end it early, and is an item.
+        (least.min(1), most.and_then(|most| most.checked_add(1)))
+    }
+}
+
+#[cfg(feature = "futures")]
+impl<S: Stream> FusedStream for Catching<S> {
+    fn is_terminated(&self) -> bool {
+        self.inner.is_none()
     }
 }

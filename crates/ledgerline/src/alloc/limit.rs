@@ -1,33 +1,42 @@
-//! What happens at a limit: null, an overdraft, or an unwinding refusal.
+//! What happens at a limit: a grant over it that marks the work, or null.
+//!
+//! ```text
+//! a limit refuses an allocation
+//!   the ledger's own work, or the end of refused work           granted
+//!   policy null                                                 counted, null
+//!   the level is an ancestor's, and another group below it
+//!     is over its own limit                                     granted below the root's limit
+//!   else: the scope is marked; the first refusal is counted     granted below the root's limit, slowly beyond the allowance
+//!   the root is full: waits while another group is over its
+//!     own limit, at most the time of a victim                   granted, or from the allowance, or a line on stderr and null
+//! ```
 
+#[cfg(feature = "unwind")]
 use crate::charge::explain;
+use crate::control::{attempt, overrun, slow_path, throttle};
+use crate::current::Current;
+use crate::current::refused::told;
 use crate::error::Refused;
 use crate::group::Group;
+use crate::ledger::Ledger;
+use crate::scope::{self, Held, OnLimit, Policy};
+use crate::stock::AtLimit;
 use crate::stock::refusal::{Reason, Refusal};
-use crate::whose::{self, granting};
+use crate::sync::are_calls_forbidden;
+use crate::whose::{self, granting, nobody};
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
 
-/// How much a [`Group::catch`] may overdraw.
-pub const OVERDRAFT: u64 = if cfg!(feature = "unwind") { 0 } else { 1 << 20 };
+/// How many bytes over the limit a [`Group::catch`] is granted at full speed.
+pub const OVERDRAFT: u64 = Policy::OVERRUN.allowance;
 
-/// What a thread knows of the catch that it is in.
-#[derive(Clone, Copy)]
-struct Catch {
-    active: bool,
-    /// What may still be granted over the limit.
-    overdraft: u64,
-    /// The first refusal that was not raised yet.
-    pending: Option<(Group<'static>, Refusal)>,
-}
-
-impl Catch {
-    const NONE: Catch = Catch { active: false, overdraft: 0, pending: None };
-}
+/// What `catch` does at a limit: with the feature `unwind` an allocation fails at once, since it unwinds by itself.
+pub(super) const CATCH: Policy =
+    if cfg!(feature = "unwind") { Policy::NULL } else { Policy::OVERRUN };
 
 thread_local! {
-    // Constants without destructors: they are there before `main`, and until the thread's last instruction.
-    static CATCH: Cell<Catch> = const { Cell::new(Catch::NONE) };
+    // A constant without a destructor: it is there before `main`, and until the thread's last instruction.
     static LAST: Cell<Option<(Group<'static>, Refusal)>> = const { Cell::new(None) };
 }
 
@@ -39,33 +48,107 @@ pub(super) enum Granted {
     Gone,
 }
 
-/// Decides about a charge that a limit refused. Allocates nothing.
+/// A charge that a limit refused.
+struct Wanted {
+    group: Group<'static>,
+    units: u64,
+    refusal: Refusal,
+}
+
+impl Wanted {
+    #[track_caller]
+    fn over(&self, at: AtLimit) -> Granted {
+        let site = Location::caller();
+        // (An audit allocates. That is nobody's.)
+        match nobody(|| slow_path::ask_units(self.group, self.units, at, site)) {
+            Ok(()) => Granted::Yes,
+            Err(Refusal { reason: Reason::Gone, .. }) => Granted::Gone,
+            Err(_) => Granted::No,
+        }
+    }
+
+    fn count(&self) {
+        nobody(|| attempt::count_refusal(self.group.ledger(), &self.refusal));
+    }
+
+    /// Marks the work, and grants what it wants as long as the root has room.
+    fn overrun(&self, scope: Option<&Held>, allowance: u64) -> Granted {
+        let Wanted { group, units, refusal } = self;
+        let full = group.ledger().group(refusal.group);
+        // Whoever is within its own limits is not marked for what a neighbour has too much.
+        let guilty = refusal.group == group.id() || !overrun::is_anothers(full, *group);
+        let mut beyond = 0;
+        if guilty {
+            let first = match scope {
+                Some(scope) => scope.mark(group.pack(), *refusal),
+                // Outside of a scope a group is refused once until it is within its limit again.
+                None => refusal.usage <= refusal.limit,
+            };
+            if first {
+                self.count();
+            }
+            let over = match scope {
+                Some(scope) => scope.grant(*units),
+                None => refusal.usage.saturating_add(*units).saturating_sub(refusal.limit),
+            };
+            beyond = over.saturating_sub(allowance);
+        }
+        let granted = match self.over(AtLimit::OverrunBelowRoot) {
+            Granted::No => self.at_root(scope.is_some() && beyond == 0),
+            other => other,
+        };
+        if matches!(granted, Granted::Yes) && beyond > 0 && may_wait() {
+            throttle::slow_down(*group, *units, beyond, refusal.limit);
+        }
+        granted
+    }
+
+    /// Waits for room where the root is full, as long as somebody else is to give way.
+    fn at_root(&self, within_allowance: bool) -> Granted {
+        const TURN: Duration = Duration::from_millis(1);
+        let ledger = self.group.ledger();
+        let until = Instant::now() + ledger.control().times.victim;
+        while may_wait()
+            && Instant::now() < until
+            && overrun::is_anothers(ledger.root(), self.group)
+        {
+            std::thread::sleep(TURN);
+            match self.over(AtLimit::OverrunBelowRoot) {
+                Granted::No => {}
+                other => return other,
+            }
+        }
+        if within_allowance {
+            return self.over(AtLimit::Overrun);
+        }
+        if !are_calls_forbidden() {
+            nobody(|| overrun::say_full(self.group, self.units));
+        }
+        Granted::No
+    }
+}
+
+/// Whether the thread may sleep here: a reclaimer makes the room that others wait for.
+fn may_wait() -> bool {
+    !are_calls_forbidden() && !scope::reclaims(whose::scope(), None)
+}
+
+/// Decides about a charge that a limit refused. Allocates nothing that is charged.
 pub(super) fn grants(group: Group<'static>, units: u64, refusal: Refusal) -> Granted {
-    let over = || match group.charge_units(units) {
-        Ok(()) => Granted::Yes,
-        Err(Refusal { reason: Reason::Gone, .. }) => Granted::Gone,
-        Err(_) => Granted::No,
-    };
+    let wanted = Wanted { group, units, refusal };
     if whose::is_granting() {
-        return over();
+        return wanted.over(AtLimit::Overrun);
     }
     LAST.set(Some((group, refusal)));
-    let mut state = CATCH.get();
-    if !state.active {
-        return Granted::No;
+    let scope = Held::new(whose::scope());
+    let policy = scope.as_ref().map_or_else(|| group.ledger().alloc_policy(), Held::policy);
+    match policy.on_limit {
+        OnLimit::Overrun => wanted.overrun(scope.as_ref(), policy.allowance),
+        OnLimit::Null => {
+            wanted.count();
+            Granted::No
+        }
     }
-    // What unwinds must be able to run its destructors: a second panic would abort.
-    if std::thread::panicking() {
-        return over();
-    }
-    let Some(left) = state.overdraft.checked_sub(units) else { return Granted::No };
-    let granted = over();
-    if let Granted::Yes = granted {
-        state.overdraft = left;
-        state.pending = state.pending.or(Some((group, refusal)));
-        CATCH.set(state);
-    }
-    granted
 }
 
 /// No limit refused what the allocator beneath could not give.
@@ -76,10 +159,11 @@ pub(super) fn forget() {
 /// Why the last allocation of this thread that was refused was refused; `None` if none was, or if since then the
 /// allocator beneath had no memory.
 ///
-/// An allocation that a limit refuses is null, of which `try_reserve` makes an error that does not say why:
+/// Under [`Policy::NULL`] an allocation that a limit refuses is null, of which `try_reserve` makes an error that does not say why:
 ///
 /// ```
-/// use ledgerline::{Alloc, Ledger, Limit, alloc};
+/// use ledgerline::alloc::{self, Policy};
+/// use ledgerline::{Alloc, Ledger, Limit};
 ///
 /// #[global_allocator]
 /// static ALLOC: Alloc = Alloc::system();
@@ -87,10 +171,11 @@ pub(super) fn forget() {
 /// let ledger = Ledger::new()?.into_static();
 /// let query = ledger.root().create("q42")?;
 /// query.set_max(Limit::units(1 << 20))?;
-/// query.scope(|| {
+/// let work = || {
 ///     let mut rows: Vec<u8> = Vec::new();
 ///     assert!(rows.try_reserve(2 << 20).is_err());
-/// });
+/// };
+/// query.catch_with(Policy::NULL, work)?;
 /// let refusal = alloc::last_refusal().expect("a limit refused it");
 /// assert_eq!((refusal.group, refusal.limit), (query.id(), 1 << 20));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,58 +186,46 @@ pub fn last_refusal() -> Option<Refusal> {
     LAST.get().map(|(_, refusal)| refusal)
 }
 
-/// Raises the refusal that is pending in this thread, if one is: unwinds with a [`Refused`] to the
-/// [`catch`](Group::catch) around it. To be called where a query can well end: at the top of a loop over batches. Does
-/// nothing outside of a `catch`, and while the thread unwinds already. Costs two loads.
-///
-/// # Panics
-/// If a refusal is pending. (No message is printed.)
-#[inline]
-pub fn checkpoint() {
-    if CATCH.with(|state| state.get().pending.is_some()) {
-        raise_pending();
+impl Ledger {
+    /// What allocations outside of any [`catch`](Group::catch) meet at a limit of this ledger: [`Policy::OVERRUN`] unless it was
+    /// set.
+    pub fn alloc_policy(&self) -> Policy {
+        self.control().policy.get()
     }
-}
 
-#[cold]
-#[inline(never)]
-fn raise_pending() {
-    if std::thread::panicking() {
-        return;
+    /// Sets what allocations outside of any [`catch`](Group::catch) meet at a limit of this ledger, in this process.
+    ///
+    /// With [`Policy::NULL`] an allocation that does not fit is null: code that asked by `try_reserve` gets an error, and all
+    /// other code aborts the process.
+    pub fn set_alloc_policy(&self, policy: Policy) {
+        self.control().policy.set(policy);
     }
-    let mut state = CATCH.get();
-    if let Some((group, refusal)) = state.pending.take() {
-        CATCH.set(state);
-        raise(group, &refusal);
-    }
-}
-
-/// Unwinds with a refusal.
-fn raise(group: Group<'static>, refusal: &Refusal) -> ! {
-    let payload = whose::nobody(|| Box::new(explain(group, refusal)));
-    // From here on the thread panics, so that `grants` lets destructors have what they ask for.
-    resume_unwind(payload)
 }
 
 impl Group<'static> {
     /// Runs `work` with this as the thread's current group, and returns what it returned, or the first [`Refused`] of
     /// an allocation in it: so that the query fails and not the process.
     ///
-    /// A program whose allocation fails aborts (`handle_alloc_error`), unless it asked by `try_reserve`. Within `catch`:
+    /// An allocation that a limit refuses is granted over the limit, and the work is *marked*: it unwinds at its next
+    /// [`checkpoint`](super::checkpoint), or its result is dropped at its end. So does whatever was handed to other threads
+    /// from inside of it, by [`current::spawn`](crate::current::spawn), `current::tokio`, `current::rayon`, `charged_to` or
+    /// `inherit`: it is a part of the same work. Work of others that this thread runs meanwhile, like a job that rayon steals
+    /// while it waits, is not.
     ///
-    /// * **With the feature `unwind`** an allocation that a limit refuses is null for whoever can deal with that; for all
-    ///   others the `Refused` unwinds from the very place. Such a build needs a nightly compiler, or on a stable one
-    ///   `RUSTC_BOOTSTRAP = "ledgerline"` under `[env]` in `.cargo/config.toml`, since the hook of std that it takes
-    ///   (`alloc_error_hook`) is not stable.
-    /// * **Without it** an allocation that a limit refuses is granted over the limit, as long as all of those together
-    ///   stay within an overdraft of 1 MiB ([`catch_within`](Self::catch_within) sets another). The refusal is
-    ///   *pending* then. It is raised at the next [`checkpoint`](super::checkpoint), or at the end of `work` at the
-    ///   latest, whose result is dropped. An allocation beyond the overdraft is null, and aborts as ever where nobody
-    ///   deals with that.
+    /// Beyond 1 MiB over the limit ([`catch_within`](Self::catch_within) sets another allowance) each allocation is slowed
+    /// down, by at most 10 ms. Nothing on stable Rust can end a loop that neither polls nor calls `checkpoint`; it grows, ever
+    /// more slowly, until the root's limit is reached. That limit holds: then allocations wait up to a second for others
+    /// that are over their own limits, and fail with a line on standard error, which ends a process that does not deal with
+    /// null.
     ///
-    /// While the thread unwinds within `catch`, its allocations are granted over the limit, so that destructors can work.
-    /// A process built with `panic = "abort"` aborts, and so does one whose refusal would unwind through foreign frames
-    /// (`extern "C"`). Where the machine has no memory left the process aborts as ever.
+    /// **With the feature `unwind`** an allocation that a limit refuses is null for whoever can deal with that; for all
+    /// others the `Refused` unwinds from the very place. Such a build needs a nightly compiler, or on a stable one
+    /// `RUSTC_BOOTSTRAP = "ledgerline"` under `[env]` in `.cargo/config.toml`, since the hook of std that it takes
+    /// (`alloc_error_hook`) is not stable.
+    ///
+    /// While a thread unwinds, what it allocates is nobody's, so that destructors and backtraces can work. A process built with
+    /// `panic = "abort"` aborts at the checkpoint, and so does one whose refusal would unwind through foreign frames
+    /// (`extern "C"`).
     ///
     /// ```
     /// use ledgerline::{Alloc, Ledger, Limit, alloc};
@@ -177,47 +250,77 @@ impl Group<'static> {
     /// ```
     ///
     /// # Errors
-    /// The first refusal that `work` did not deal with. (One that `work` was told by `try_reserve` is none, but with an
-    /// overdraft it may be: nobody can tell who asks.)
+    /// The first refusal of an allocation in `work`, also where the work asked by `try_reserve`: nobody can tell who asks.
     ///
     /// # Panics
     /// If `work` panics with anything else than a [`Refused`].
     pub fn catch<R>(self, work: impl FnOnce() -> R) -> Result<R, Refused> {
-        self.catch_within(OVERDRAFT, work)
+        self.catch_with(CATCH, work)
     }
 
-    /// As [`catch`](Self::catch) with an overdraft of so many bytes. With 0 every allocation that a limit refuses is
-    /// null. (So it is with the feature `unwind`, where `catch` has none.)
+    /// As [`catch`](Self::catch), with so many bytes over the limit at full speed.
     ///
     /// # Errors
     /// As `catch`.
     ///
     /// # Panics
     /// As `catch`.
-    pub fn catch_within<R>(self, overdraft: u64, work: impl FnOnce() -> R) -> Result<R, Refused> {
-        #[cfg(feature = "unwind")]
-        hook::install();
-        let before = CATCH.replace(Catch { active: true, overdraft, pending: None });
-        let result = catch_unwind(AssertUnwindSafe(|| self.scope(work)));
-        let pending = CATCH.replace(before).pending;
-        match (result, pending) {
-            (Ok(value), None) => Ok(value),
-            (Ok(value), Some((group, refusal))) => {
-                granting(|| self.scope(|| drop(value)));
-                Err(explain(group, &refusal))
-            }
-            (Err(payload), _) => match payload.downcast::<Refused>() {
-                Ok(refused) => Err(*refused),
-                Err(other) => resume_unwind(other),
+    pub fn catch_within<R>(self, allowance: u64, work: impl FnOnce() -> R) -> Result<R, Refused> {
+        self.catch_with(CATCH.within(allowance), work)
+    }
+
+    /// As [`catch`](Self::catch), with a policy at the limit. Under [`Policy::NULL`] every allocation that a limit refuses is
+    /// null, and code that asked by `try_reserve` goes on.
+    ///
+    /// # Errors
+    /// As `catch`; under [`Policy::NULL`] only with the feature `unwind`.
+    ///
+    /// # Panics
+    /// As `catch`.
+    pub fn catch_with<R>(self, policy: Policy, work: impl FnOnce() -> R) -> Result<R, Refused> {
+        let Some(scope) = begin(self, policy) else { return Ok(self.scope(work)) };
+        let current = Current::from(self).within(scope.id());
+        match catch_unwind(AssertUnwindSafe(|| current.scope(work))) {
+            Ok(value) => match told(&scope) {
+                None => Ok(value),
+                Some(refused) => {
+                    granting(|| self.scope(|| drop(value)));
+                    Err(refused)
+                }
             },
+            Err(payload) => Err(refusal_of(payload)),
         }
     }
+}
+
+/// Begins the scope of a `catch`; `None` where there are too many.
+pub(super) fn begin(group: Group<'static>, policy: Policy) -> Option<Held> {
+    #[cfg(feature = "unwind")]
+    hook::install();
+    nobody(|| Held::begin(Some(group.pack()), whose::scope(), policy))
+}
+
+/// The refusal that unwound; any other panic goes on.
+pub(super) fn refusal_of(payload: Box<dyn std::any::Any + Send>) -> Refused {
+    match payload.downcast::<Refused>() {
+        Ok(refused) => *refused,
+        Err(other) => resume_unwind(other),
+    }
+}
+
+/// Unwinds with a refusal.
+#[cfg(feature = "unwind")]
+fn raise(group: Group<'static>, refusal: &Refusal) -> ! {
+    let payload = nobody(|| Box::new(explain(group, refusal)));
+    // From here on the thread panics, so that destructors have what they ask for.
+    resume_unwind(payload)
 }
 
 /// The hook that std calls when an allocation failed and nobody deals with that.
 #[cfg(feature = "unwind")]
 mod hook {
-    use super::{CATCH, LAST, raise};
+    use super::{LAST, raise};
+    use crate::whose;
     use std::alloc::{Layout, set_alloc_error_hook, take_alloc_error_hook};
     use std::sync::OnceLock;
 
@@ -233,7 +336,7 @@ mod hook {
     }
 
     fn on_failure(layout: Layout) {
-        if CATCH.get().active
+        if whose::scope().is_named()
             && !std::thread::panicking()
             && let Some((group, refusal)) = LAST.get()
         {

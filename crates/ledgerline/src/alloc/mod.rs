@@ -75,18 +75,20 @@ mod owner;
 
 use crate::control::slow_path;
 use crate::current;
+pub use crate::current::refused::checkpoint;
 use crate::current::slots::{self, Slot};
 use crate::group::Group;
 use crate::percpu::purse;
 #[cfg(target_arch = "x86_64")]
 use crate::region::shadow::ADDRESS_BITS;
 use crate::region::shadow::Shadow;
+pub use crate::scope::{OnLimit, Policy};
 use crate::stock::AtLimit;
 use crate::sync::Ordering;
 use crate::table::handle::Packed;
 pub use caught::Catching;
 use limit::forget;
-pub use limit::{OVERDRAFT, checkpoint, last_refusal};
+pub use limit::{OVERDRAFT, last_refusal};
 use owner::{Charged, UNOWNED};
 pub use owner::{set_accounting, set_default};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -302,24 +304,44 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// Charges a large block, or one that is strictly aligned, and gets it.
+    /// Gets a large block, or one that is strictly aligned, and charges it. What the machine cannot serve is not charged, so it
+    /// neither fills the group for a moment nor shows in its peak.
     #[cold]
     #[inline(never)]
     fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
         let (size, spaced) = (layout.size(), spaced(layout));
+        let block = within(get(&self.beneath, spaced));
+        if block.is_null() {
+            forget();
+            return block;
+        }
         match owner::charge(size as u64) {
-            Charged::To(slot) => {
-                let block = within(get(&self.beneath, spaced));
-                if block.is_null() {
-                    uncharge(slot, size);
-                    forget();
-                } else {
-                    own(block, slot, size);
-                }
-                block
+            Charged::To(slot) => own(block, slot, size),
+            Charged::Nobody => {}
+            Charged::Refused => {
+                // SAFETY: it was made in this layout, and nobody else has seen it.
+                unsafe { self.beneath.dealloc(block, spaced) }
+                return std::ptr::null_mut();
             }
-            Charged::Nobody => within(get(&self.beneath, spaced)),
-            Charged::Refused => std::ptr::null_mut(),
+        }
+        block
+    }
+
+    /// Whether the machine can serve so much more of a block. A charge for what it cannot would show in peaks, and mark the work.
+    fn can_serve(&self, more: u64) -> bool {
+        /// Less is served nearly always, and undone where not.
+        const LARGE: u64 = 64 << 20;
+        if more < LARGE {
+            return true;
+        }
+        let Ok(layout) = Layout::from_size_align(more as usize, ALIGN_LEAST) else { return false };
+        // SAFETY: the size is not zero; what is made is freed at once, in its layout.
+        unsafe {
+            let block = self.beneath.alloc(layout);
+            if !block.is_null() {
+                self.beneath.dealloc(block, layout);
+            }
+            !block.is_null()
         }
     }
 
@@ -366,6 +388,10 @@ impl<A: GlobalAlloc> Alloc<A> {
         } else {
             (new_size.saturating_sub(layout.size()), layout.size().saturating_sub(new_size))
         };
+        if !self.can_serve(more as u64) {
+            forget();
+            return std::ptr::null_mut();
+        }
         let charged = match group.take_prepaid(more as u64) {
             true => Charged::To(slot),
             false => owner::charge_from(group, more as u64),

@@ -1,16 +1,19 @@
 //! Whose a new block is, and the slow way of charging it.
 
 use super::limit::{self, Granted};
+use crate::control::slow_path;
 use crate::current;
 use crate::current::slots::{self, Slot, Without};
 use crate::group::Group;
 use crate::percpu::purse::{self, places};
 use crate::percpu::{self, word};
+use crate::stock::AtLimit;
 use crate::stock::purses;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::Ordering;
 use crate::table::handle::Packed;
 use crate::table::path::DEPTH_MAX;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Whether new blocks are charged at all.
@@ -30,10 +33,12 @@ pub(super) enum Charged {
     Refused,
 }
 
+/// Whether a new block is charged here and now. What a panicking thread allocates is nobody's: its message, a backtrace with
+/// std's table of symbols, which stays, and what destructors need.
 #[inline(always)]
 pub(super) fn is_on() -> bool {
     // Relaxed: the flag is all there is to see.
-    ON.load(Ordering::Relaxed)
+    ON.load(Ordering::Relaxed) && !std::thread::panicking()
 }
 
 /// Switches the accounting of new blocks on or off, for the whole process, at once. While it is off, new blocks are
@@ -128,7 +133,7 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
         };
         match slot {
             // (An audit allocates. That is nobody's.)
-            Ok(slot) => match current::uncharged(|| group.try_charge_units(units)) {
+            Ok(slot) => match current::uncharged(|| ask(group, units)) {
                 Ok(()) => {
                     if group == wanted {
                         note(group, slot);
@@ -157,6 +162,11 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     }
     UNOWNED.fetch_add(1, Ordering::Relaxed);
     Charged::Nobody
+}
+
+/// Charges a group within its limits. A refusal is not counted yet.
+fn ask(group: Group<'static>, units: u64) -> Result<(), Refusal> {
+    slow_path::ask_units(group, units, AtLimit::Refuse, Location::caller())
 }
 
 /// Has the thread remember the slot of a group that it was charged to, and carry units of it in its purse (as soon as that did not

@@ -219,7 +219,7 @@ impl<'l> Charge<'l> {
             // is nothing to move. So this charges the new one, then returns the old one.
             let charged = match at {
                 AtLimit::Refuse => to.try_charge(units),
-                AtLimit::Overrun => to.charge(units),
+                AtLimit::Overrun | AtLimit::OverrunBelowRoot => to.charge(units),
             };
             return charged.map_err(|refused| (self, refused));
         }

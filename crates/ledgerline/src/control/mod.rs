@@ -11,6 +11,7 @@ pub(crate) mod events;
 pub(crate) mod hear;
 pub(crate) mod listener;
 pub(crate) mod mode;
+pub(crate) mod overrun;
 pub(crate) mod protection;
 pub(crate) mod reclaim;
 pub(crate) mod reclaimers;
@@ -27,6 +28,7 @@ pub(crate) mod wait_queue;
 use crate::announced::Announcement;
 use crate::ledger::{Ledger, LocalPage};
 use crate::region::Region;
+use crate::scope::{Policy, SharedPolicy};
 use crate::table::plan::Plan;
 use crate::table::{self, Table};
 use audit::Audit;
@@ -73,6 +75,8 @@ pub(crate) struct Control {
     /// Locked while a thread changes the mode of a subtree.
     pub(crate) modes: Mutex<()>,
     pub(crate) times: Times,
+    /// What allocations outside of any `catch` meet at a limit.
+    pub(crate) policy: SharedPolicy,
     pub(crate) watchers: Watchers,
     pub(crate) listener: Listener,
     /// Who was refused, once somebody asks for it.
@@ -104,6 +108,7 @@ pub(crate) fn lay(
         victims: Victims::default(),
         modes: Mutex::default(),
         times,
+        policy: SharedPolicy::new(Policy::OVERRUN),
         watchers: Watchers::new(),
         listener: Listener::new(hear::run),
         refusals: OnceLock::new(),

@@ -272,7 +272,7 @@ fn ask_all(full: Group<'_>, order: &Order<'_>) -> bool {
     }
     let asked = entries.into_iter().map(|entry| Asked { entry, told: false, unseen: 0 }).collect();
     let _held_off = HeldOff::begin(ledger.table(), full.id().index());
-    reclaiming::inside(ledger, || ask_in_rounds(full, asked, order))
+    reclaiming::inside(ledger, || ask_in_rounds(full, asked, order)).unwrap_or(false)
 }
 
 fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> bool {

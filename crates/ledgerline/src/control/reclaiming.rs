@@ -1,53 +1,29 @@
-//! Tells whether the calling thread reclaims, by a list of frames on its stack. So any number of threads
-//! may reclaim at a time, and nothing is allocated.
+//! Tells whether work reclaims: whether it runs in a reclaimer, by the scopes that it runs in.
 //!
-//! A thread that reclaims in a ledger runs that ledger's reclaimers. What they charge there reclaims
-//! nothing and does not wait, since it could wait for itself. In another ledger it may do both.
+//! What a reclaimer of a ledger charges there reclaims nothing and does not wait, since it could wait for itself. In another
+//! ledger it may do both. That holds for the parts that it hands to other threads, too, and not for a job of somebody else
+//! that its thread runs while the reclaimer waits for a part.
 
 use crate::ledger::Ledger;
-use crate::table::Table;
-use std::cell::Cell;
-use std::iter::successors;
-use std::ptr;
+use crate::scope::{self, Held};
+use crate::whose;
 
-thread_local! {
-    // A plain word with nothing to drop exists from the thread's first instruction to its last. So it can
-    // be read at any time, in a signal handler too.
-    static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+/// Calls `act` as work that reclaims in a ledger; `None` where there are too many scopes.
+pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> Option<T> {
+    let outer = whose::scope();
+    let scope = Held::begin_reclaim(outer, ledger.table())?;
+    let id = if outer.is_granting() { scope.id().granting() } else { scope.id() };
+    Some(whose::peek().within(id).scope(act))
 }
 
-/// One reclaim that this thread has begun and not ended. R4: a frame in the list lives on this thread's
-/// stack, in a call of [`inside`] that has not returned.
-struct Frame {
-    table: *const Table,
-    outer: *const Frame,
-}
-
-impl Drop for Frame {
-    /// Takes it, the innermost one, out of the list, whether the call returns or unwinds.
-    fn drop(&mut self) {
-        INNERMOST.set(self.outer);
-    }
-}
-
-/// Calls `act` as a thread that reclaims in a ledger.
-pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> T {
-    let frame = Frame { table: ledger.table(), outer: INNERMOST.get() };
-    INNERMOST.set(&raw const frame);
-    act()
-}
-
-/// Whether this thread reclaims in a ledger.
+/// Whether the calling thread's work reclaims in a ledger.
 pub(crate) fn is_inside(ledger: &Ledger) -> bool {
-    // SAFETY: R4; guarded by the test below.
-    let frame = |frame: *const Frame| unsafe { frame.as_ref() };
-    let mut frames = successors(frame(INNERMOST.get()), |inner| frame(inner.outer));
-    frames.any(|frame| ptr::eq(frame.table, ledger.table()))
+    scope::reclaims(whose::scope(), Some(ledger.table()))
 }
 
-/// Whether this thread reclaims in any ledger.
+/// Whether it reclaims in any ledger.
 pub(crate) fn is_inside_any() -> bool {
-    !INNERMOST.get().is_null()
+    scope::reclaims(whose::scope(), None)
 }
 
 #[cfg(test)]

@@ -34,6 +34,19 @@ pub(crate) fn charge_units(
     finally(group, attempt::once(group, units, at, By::Hand(site))).map(|_met| ())
 }
 
+/// Charges units for an allocation. A refusal is not counted: the allocator decides what comes of it.
+pub(crate) fn ask_units(
+    group: Group<'_>,
+    units: u64,
+    at: AtLimit,
+    site: Site,
+) -> Result<(), Refusal> {
+    if group.take_at_hand(units) || cell::fold_and_take(group.table(), group.id(), units) {
+        return Ok(());
+    }
+    attempt::once(group, units, at, By::Hand(site)).map(|_met| ())
+}
+
 /// Charges units for a guard, over the limits if need be. Asks no reclaimer.
 pub(crate) fn charge(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {

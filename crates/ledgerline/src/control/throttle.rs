@@ -141,6 +141,31 @@ impl<'l> Group<'l> {
     }
 }
 
+/// Slows an allocation down that goes over a limit by more than it may at full speed: 25 ms for as much as the limit at twice the
+/// limit, in proportion to both, and at most 10 ms. So work that never looks whether it was refused grows ever more slowly, and
+/// work that ends soon pays little.
+pub(crate) fn slow_down(group: Group<'_>, units: u64, beyond: u64, limit: u64) {
+    const FULL: u128 = 25_000_000;
+    const LONGEST: Duration = Duration::from_millis(10);
+    let limit = u128::from(limit.max(1 << 20));
+    let square = u128::from(beyond) * u128::from(units) / limit;
+    let nanoseconds = square.saturating_mul(FULL) / limit;
+    let owed = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+    let owed = rounded(owed.min(LONGEST), random());
+    if !owed.is_zero() {
+        note(group, owed);
+        std::thread::sleep(owed);
+    }
+}
+
+/// Counts that a charge of a group paid with time.
+fn note(group: Group<'_>, time: Duration) {
+    let (table, id) = (group.ledger().table(), group.id());
+    let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    sums::note(table, id, Sum::Throttled, 1);
+    sums::note(table, id, Sum::ThrottledTime, time);
+}
+
 impl<'l> Backoff<'l> {
     /// How long to wait. Zero below high, and for most small charges a little above it.
     pub fn penalty(&self) -> Duration {
@@ -161,10 +186,7 @@ impl<'l> Backoff<'l> {
     }
 
     fn count(&self) {
-        let (ledger, id) = (self.charged.ledger(), self.charged.id());
-        let time = i64::try_from(self.penalty.as_micros()).unwrap_or(i64::MAX);
-        sums::note(ledger.table(), id, Sum::Throttled, 1);
-        sums::note(ledger.table(), id, Sum::ThrottledTime, time);
+        note(self.charged, self.penalty);
     }
 }
 

@@ -68,6 +68,19 @@ pub(crate) enum AtLimit {
     Refuse,
     /// It goes over the limit. It fails only for a destroyed row or beyond [`COUNTER_MAX`](super::COUNTER_MAX).
     Overrun,
+    /// It goes over every limit but the root's, and no event is counted.
+    OverrunBelowRoot,
+}
+
+impl AtLimit {
+    /// Whether the limit of a level holds.
+    fn holds(self, level: usize, levels: usize) -> bool {
+        match self {
+            AtLimit::Refuse => true,
+            AtLimit::Overrun => false,
+            AtLimit::OverrunBelowRoot => level + 1 == levels,
+        }
+    }
 }
 
 /// Grants `n` units on every level, or grants nothing and names the level that refused.
@@ -84,18 +97,20 @@ pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
 /// (`stock/mod.rs` trims idle units there).
 #[inline]
 pub(crate) fn reserve(path: &Path<'_>, n: u64, at: AtLimit, patience: u32) -> Result<(), Stopped> {
+    let holds = |level| at.holds(level, path.len());
     // Looking first keeps a request that cannot be granted from reserving anything at all.
-    if at == AtLimit::Refuse
-        && let Some(level) = path.iter().position(|counter| counter.refuses(n))
+    let full = |(level, counter): (usize, &&PageCounter)| holds(level) && counter.refuses(n);
+    if at != AtLimit::Overrun
+        && let Some(level) = path.iter().enumerate().position(full)
     {
         return Err((NotGranted::Full { level }, Emptied::default()));
     }
     for (level, counter) in path.iter().enumerate().rev() {
-        let reserved = match at {
-            AtLimit::Refuse => counter.reserve(n, patience),
-            AtLimit::Overrun => counter.force_reserve(n, patience),
+        let reserved = match holds(level) {
+            true => counter.reserve(n, patience),
+            false => counter.force_reserve(n, patience),
         };
-        reserved.map_err(|why| refuse(path, n, level, why))?;
+        reserved.map_err(|why| refuse(path, n, level, why, at))?;
     }
     Ok(())
 }
@@ -125,13 +140,16 @@ pub(crate) fn cancel(path: &Path<'_>, first: usize, n: u64) -> Emptied {
     emptied
 }
 
-fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved) -> Stopped {
+fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved, at: AtLimit) -> Stopped {
     let mut emptied = cancel(path, level + 1, n);
     emptied.note(level, why == NotReserved::Emptied);
     let no = match why {
         // A lower level may have filled up since it was looked at.
         NotReserved::Full => {
-            let below = path[..level].iter().position(|counter| counter.refuses(n));
+            let full = |(below, counter): (usize, &&PageCounter)| {
+                at.holds(below, path.len()) && counter.refuses(n)
+            };
+            let below = path[..level].iter().enumerate().position(full);
             NotGranted::Full { level: below.unwrap_or(level) }
         }
         NotReserved::Closed | NotReserved::Emptied => NotGranted::Closed { level },

@@ -1,7 +1,10 @@
 //! Tasks that are polled in a group. (Streams and sinks: feature `futures`.)
 
-use super::{Current, Entered, get, swap};
+use super::refused::joined;
+use super::{Current, peek};
 use crate::group::Group;
+use crate::scope::Held;
+use crate::whose;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
@@ -34,12 +37,18 @@ pub trait ChargeTo: Sized {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn charged_to(self, group: impl Into<Current>) -> ChargedTo<Self> {
-        ChargedTo { inner: ManuallyDrop::new(self), current: group.into() }
+        let mut current: Current = group.into();
+        // It is a part of the work that makes it.
+        let here = peek().scope;
+        if current.scope.is_unsaid() && here.is_named() {
+            current.scope = here;
+        }
+        ChargedTo { inner: ManuallyDrop::new(self), current, held: Held::new(current.scope) }
     }
 
     /// As [`charged_to`](Self::charged_to) the group that is current here; with nobody, the task has nobody.
     fn charged_to_current(self) -> ChargedTo<Self> {
-        self.charged_to(get())
+        self.charged_to(peek())
     }
 }
 
@@ -55,6 +64,8 @@ pub struct ChargedTo<T> {
     /// Dropped in `drop`, or moved out by `into_inner`, and never both.
     inner: ManuallyDrop<T>,
     current: Current,
+    /// The work that it is a part of.
+    held: Option<Held>,
 }
 
 impl<T> ChargedTo<T> {
@@ -77,6 +88,7 @@ impl<T> ChargedTo<T> {
     /// Takes out what is inside, which then has no group.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
+        drop(this.held.take());
         // SAFETY: `this` is not dropped and not used again, so this takes it once. It was not pinned, since it was
         // moved here (C1; guarded by `what_is_taken_out_is_dropped_once`).
         unsafe { ManuallyDrop::take(&mut this.inner) }
@@ -92,7 +104,7 @@ impl<T> ChargedTo<T> {
     pub(super) fn within<R>(self: Pin<&mut Self>, work: impl FnOnce(Pin<&mut T>) -> R) -> R {
         // SAFETY: C1: only the group is changed here (guarded by `a_pinned_task_stays_where_it_is`).
         let this = unsafe { self.get_unchecked_mut() };
-        let _polled = Polled { before: swap(this.current), current: &mut this.current };
+        let _polled = Polled::new(&mut this.current);
         // SAFETY: C1, as above.
         work(unsafe { Pin::new_unchecked(&mut *this.inner) })
     }
@@ -104,20 +116,30 @@ struct Polled<'p> {
     before: Current,
 }
 
+impl Polled<'_> {
+    #[inline]
+    fn new(current: &mut Current) -> Polled<'_> {
+        Polled { before: whose::replace(joined(*current)), current }
+    }
+}
+
 impl Drop for Polled<'_> {
     #[inline]
     fn drop(&mut self) {
-        let was = swap(self.before);
+        let was = whose::replace(self.before);
         // What the allocator found out about the group meanwhile is known at the next poll.
         if was == *self.current {
-            *self.current = was;
+            self.current.slot = was.slot;
         }
     }
 }
 
 impl<T> Drop for ChargedTo<T> {
     fn drop(&mut self) {
-        let _entered = Entered::new(self.current);
+        if whose::is_granting() {
+            self.current.scope = self.current.scope.granting();
+        }
+        let _polled = Polled::new(&mut self.current);
         // SAFETY: it is dropped once, here, in its place (C1), and not touched afterwards: `into_inner` drops no
         // `ChargedTo` (guarded by `what_is_taken_out_is_dropped_once`).
         unsafe { ManuallyDrop::drop(&mut self.inner) }

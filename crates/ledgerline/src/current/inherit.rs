@@ -1,6 +1,7 @@
 //! Closures that take the current group of where they were made along, to whichever thread runs them.
 
 use super::get;
+use super::refused::{checkpoint, held};
 use std::thread::{self, JoinHandle};
 
 /// Makes a closure that runs `work` in the group that is current here, on whichever thread it is called: for
@@ -27,8 +28,11 @@ use std::thread::{self, JoinHandle};
 /// ```
 #[inline]
 pub fn inherit_once<R, F: FnOnce() -> R>(work: F) -> impl FnOnce() -> R + use<R, F> {
-    let here = get();
-    move || here.scope(work)
+    let (here, held) = (get(), held());
+    move || {
+        let _held = held;
+        here.scope(work)
+    }
 }
 
 /// As [`inherit_once`], for closures that take an argument and may run often and on several threads at a time: those
@@ -51,12 +55,17 @@ pub fn inherit_once<R, F: FnOnce() -> R>(work: F) -> impl FnOnce() -> R + use<R,
 /// ```
 #[inline]
 pub fn inherit<A, R, F: Fn(A) -> R>(work: F) -> impl Fn(A) -> R + use<A, R, F> {
-    let here = get();
-    move |argument| here.scope(|| work(argument))
+    let (here, held) = (get(), held());
+    move |argument| {
+        let _held = &held;
+        here.scope(|| work(argument))
+    }
 }
 
-/// As [`std::thread::spawn`], for a thread that runs in the group that is current here. (With a name or a stack size:
-/// `std::thread::Builder` and [`inherit_once`].)
+/// As [`std::thread::spawn`], for a thread that runs in the group that is current here, as a part of the same work: where a
+/// [`catch`](crate::Group::catch) is around, a limit that refuses the thread's allocations ends the thread and the catch, and
+/// `join` returns the [`Refused`](crate::Refused) as the panic's payload. With a name or a stack size:
+/// `std::thread::Builder` and [`inherit_once`].
 ///
 /// # Panics
 /// As `std::thread::spawn`, if the system cannot make a thread.
@@ -65,7 +74,12 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    thread::spawn(inherit_once(work))
+    thread::spawn(inherit_once(move || {
+        checkpoint();
+        let result = work();
+        checkpoint();
+        result
+    }))
 }
 
 #[cfg(test)]

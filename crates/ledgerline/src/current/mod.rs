@@ -13,6 +13,7 @@
 //! | hand it to tasks and jobs (with features) | `current::tokio`, `current::rayon`                          |
 //! | have it follow spans (with a feature)     | `current::tracing`                                          |
 //! | switch stacks                             | [`swap`]                                                    |
+//! | have what it makes be nobody's            | [`unattributed`]                                            |
 //!
 //! A thread, a task or a job inherits nothing by itself: it begins with nobody, unless one of these says otherwise.
 //! The destructors of a thread's thread-locals run with nobody, too.
@@ -47,6 +48,7 @@ pub mod future;
 mod inherit;
 #[cfg(feature = "rayon")]
 pub mod rayon;
+pub(crate) mod refused;
 pub(crate) mod slots;
 #[cfg(feature = "futures")]
 mod stream;
@@ -60,7 +62,10 @@ use crate::current::slots::Slot;
 use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
+use crate::scope::ScopeId;
 use crate::table::handle::Packed;
+use crate::whose;
+pub(crate) use crate::whose::peek;
 pub use crate::whose::{Current, Entered, get, swap};
 pub use inherit::{inherit, inherit_once, spawn};
 use std::fmt;
@@ -94,7 +99,7 @@ impl fmt::Debug for Current {
 impl From<Group<'static>> for Current {
     #[inline]
     fn from(group: Group<'static>) -> Current {
-        Current { group: Some(group.pack()), slot: None }
+        Current { group: Some(group.pack()), slot: None, scope: ScopeId::UNSAID }
     }
 }
 
@@ -115,23 +120,30 @@ impl From<Option<Group<'static>>> for Current {
 /// The calling thread's current group. Costs a load; async-signal-safe.
 #[inline]
 pub fn group() -> Option<Group<'static>> {
-    get().group()
+    peek().group()
 }
 
 /// Notes the allocator's slot of a group, if that is the thread's current one, and says whether it is.
 pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
-    let is_current = get().group == Some(group);
+    let current = peek();
+    let is_current = current.group == Some(group);
     if is_current {
-        swap(Current { group: Some(group), slot: Some(slot) });
+        whose::swap_group(Current { slot: Some(slot), ..current });
     }
     is_current
 }
 
 /// Runs `work` with nobody as the current group: for what outlives the task that happens to make it, like a cache
-/// that charges explicitly.
+/// that charges explicitly, a connection pool, or a symbol table.
+#[inline]
+pub fn unattributed<R>(work: impl FnOnce() -> R) -> R {
+    Current::NOBODY.scope(work)
+}
+
+/// As [`unattributed`].
 #[inline]
 pub fn uncharged<R>(work: impl FnOnce() -> R) -> R {
-    Current::NOBODY.scope(work)
+    unattributed(work)
 }
 
 /// Charges the current group as [`Group::try_charge`]; `None` if nobody is current, who has no limits.

@@ -34,10 +34,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use super::refused::{checkpoint, contained, held};
 use super::{get, inherit_once};
 use rayon_core::{Scope, ThreadPool};
 
-/// As [`rayon::join`](rayon_core::join): both closures run in the current group.
+/// A part that begins unless the work that it belongs to was refused.
+fn begin<R>(part: impl FnOnce() -> R) -> R {
+    checkpoint();
+    part()
+}
+
+/// As [`rayon::join`](rayon_core::join): both closures run in the current group, as parts of the same work.
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
 where
     A: FnOnce() -> RA + Send,
@@ -45,12 +52,13 @@ where
     RA: Send,
     RB: Send,
 {
-    rayon_core::join(inherit_once(a), inherit_once(b))
+    rayon_core::join(inherit_once(|| begin(a)), inherit_once(|| begin(b)))
 }
 
-/// As [`rayon::spawn`](rayon_core::spawn), for a job that inherits the current group.
+/// As [`rayon::spawn`](rayon_core::spawn), for a job that inherits the current group. A refusal ends the job, and the
+/// [`catch`](crate::Group::catch) that it is a part of; it does not reach the pool's panic handler.
 pub fn spawn(work: impl FnOnce() + Send + 'static) {
-    rayon_core::spawn(inherit_once(work));
+    rayon_core::spawn(inherit_once(|| contained(work)));
 }
 
 /// As [`rayon::scope`](rayon_core::scope): `work` runs in the current group. The jobs that it spawns inherit if they
@@ -85,8 +93,11 @@ pub trait ScopeExt<'scope>: sealed::Sealed {
 
 impl<'scope> ScopeExt<'scope> for Scope<'scope> {
     fn spawn_inheriting(&self, work: impl FnOnce(&Scope<'scope>) + Send + 'scope) {
-        let here = get();
-        self.spawn(move |scope| here.scope(|| work(scope)));
+        let (here, held) = (get(), held());
+        self.spawn(move |scope| {
+            let _held = held;
+            here.scope(|| work(scope));
+        });
     }
 }
 
@@ -106,7 +117,7 @@ impl ThreadPoolExt for ThreadPool {
     }
 
     fn spawn_inheriting(&self, work: impl FnOnce() + Send + 'static) {
-        self.spawn(inherit_once(work));
+        self.spawn(inherit_once(|| contained(work)));
     }
 }
 

@@ -5,6 +5,10 @@
 //! takes a task, like a runtime's handle or a `LocalSet`, takes `task.charged_to_current()`, or
 //! `task.charged_to(group)` for some other group, by [`ChargeTo`].
 //!
+//! Inside of a [`catch`](crate::Group::catch_future) a spawned task is a part of that work. A refusal ends all its parts, each at
+//! its next poll or [`checkpoint`](crate::alloc::checkpoint), and then a part's handle returns a panic whose payload is the
+//! [`Refused`](crate::Refused).
+//!
 //! ```
 //! use ledgerline::{Ledger, current};
 //!
@@ -20,7 +24,9 @@
 
 use super::future::ChargeTo;
 use super::inherit_once;
-use std::future::Future;
+use super::refused::checkpoint;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 /// As [`tokio::spawn`], for a task that inherits the current group.
@@ -33,7 +39,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    tokio::spawn(task.charged_to_current())
+    tokio::spawn(part(task).charged_to_current())
 }
 
 /// As [`tokio::task::spawn_local`], for a task that inherits the current group.
@@ -46,7 +52,7 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    tokio::task::spawn_local(task.charged_to_current())
+    tokio::task::spawn_local(part(task).charged_to_current())
 }
 
 /// As [`tokio::task::spawn_blocking`], for work that inherits the current group.
@@ -59,7 +65,26 @@ where
     F: FnOnce() -> R + Send + 'static,
     R: Send + 'static,
 {
-    tokio::task::spawn_blocking(inherit_once(work))
+    tokio::task::spawn_blocking(inherit_once(|| run(work)))
+}
+
+/// A task that ends with a panic once the work that it is a part of was refused. Tokio keeps the panic for the handle.
+async fn part<F: Future>(task: F) -> F::Output {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        checkpoint();
+        let polled = task.as_mut().poll(context);
+        checkpoint();
+        polled
+    })
+    .await
+}
+
+fn run<R>(work: impl FnOnce() -> R) -> R {
+    checkpoint();
+    let result = work();
+    checkpoint();
+    result
 }
 
 /// Spawns tasks on a [`JoinSet`] that inherit the current group.
@@ -98,11 +123,11 @@ impl<T: 'static> JoinSetExt<T> for JoinSet<T> {
         F: Future<Output = T> + Send + 'static,
         T: Send,
     {
-        self.spawn(task.charged_to_current())
+        self.spawn(part(task).charged_to_current())
     }
 
     fn spawn_local_inheriting<F: Future<Output = T> + 'static>(&mut self, task: F) -> AbortHandle {
-        self.spawn_local(task.charged_to_current())
+        self.spawn_local(part(task).charged_to_current())
     }
 
     fn spawn_blocking_inheriting<F>(&mut self, work: F) -> AbortHandle
@@ -110,7 +135,7 @@ impl<T: 'static> JoinSetExt<T> for JoinSet<T> {
         F: FnOnce() -> T + Send + 'static,
         T: Send,
     {
-        self.spawn_blocking(inherit_once(work))
+        self.spawn_blocking(inherit_once(|| run(work)))
     }
 }
 

@@ -39,8 +39,11 @@
 //!
 //! Have one `GroupLayer` in a subscriber. A filter that hides a span from the layer hides its field, too.
 
-use super::{Current, get, swap, uncharged};
+use super::refused::joined;
+use super::{Current, peek, uncharged};
 use crate::group::Group;
+use crate::scope::ScopeId;
+use crate::whose::replace;
 use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,8 +157,8 @@ fn hand_on(
         look_up(at);
         (old, new) = (was, at.after());
     }
-    if old != new && get() == old {
-        swap(new);
+    if old != new && peek() == old {
+        replace(new);
     }
 }
 
@@ -186,21 +189,21 @@ where
             let before = inside[first].before;
             hand_on(&mut inside[first..], before, before, |at| {
                 if own(at) {
-                    at.made = group_of(&at.span, &context);
+                    at.made = group_of(&at.span, &context).map(joined);
                 }
             });
         });
     }
 
     fn on_enter(&self, span: &Id, context: Context<'_, S>) {
-        let made = group_of(span, &context);
+        let made = group_of(span, &context).map(joined);
         let _gone = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
             if inside.len() == inside.capacity() {
                 // The list lives as long as the thread, and is no group's.
                 uncharged(|| inside.reserve(8));
             }
-            let before = made.map_or_else(get, swap);
+            let before = made.map_or_else(peek, replace);
             inside.push(Inside { layer: self.number, span: span.clone(), made, before });
         });
     }
@@ -213,7 +216,7 @@ where
             let Some(place) = found else { return };
             let left = inside.remove(place);
             if place == inside.len() {
-                swap(left.before);
+                replace(left.before);
             } else {
                 // Others go on inside of it: the next of them is where this one was.
                 hand_on(&mut inside[place..], left.after(), left.before, |_| ());
@@ -233,7 +236,11 @@ struct Told<'f, F> {
 impl<F: Fn(&str) -> Option<Group<'static>>> Visit for Told<'_, F> {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == self.field {
-            self.own = Some((self.group)(value).map(|group| Own(group.into())));
+            // A span that is made inside of a catch is a part of that work.
+            let here = Some(peek().scope).filter(|scope| scope.is_named());
+            let here = here.unwrap_or(ScopeId::UNSAID);
+            let own = |group: Group<'static>| Own(Current::from(group).within(here));
+            self.own = Some((self.group)(value).map(own));
         }
     }
 

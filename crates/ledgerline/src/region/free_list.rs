@@ -9,6 +9,9 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) struct FreeList(AtomicU64);
 
 impl FreeList {
+    #[cfg(not(loom))]
+    pub(crate) const EMPTY: FreeList = FreeList(AtomicU64::new(0));
+
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         FreeList(AtomicU64::new(0))

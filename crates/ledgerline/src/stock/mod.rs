@@ -224,9 +224,19 @@ fn fetch_exactly(
     }
     match result {
         Ok(met) => Ok(met),
-        Err(NotGranted::Full { .. }) if at == AtLimit::Overrun => {
+        Err(NotGranted::Full { .. }) if at != AtLimit::Refuse => {
             let counters = path.counters();
-            reserve(table, path, counters, n, at, inside)
+            let ask = || reserve(table, path, counters, n, at, inside);
+            let root = counters.len() - 1;
+            ask()
+                .or_else(|no| match no {
+                    // The loop above may have met a lower level alone.
+                    NotGranted::Full { level } if level == root => {
+                        drain::held_off(table, path.row(root));
+                        ask()
+                    }
+                    no => Err(no),
+                })
                 .map_err(|no| refusal::of(table, path, id, n, no))?;
             caps::trim(table, path, counters);
             Ok(walk::commit(counters, n, at))

@@ -1,5 +1,6 @@
 //! The global allocator: who is charged, who is credited, and what becomes of blocks whose group ends.
 
+use ledgerline::alloc::Policy;
 use ledgerline::current::{self, future::ChargeTo};
 use ledgerline::{Alloc, ControlMode, Group, Ledger, Limit, Mistakes, alloc};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,7 +10,9 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 
 fn ledger() -> &'static Ledger {
-    Ledger::builder().capacity(64).anonymous().unwrap().into_static()
+    let ledger = Ledger::builder().capacity(64).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
+    ledger
 }
 
 fn group() -> Group<'static> {
@@ -178,6 +181,7 @@ fn a_destroyed_groups_blocks_are_leaks_until_they_are_freed() {
 fn a_destroyed_groups_block_that_grows_or_shrinks_goes_to_who_is_above() {
     for audit in [false, true] {
         let ledger = Ledger::builder().capacity(8).audit(audit).anonymous().unwrap().into_static();
+        ledger.set_alloc_policy(Policy::NULL);
         let tenant = ledger.root().create("tenant").unwrap();
         tenant.set_max(Limit::units(3000)).unwrap();
         let query = tenant.create("query").unwrap();
@@ -240,6 +244,7 @@ fn a_task_whose_group_is_gone_charges_the_nearest_ancestor_that_exists() {
 #[test]
 fn a_row_that_is_used_again_takes_its_number_over_and_no_block_changes_hands() {
     let ledger = Ledger::builder().capacity(3).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     let mut blocks = Vec::new();
     for turn in 0..1000 {
         let group = ledger.root().create("turn").unwrap();
@@ -311,6 +316,7 @@ fn a_task_charges_its_group_on_whichever_thread_it_is_polled_and_dropped() {
 #[test]
 fn an_audited_ledger_finds_nothing_wrong() {
     let ledger = Ledger::builder().audit(true).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     let group = ledger.root().create("audited").unwrap();
     std::thread::scope(|scope| {
         for seed in 0..3usize {

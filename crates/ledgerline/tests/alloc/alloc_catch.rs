@@ -1,6 +1,7 @@
 //! `Group::catch` without the feature `unwind`: an overdraft, and a refusal that is raised at a checkpoint.
 
 use crate::common::again;
+use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Mistakes, Refused, alloc, current};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -56,23 +57,45 @@ fn a_refusal_is_pending_until_the_end_and_its_result_is_dropped() {
 }
 
 #[test]
-fn beyond_the_overdraft_an_allocation_is_null() {
+fn one_allocation_that_is_larger_than_any_allowance_ends_the_query_and_not_the_process() {
     let group = group();
-    let result = group.catch_within(1000, || {
+    let text = group.catch(|| "x".repeat(20 << 20).len());
+    assert_eq!(text.unwrap_err().requested, 20 << 20);
+    let grown = group.catch(|| {
+        let mut bytes = Vec::new();
+        loop {
+            alloc::checkpoint();
+            bytes.push(1u8);
+        }
+    });
+    let _: Refused = grown.map(|()| ()).unwrap_err();
+    assert_eq!((group.precise(), group.max_events()), (0, 2), "each is refused once");
+}
+
+#[test]
+fn with_the_policy_null_whoever_asks_is_told_and_the_work_goes_on() {
+    let group = group();
+    let result = group.catch_with(Policy::NULL, || {
         let all = vec![0u8; MAX as usize];
-        let over = vec![0u8; 600];
-        let mut more = Vec::<u8>::new();
-        assert!(more.try_reserve_exact(401).is_err(), "401 of 400");
-        assert!(more.try_reserve_exact(400).is_ok());
         assert!(Vec::<u8>::new().try_reserve_exact(1).is_err());
-        assert_eq!(group.precise(), MAX + 1000);
-        drop((all, over, more));
+        assert_eq!(alloc::last_refusal().unwrap().usage, MAX);
+        alloc::checkpoint();
+        all.len()
     });
-    assert_eq!(result.unwrap_err().requested, 600, "the first");
-    let result = group.catch_within(0, || {
-        assert!(Vec::<u8>::new().try_reserve_exact(MAX as usize + 1).is_err());
-    });
-    assert!(result.is_ok(), "the work dealt with it");
+    assert_eq!(result.unwrap(), MAX as usize, "the work dealt with it");
+    assert_eq!(group.max_events(), 1);
+}
+
+#[test]
+fn beyond_its_allowance_work_is_slowed_down_and_that_is_counted() {
+    let group = group();
+    let paid = |allowance| {
+        let before = group.stat().get("throttled").unwrap().subtree;
+        let result = group.catch_within(allowance, || vec![0u8; 3 * MAX as usize].len());
+        assert!(result.is_err());
+        group.stat().get("throttled").unwrap().subtree - before
+    };
+    assert_eq!((paid(4 * MAX), paid(MAX)), (0, 1));
 }
 
 #[test]
@@ -94,8 +117,6 @@ fn destructors_allocate_over_the_limit_while_it_unwinds() {
     });
     assert!(result.is_err());
     assert_eq!(group.precise(), 0);
-    // Outside the limit holds as ever.
-    group.scope(|| assert!(Vec::<u8>::new().try_reserve_exact(MAX as usize + 1).is_err()));
 }
 
 #[test]
@@ -119,18 +140,52 @@ fn catches_nest_and_other_panics_pass_through() {
 }
 
 #[test]
-fn outside_of_a_catch_the_process_aborts_as_documented() {
+fn outside_of_a_catch_a_group_goes_over_its_limit_and_the_process_lives() {
+    let group = group();
+    group.scope(|| {
+        let rows: Vec<Vec<u8>> = (0..300).map(|_| vec![0u8; 8192]).collect();
+        assert!(group.over() > MAX && group.try_charge(1).is_err());
+        drop(rows);
+    });
+    // It was refused once until it was within its limit again, and once by hand.
+    assert_eq!((group.over(), group.precise(), group.max_events()), (0, 0, 2));
+}
+
+/// The root's limit holds for work that was refused, too. What others need is not refused for it.
+#[test]
+fn a_full_root_fails_what_nothing_gives_way_to_with_a_line_that_says_who_holds_it() {
     const CHILD: &str = "LEDGERLINE_TEST_ABORTS";
-    const NAME: &str = "outside_of_a_catch_the_process_aborts_as_documented";
+    const NAME: &str =
+        "a_full_root_fails_what_nothing_gives_way_to_with_a_line_that_says_who_holds_it";
     if std::env::var_os(CHILD).is_some() {
         // SAFETY: no core is to be written.
         unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
-        group().scope(|| drop(vec![0u8; MAX as usize + 1]));
+        let group = group();
+        group.ledger().root().set_max(Limit::units(4 * MAX)).unwrap();
+        group.scope(|| drop(vec![0u8; 5 * MAX as usize]));
         return;
     }
     let output = again(NAME).env(CHILD, "1").output().unwrap();
     let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(signal, Some(libc::SIGABRT), "{stderr}");
-    assert!(stderr.contains("memory allocation of 1048577 bytes failed"), "{stderr}");
+    assert!(stderr.contains("ledgerline: / is full (max 4M): /query was refused 5.0M"), "{stderr}");
+}
+
+#[test]
+fn a_neighbour_of_a_runaway_is_granted_what_the_tenant_has_no_room_for() {
+    let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    let tenant = ledger.root().create("acme").unwrap();
+    tenant.set_max(Limit::units(4 * MAX)).unwrap();
+    let [runaway, small] = ["runaway", "small"].map(|name| tenant.create(name).unwrap());
+    runaway.set_max(Limit::units(MAX)).unwrap();
+    let held = runaway.scope(|| vec![1u8; 5 * MAX as usize]);
+    assert!(tenant.over() > 0);
+    // Within its own limits, of which it has none.
+    assert_eq!(small.catch(|| vec![0u8; 4096].len()).unwrap(), 4096);
+    assert_eq!(small.stat().get("refused").unwrap().subtree, 0);
+    drop(held);
+    // Where nobody else is over, the one that asks is refused.
+    let alone = small.catch(|| vec![0u8; 5 * MAX as usize].len());
+    assert_eq!(alone.unwrap_err().group, "/acme");
 }

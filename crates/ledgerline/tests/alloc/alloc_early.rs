@@ -3,6 +3,7 @@
 //! around an allocation allocating itself, is checked for all of these.)
 
 use crate::common::{again, ran_alone};
+use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Mistakes, Victim, alloc, current};
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -24,6 +25,7 @@ extern "C" fn before_main() {
     // Nobody is current, and there is no ledger.
     drop(vec![0u8; 100]);
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     let group = ledger.root().create("early").unwrap();
     let block = group.scope(|| Box::new([0u8; 1000]));
     EARLY.set((group, block)).unwrap();
@@ -48,6 +50,7 @@ fn a_block_from_before_main_is_charged_to_its_group() {
 
 fn group() -> Group<'static> {
     let ledger = Ledger::builder().capacity(64).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     ledger.root().create("query").unwrap()
 }
 
@@ -134,6 +137,7 @@ fn the_ledgers_own_calls_allocate_in_a_group_of_it_at_its_limit_while_others_do(
         return;
     }
     let ledger = Ledger::builder().batch(64).capacity(256).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     let tenant = ledger.root().create("tenant").unwrap();
     tenant.set_max(Limit::units(3 << 20)).unwrap();
     let full = tenant.create("full").unwrap();

@@ -1,6 +1,7 @@
 //! What the library needs for itself is nobody's: the group that is current may be full, and the refusal, the diagnosis, the
 //! place in a queue, the reclaimer and the end of a group work all the same.
 
+use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Reason};
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -21,7 +22,9 @@ fn in_full_group<R>(ledger: &'static Ledger, work: impl FnOnce(Group<'static>) -
 }
 
 fn ledger() -> &'static Ledger {
-    Ledger::builder().capacity(64).anonymous().unwrap().into_static()
+    let ledger = Ledger::builder().capacity(64).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
+    ledger
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The global allocator at limits: what is live is never above one, and a refusal is told and undone. (The first tests
 //! check what those of the crate `cap` check, and what its issue about a failing large request does not.)
 
+use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Mistakes, alloc};
 use std::alloc::Layout;
 use std::sync::Barrier;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 fn group(max: u64) -> Group<'static> {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     let group = ledger.root().create("query").unwrap();
     group.set_max(Limit::units(max)).unwrap();
     group
@@ -124,6 +126,7 @@ fn a_failing_large_request_neither_lets_small_ones_over_the_limit_nor_locks_them
 #[test]
 fn a_refusal_is_counted_names_the_full_group_and_asks_no_reclaimer() {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     let tenant = ledger.root().create("tenant").unwrap();
     tenant.set_max(Limit::units(1000)).unwrap();
     let query = tenant.create("query").unwrap();

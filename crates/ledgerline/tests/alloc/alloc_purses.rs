@@ -1,6 +1,7 @@
 //! What threads carry of a group's units in their purses: no reading counts it, nobody is refused for it, and it goes back.
 
 use crate::common::{Random, fork, ran_alone, times, wait};
+use ledgerline::alloc::Policy;
 use ledgerline::{Alloc, Group, Ledger, Limit, Mistakes};
 use std::alloc::{GlobalAlloc, Layout, alloc, dealloc};
 use std::cell::UnsafeCell;
@@ -12,6 +13,7 @@ const MAX: u64 = 16 << 20;
 
 fn group(capacity: u32) -> Group<'static> {
     let ledger = Ledger::builder().capacity(capacity).anonymous().unwrap().into_static();
+    ledger.set_alloc_policy(Policy::NULL);
     ledger.root().create("query").unwrap()
 }
 

@@ -95,11 +95,14 @@ fn another_panic_goes_on_and_another_task_is_not_in_the_catch() {
     let payload =
         catch_unwind(AssertUnwindSafe(|| poll::<_>(task.as_mut()).is_pending())).unwrap_err();
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"other"));
+    drop(payload);
     assert_eq!(current::group(), None);
-    // Outside of a catch a refused allocation is null.
+    // Outside of a catch an allocation goes over the limit, and a checkpoint does nothing.
     query.scope(|| {
         let mut rows: Vec<u8> = Vec::new();
-        assert!(rows.try_reserve(2 * MAX as usize).is_err());
+        assert!(rows.try_reserve_exact(2 * MAX as usize).is_ok());
         alloc::checkpoint();
+        assert_eq!(query.over(), MAX);
     });
+    assert_eq!((query.over(), query.precise()), (0, 0));
 }

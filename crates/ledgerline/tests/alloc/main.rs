@@ -22,6 +22,7 @@ mod alloc_full;
 mod alloc_limits;
 mod alloc_oracle;
 mod alloc_purses;
+mod alloc_scopes;
 mod alloc_slots;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod alloc_stepped;

@@ -1,0 +1,89 @@
+//! Finds the groups that are over their own limits, and what is to be said when nothing gives way.
+//!
+//! Allocations may go over a limit, until their work ends ([`OnLimit::Overrun`](crate::alloc::OnLimit)). So a group may fill
+//! what others below a common ancestor need. These are not refused for that: as long as one of their neighbours is over its own
+//! limit, what they ask for is granted.
+
+use crate::counter::COUNTER_MAX;
+use crate::group::Group;
+use crate::size;
+use crate::sync::{AtomicU32, Ordering};
+use crate::table::Table;
+use crate::table::path::{self, RowPath};
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// By how much a row's group is over its own limit; what may lie idle is nobody's.
+fn excess(table: &Table, row: u32) -> u64 {
+    let counter = &table.row(row).counter;
+    let max = counter.max();
+    if max >= COUNTER_MAX {
+        return 0;
+    }
+    counter.usage().saturating_sub(counter.idle_at_most()).saturating_sub(max)
+}
+
+/// Whether another group below a full one is over its own limit: one that neither is on the path of the group that asks nor
+/// lies below it. Costs a pass over the rows in use, unless the one that was found last still is. Allocates nothing.
+pub(crate) fn is_anothers(full: Group<'_>, asking: Group<'_>) -> bool {
+    /// The row that was found last, in any ledger: a hint.
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let table = full.table();
+    let Some(own) = RowPath::of(table, asking.id()) else { return false };
+    let (top, me) = (full.id().index(), asking.id().index());
+    let is_guilty = |row: u32| {
+        excess(table, row) > 0
+            && table.is_live(row)
+            && !own.rows().contains(&row)
+            && path::leads_through(table, row, top)
+            && !path::leads_through(table, row, me)
+    };
+    let rows = table.high_water();
+    // Relaxed: a hint.
+    let last = LAST.load(Ordering::Relaxed);
+    if (1..rows).contains(&last) && is_guilty(last) {
+        return true;
+    }
+    let Some(found) = (1..rows).find(|&row| is_guilty(row)) else { return false };
+    LAST.store(found, Ordering::Relaxed);
+    true
+}
+
+/// Says on standard error that an allocation fails since the root is full and nothing gave way, at most once a second: the
+/// program may end by it. Its caller sees to it that nobody is charged.
+pub(crate) fn say_full(asking: Group<'_>, units: u64) {
+    static SAID: Mutex<Option<Instant>> = Mutex::new(None);
+    let Ok(mut said) = SAID.try_lock() else { return };
+    if said.is_some_and(|said| said.elapsed() < Duration::from_secs(1)) {
+        return;
+    }
+    *said = Some(Instant::now());
+    drop(said);
+    let root = asking.ledger().root();
+    let mut holders: Vec<(u64, String)> =
+        root.children().map(|group| (group.precise(), group.path())).collect();
+    holders.sort_by(|one, other| other.cmp(one));
+    holders.truncate(3);
+    let holders: Vec<String> =
+        holders.iter().map(|(units, path)| format!("{path} {}", size::format(*units))).collect();
+    let line = format!(
+        "ledgerline: / is full (max {}): {} was refused {}, and nothing gave way. Largest: {}. Set a larger max of /, or smaller ones below it.\n",
+        root.max(),
+        asking.path(),
+        size::format(units),
+        if holders.is_empty() { "/".to_owned() } else { holders.join(", ") },
+    );
+    // Nobody is told where standard error is closed.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+impl Group<'_> {
+    /// By how many units the group is over its own limit, without what may lie idle; zero where it is not. A few loads.
+    ///
+    /// A group is over its limit by [`charge`](Self::charge), by a limit that was set below what is in use, and by allocations
+    /// of work that has not ended yet ([`OnLimit::Overrun`](crate::alloc::OnLimit)).
+    pub fn over(self) -> u64 {
+        self.read(|_| excess(self.table(), self.id().index())).unwrap_or(0)
+    }
+}

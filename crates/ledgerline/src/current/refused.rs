@@ -1,0 +1,93 @@
+//! Ends work whose scope was refused: raises the refusal where that work can well end.
+
+use super::{Current, peek};
+use crate::charge::explain;
+use crate::error::Refused;
+use crate::group::Group;
+use crate::scope::{self, Held};
+use crate::table::handle::Packed;
+use crate::table::path::leads_through;
+use crate::whose;
+use std::panic::resume_unwind;
+#[cfg(feature = "rayon")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Raises the refusal of the work that runs here, if an allocation of it was refused, wherever in it that was: unwinds with a
+/// [`Refused`] to the [`catch`](Group::catch) around it, or to the end of the thread, task or job that is a part of it. To be
+/// called where a query can well end: at the top of a loop over batches. Does nothing outside of a `catch`, and while the
+/// thread unwinds already. Costs two loads.
+///
+/// # Panics
+/// If the work was refused. No message is printed.
+#[inline]
+pub fn checkpoint() {
+    let scope = whose::scope();
+    if scope.is_named()
+        && let Some(refused) = scope::refused(scope)
+    {
+        raise(&refused);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn raise(scope: &Held) {
+    if std::thread::panicking() {
+        return;
+    }
+    if let Some(refused) = told(scope) {
+        // From here on the thread panics, so what destructors allocate is nobody's.
+        resume_unwind(whose::nobody(|| Box::new(refused)));
+    }
+}
+
+/// The refusal of a scope, in words.
+pub(crate) fn told(scope: &Held) -> Option<Refused> {
+    let (group, refusal) = scope.refused()?;
+    Some(explain(Group::<'static>::unpack(group), &refusal))
+}
+
+/// The scope that work made here belongs to, kept for it.
+pub(crate) fn held() -> Option<Held> {
+    Held::new(peek().scope)
+}
+
+/// Runs a part of some work whose panics nobody takes: a refusal ends it and nothing else, since the work itself is refused.
+#[cfg(feature = "rayon")]
+pub(crate) fn contained(part: impl FnOnce()) {
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        checkpoint();
+        part();
+    }));
+    if let Err(payload) = ended
+        && !payload.is::<Refused>()
+    {
+        resume_unwind(payload);
+    }
+}
+
+/// The scope in which something is polled that says nothing of one: that of its poller if it is of the same group or lies below
+/// it. So a task in a group may be awaited inside of a `catch` of that group, and one of another group that a runtime runs on
+/// top of a `catch` is not in that.
+#[inline]
+pub(crate) fn joined(current: Current) -> Current {
+    let around = peek().scope;
+    if !current.scope.is_unsaid() || around.is_unsaid() {
+        return current;
+    }
+    current.within(join(current.group, around))
+}
+
+#[cold]
+#[inline(never)]
+fn join(own: Option<Packed>, around: scope::ScopeId) -> scope::ScopeId {
+    let Some(own) = own.filter(|_| around.is_named()) else { return around };
+    let Some(top) = scope::group(around) else { return scope::ScopeId::NONE };
+    if own == top {
+        return around;
+    }
+    let (own, top) = (Group::<'static>::unpack(own), Group::<'static>::unpack(top));
+    let (row, top_row) = (own.id().index(), top.id().index());
+    let is_below = own.ledger().is(top.ledger()) && leads_through(own.table(), row, top_row);
+    if is_below { around } else { scope::ScopeId::NONE }
+}
