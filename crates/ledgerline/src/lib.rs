@@ -149,6 +149,7 @@ pub use self::{
     control::token::{CancelToken, Cancelled, Killed},
     control::victim::Victim,
     control::wait::Request,
+    current::warm_up,
     error::{CreateError, DestroyError, OpenError, Refused, RefusedCharge},
     gate::forked,
     group::Group,

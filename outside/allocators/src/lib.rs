@@ -15,6 +15,7 @@ fn random(state: &mut u64, below: u64) -> u64 {
 
 fn groups(names: &[&str]) -> Vec<Group<'static>> {
     let ledger = Ledger::new().unwrap().into_static();
+    ledger.set_alloc_policy(alloc::Policy::NULL);
     names.iter().map(|name| ledger.root().create(name).unwrap()).collect()
 }
 
@@ -150,6 +151,7 @@ pub fn a_limit_is_reached_to_the_byte_beside_threads_that_allocate() {
 /// Where the current group is full, a refusal is an error that names who is full, and the process goes on.
 pub fn a_group_that_is_full_can_be_asked_from_inside() {
     let ledger = Ledger::new().unwrap().into_static();
+    ledger.set_alloc_policy(alloc::Policy::NULL);
     let [full, other] = ["full", "other"].map(|name| ledger.root().create(name).unwrap());
     let rows = full.scope(|| vec![0u8; 600_000]);
     full.set_max_now(Limit::units(500_000)).unwrap();

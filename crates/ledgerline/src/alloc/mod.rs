@@ -29,10 +29,17 @@
 //! | the group, while it is still current somewhere | new blocks are charged to the nearest ancestor that exists, or to the root once another group has the row and blocks, or if the group never had a block |
 //! | the process's own image, in a forked child | of a ledger in memory, the child has its own copy, blocks and all. Of a ledger in a file, inherited blocks are nobody's in the child: it frees them and touches no account; and it is charged for nothing until it [attaches](crate::Ledger::attach_process) and makes a group of its own current |
 //!
-//! **At a limit** an allocation is null, and [`last_refusal`] knows why. [`Group::catch`](crate::Group::catch) makes an
-//! unwinding refusal of it. Nothing is reclaimed and nobody waits: a reclaimer is foreign code, which may hold the very
-//! lock that the allocating code holds. Whoever wants both charges a large buffer by [`Group::request`](crate::Group::request)
-//! first. For the same reason this allocator takes no lock of its own, allocates nothing and calls no code of the program's.
+//! **At a limit** an allocation is granted over it, and the work is marked: a [`Group::catch`](crate::Group::catch), or a
+//! [`catch_future`](crate::Group::catch_future), ends at its next [`checkpoint`], poll or end, with all parts that it handed to
+//! other threads. Beyond an allowance each allocation is slowed down. Outside of a `catch` nothing is ended. The root's limit holds:
+//! what it has no room for waits up to a second while another group is over its own limit, and is then null, with a line on
+//! standard error. [`Policy::NULL`] has every allocation null that does not fit, and [`last_refusal`] knows why.
+//!
+//! Nothing is reclaimed: a reclaimer is foreign code, which may hold the very lock that the allocating code holds. Whoever wants
+//! that charges a large buffer by [`Group::request`](crate::Group::request) first. For the same reason this allocator allocates
+//! nothing that is charged and calls no code of the program's.
+//!
+//! **What a panicking thread allocates** is nobody's, but for what its purse holds.
 //!
 //! **What the library needs for itself is nobody's**, and no limit refuses it: the words of a refusal, a place in a queue, a
 //! snapshot, the list of a shared charge, the end of a group. So is what a reclaimer allocates, whoever's charge it runs for.
@@ -46,9 +53,8 @@
 //!
 //! **What a free block costs elsewhere** is not known here: what the allocator beneath keeps is in no account.
 //!
-//! **Order.** A charge comes before the program has the block, and a credit before the free. So what is live is never above a
-//! limit by what the program sees; the allocator beneath may have blocks for an instant that are credited already, or (of up to
-//! 64 KiB) not charged yet: one that a limit refuses goes back at once.
+//! **Order.** A charge comes before the program has the block, and a credit before the free. The allocator beneath may have blocks
+//! for an instant that are credited already, or not charged yet: one that [`Policy::NULL`] refuses goes back at once.
 //!
 //! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, two additions to a word of the thread's own (its *purse*:
 //! up to 64 KiB that it carries along, of one group at a time), and one load and two stores of shadow. `ledgerline bench alloc`

@@ -146,6 +146,23 @@ pub fn uncharged<R>(work: impl FnOnce() -> R) -> R {
     unattributed(work)
 }
 
+/// Fills what std keeps for good and makes when it is first used: its table of symbols, tens of megabytes in a large program, and
+/// the buffer of standard output. So no query is charged for them. Call it once at start, where queries print backtraces of errors;
+/// those of panics are nobody's anyway. A later backtrace through code that none has met may still add some hundred KiB. Takes as
+/// long as one backtrace.
+///
+/// ```
+/// ledgerline::warm_up();
+/// ```
+pub fn warm_up() {
+    unattributed(|| {
+        let words = std::backtrace::Backtrace::force_capture().to_string();
+        // Nobody is told where standard output is closed.
+        let _ = std::io::Write::flush(&mut std::io::stdout());
+        drop(words);
+    });
+}
+
 /// Charges the current group as [`Group::try_charge`]; `None` if nobody is current, who has no limits.
 ///
 /// ```

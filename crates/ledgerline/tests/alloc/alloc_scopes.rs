@@ -1,6 +1,6 @@
 //! A limit ends the work that met it, on every thread that the work uses, and nothing else.
 
-use crate::common::again;
+use crate::common::{again, ran_alone};
 use ledgerline::{Group, Ledger, Limit, Refused, alloc, current};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -85,6 +85,21 @@ fn a_panicking_thread_charges_nobody_for_its_message_and_its_backtrace() {
     // At most what the thread's purse held when it panicked; the table of symbols has tens of megabytes.
     assert!(group.precise() <= 64 << 10, "{}", group.precise());
     assert!(group.peak().value <= 128 << 10, "{:?}", group.peak());
+}
+
+#[test]
+fn after_the_warm_up_a_backtrace_without_a_panic_leaves_little_charged() {
+    if ran_alone("after_the_warm_up_a_backtrace_without_a_panic_leaves_little_charged") {
+        return;
+    }
+    ledgerline::warm_up();
+    let [group] = groups();
+    group.set_max(Limit::MAX).unwrap();
+    let words = group.scope(|| std::backtrace::Backtrace::force_capture().to_string());
+    assert!(words.contains("after_the_warm_up"), "{words}");
+    drop(words);
+    // Without it this is several megabytes, and tens of them in a larger program.
+    assert!(group.precise() < 1 << 20, "{}", group.precise());
 }
 
 #[test]

@@ -36,8 +36,17 @@ const LITTLE: Limit = Limit::units(3);
 const SOON: Duration = Duration::from_millis(20);
 
 /// Of groups of ledgers that live for good.
-const CURRENT: [&str; 5] =
-    ["Group::enter", "Group::scope", "Group::catch", "Group::catch_within", "Group::catch_future"];
+const CURRENT: [&str; 9] = [
+    "Group::enter",
+    "Group::scope",
+    "Group::catch",
+    "Group::catch_within",
+    "Group::catch_with",
+    "Group::catch_future",
+    "Group::catch_future_within",
+    "Group::catch_future_with",
+    "Group::catch_stream",
+];
 
 type Check = (&'static str, fn(&Stage<'_>));
 
@@ -71,6 +80,7 @@ const OF_HANDLES: &[Check] = &[
         let told = s.stale.approximate();
         assert_eq!((told.value, told.bound), (0, 0));
     }),
+    ("Group::over", |s| assert_eq!(s.stale.over(), 0)),
     ("Group::peak", |s| assert_eq!(s.stale.peak(), Estimate::default())),
     ("Group::reset_peak", |s| {
         drop(s.bob.try_charge(300_000).unwrap());

@@ -111,17 +111,31 @@ fn each_thread_has_its_own_catch() {
 }
 
 #[test]
-fn outside_of_a_catch_the_process_aborts_as_ever() {
+fn outside_of_a_catch_an_allocation_goes_over_the_limit() {
+    let group = group();
+    // The hook is there by now.
+    group.catch(|| ()).unwrap();
+    group.scope(|| assert_eq!(vec![0u8; MAX as usize + 1].len(), MAX as usize + 1));
+    assert_eq!((group.precise(), group.max_events()), (0, 1));
+}
+
+#[test]
+fn with_the_policy_null_the_process_aborts_outside_of_a_catch_as_ever() {
     const CHILD: &str = "LEDGERLINE_TEST_ABORTS";
     if std::env::var_os(CHILD).is_some() {
         let group = group();
         // The hook is there by now.
         group.catch(|| ()).unwrap();
+        group.ledger().set_alloc_policy(alloc::Policy::NULL);
         group.scope(|| drop(vec![0u8; MAX as usize + 1]));
         return;
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "unwind::outside_of_a_catch_the_process_aborts_as_ever", "--nocapture"])
+        .args([
+            "--exact",
+            "unwind::with_the_policy_null_the_process_aborts_outside_of_a_catch_as_ever",
+            "--nocapture",
+        ])
         .env(CHILD, "1")
         .output()
         .unwrap();
