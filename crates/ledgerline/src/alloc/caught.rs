@@ -69,6 +69,12 @@ impl Group<'static> {
         self.catch_polled(super::limit::CATCH, stream)
     }
 
+    /// As [`catch_stream`](Self::catch_stream), with so many bytes over the limit at full speed.
+    #[cfg(feature = "futures")]
+    pub fn catch_stream_within<S: Stream>(self, allowance: u64, stream: S) -> Catching<S> {
+        self.catch_polled(super::limit::CATCH.within(allowance), stream)
+    }
+
     fn catch_polled<T>(self, policy: Policy, inner: T) -> Catching<T> {
         let scope = begin(self, policy);
         let mut current = Current::from(self);
@@ -93,6 +99,11 @@ pub struct Catching<T> {
 }
 
 impl<T> Catching<T> {
+    /// What is inside; `None` once it has ended.
+    pub fn get_ref(&self) -> Option<&T> {
+        self.inner.as_ref().map(ChargedTo::get_ref)
+    }
+
     /// Polls what is inside; a refusal ends it.
     ///
     /// # Panics

@@ -36,7 +36,7 @@ const LITTLE: Limit = Limit::units(3);
 const SOON: Duration = Duration::from_millis(20);
 
 /// Of groups of ledgers that live for good.
-const CURRENT: [&str; 9] = [
+const CURRENT: [&str; 10] = [
     "Group::enter",
     "Group::scope",
     "Group::catch",
@@ -46,6 +46,7 @@ const CURRENT: [&str; 9] = [
     "Group::catch_future_within",
     "Group::catch_future_with",
     "Group::catch_stream",
+    "Group::catch_stream_within",
 ];
 
 type Check = (&'static str, fn(&Stage<'_>));

@@ -1,0 +1,147 @@
+//! A tower layer that gives each request a group below its tenant's, to the end of its body.
+//!
+//! ```no_run
+//! use ledgerline::{Alloc, Ledger};
+//! use ledgerline_tower::RequestGroups;
+//!
+//! #[global_allocator]
+//! static ALLOC: Alloc = Alloc::system();
+//!
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let ledger = Ledger::new()?.into_static();
+//! let tenants = ledger.root().create("tenants")?;
+//! let acme = tenants.create("acme")?;
+//! acme.set_max("256M".parse()?)?;
+//!
+//! let groups = RequestGroups::by(move |request| {
+//!     let name = request.headers.get("x-tenant")?.to_str().ok()?;
+//!     tenants.child(name) // no such tenant: the request has no group, and no limit
+//! });
+//! let routes = axum::Router::new()
+//!     .route("/", axum::routing::get(|| async { "hello" }))
+//!     .layer(groups.max("8M".parse()?));
+//! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:0").await?, routes).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **What a request is charged for.** Everything that its handler allocates under [`ledgerline::Alloc`], and what it charges by
+//! [`ledgerline::current`], while its future and its response's body are polled and dropped. Tasks, threads and jobs that it
+//! spawns are charged, too, and are ended with it, where it spawns them by the helpers of `ledgerline::current`. What the
+//! server's connection allocates is nobody's.
+//!
+//! **What a request meets at a limit.** A request that is over its limit ends at its next poll, or at its next
+//! [`checkpoint`](ledgerline::alloc::checkpoint), and is answered by 503 with `Retry-After`. The [`Refused`] is an extension of
+//! that response, for a layer around this one that puts it into words. A body that meets the limit ends with an error, so that
+//! the client sees that it is not whole: a connection of HTTP/1 is closed, a stream of HTTP/2 is reset. All other requests go on.
+//!
+//! **What ends.** The request's group is destroyed when its response's body has ended or is dropped, by a time-out or by a client
+//! that goes away, too. What outlives it, like a row in a cache, stays charged to the tenant until it is freed.
+//!
+//! It works with whatever serves `http::Request` by `tower::Service`: axum, hyper, tonic. It needs no runtime.
+
+use ledgerline::{Group, Limit, Refused};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tower_layer::Layer;
+
+mod body;
+mod future;
+mod service;
+
+pub use body::{BodyError, GroupBody};
+pub use future::ResponseFuture;
+pub use service::InGroup;
+
+/// Gives each request a group; see [the crate](self).
+#[derive(Clone)]
+pub struct RequestGroups<F> {
+    tenant: F,
+    max: Limit,
+    allowance: u64,
+    shed: bool,
+    retry_after: Duration,
+    number: Arc<AtomicU64>,
+}
+
+impl RequestGroups<()> {
+    /// A layer that makes each request's group below the one that `tenant` finds for its head. `None` leaves the request alone:
+    /// it is charged to nobody, and has no limit.
+    pub fn by<F>(tenant: F) -> RequestGroups<F>
+    where
+        F: Fn(&http::request::Parts) -> Option<Group<'static>> + Clone,
+    {
+        RequestGroups {
+            tenant,
+            max: Limit::MAX,
+            allowance: ledgerline::alloc::OVERDRAFT,
+            shed: false,
+            retry_after: Duration::from_secs(1),
+            number: Arc::default(),
+        }
+    }
+
+    /// A layer that makes each request's group below `parent`.
+    pub fn below(
+        parent: Group<'static>,
+    ) -> RequestGroups<impl Fn(&http::request::Parts) -> Option<Group<'static>> + Clone> {
+        RequestGroups::by(move |_| Some(parent))
+    }
+}
+
+impl<F> RequestGroups<F> {
+    /// The max of each request's group. Without one a request meets its tenant's limits alone.
+    pub fn max(self, max: Limit) -> RequestGroups<F> {
+        RequestGroups { max, ..self }
+    }
+
+    /// How many bytes over a limit a request is granted at full speed: 1 MiB unless this is set.
+    pub fn allowance(self, bytes: u64) -> RequestGroups<F> {
+        RequestGroups { allowance: bytes, ..self }
+    }
+
+    /// Answers 503 at once where the tenant is above its `high`, before the request's handler is called.
+    pub fn shed_above_high(self, shed: bool) -> RequestGroups<F> {
+        RequestGroups { shed, ..self }
+    }
+
+    /// What `Retry-After` says of a request that was refused, in whole seconds: one unless this is set.
+    pub fn retry_after(self, after: Duration) -> RequestGroups<F> {
+        RequestGroups { retry_after: after, ..self }
+    }
+
+    fn name(&self) -> String {
+        // Relaxed: the numbers differ, and that is all.
+        format!("r{}", self.number.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl<F> fmt::Debug for RequestGroups<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestGroups")
+            .field("max", &self.max)
+            .field("shed", &self.shed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, F: Clone> Layer<S> for RequestGroups<F> {
+    type Service = InGroup<S, F>;
+
+    fn layer(&self, inner: S) -> InGroup<S, F> {
+        InGroup::new(inner, self.clone())
+    }
+}
+
+/// The answer to a request that was refused.
+fn refusal<B: Default>(retry_after: Duration, refused: Option<Refused>) -> http::Response<B> {
+    let mut response = http::Response::new(B::default());
+    *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(http::header::RETRY_AFTER, retry_after.as_secs().into());
+    if let Some(refused) = refused {
+        response.extensions_mut().insert(Arc::new(refused));
+    }
+    response
+}

@@ -1,0 +1,73 @@
+//! The service that the layer makes.
+
+use crate::RequestGroups;
+use crate::body::GroupBody;
+use crate::future::ResponseFuture;
+use http::request::Parts;
+use http::{Request, Response};
+use ledgerline::{DestroyOnDrop, Group};
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// A service whose requests have groups of their own: what [`RequestGroups`] makes of a service.
+#[derive(Clone, Debug)]
+pub struct InGroup<S, F> {
+    inner: S,
+    settings: RequestGroups<F>,
+}
+
+impl<S, F> InGroup<S, F> {
+    pub(crate) fn new(inner: S, settings: RequestGroups<F>) -> InGroup<S, F> {
+        InGroup { inner, settings }
+    }
+
+    /// A group for a request of a tenant; `None` where there is none to be had, or the request is to be shed.
+    fn group(&self, tenant: Group<'static>) -> Option<DestroyOnDrop<Group<'static>>> {
+        let RequestGroups { max, shed, .. } = self.settings;
+        if shed && is_above_high(tenant) {
+            return None;
+        }
+        let group = tenant.create(&self.settings.name()).ok()?.destroy_on_drop();
+        // A new group holds nothing, so each limit fits.
+        group.set_max_now(max).ok().map(|_| group)
+    }
+}
+
+fn is_above_high(tenant: Group<'static>) -> bool {
+    tenant.high().get().is_some_and(|high| {
+        let usage = tenant.approximate();
+        usage.value.saturating_sub(usage.bound) > high
+    })
+}
+
+impl<S, F, B, R> Service<Request<B>> for InGroup<S, F>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: http_body::Body + Default,
+    F: Fn(&Parts) -> Option<Group<'static>>,
+{
+    type Response = Response<GroupBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S::Future> {
+        let (parts, body) = request.into_parts();
+        let tenant = (self.settings.tenant)(&parts);
+        let request = Request::from_parts(parts, body);
+        let Some(tenant) = tenant else {
+            return ResponseFuture::alone(self.inner.call(request));
+        };
+        match self.group(tenant) {
+            None => ResponseFuture::shed(self.settings.retry_after),
+            Some(group) => {
+                let RequestGroups { allowance, retry_after, .. } = self.settings;
+                let answer = group.scope(|| self.inner.call(request));
+                ResponseFuture::limited(group, allowance, answer, retry_after)
+            }
+        }
+    }
+}
