@@ -277,17 +277,23 @@ def tests_passed(name, text, chosen):
 TOO_SLOW = {"cli-not_accounted": ["--skip", "programs_that_cannot_be_seen"]}
 
 
-def library_tests(architecture):
-    """The library's tests: the names of their files, each with the program that has it as a module, and what chooses its tests
-    there. Those of a feature and those of other architectures are left out."""
+def tests_of(folder, architecture):
+    """The tests of a package (its folder in crates/): the names of their files, each with the program that has it as a module, and
+    what chooses its tests there. Those of a feature and those of other architectures are left out."""
     tests = {}
-    for main in sorted((ROOT / "crates/ledgerline/tests").glob("*/main.rs")):
+    for main in sorted((ROOT / "crates" / folder / "tests").glob("*/main.rs")):
         for condition, module in re.findall(r"^(?:#\[cfg\((.*)\)\]\n)?mod (\w+);", main.read_text(), re.M):
             elsewhere = "target_arch" in condition and f'"{architecture}"' not in condition
-            is_file = (main.parent / f"{module}.rs").exists()
-            if is_file and not elsewhere and not condition.startswith("feature"):
+            file = main.parent / f"{module}.rs"
+            has_tests = file.exists() and "#[test]" in file.read_text()
+            if has_tests and not elsewhere and not condition.startswith("feature"):
                 tests[module] = (main.parent.name, [f"{module}::"])
     return tests
+
+
+def preload_tests(architecture):
+    """The files of tests of the preloaded library. (Debian's packages here have no compiler for musl.)"""
+    return sorted(tests_of("preload", architecture).keys() - {"musl"})
 
 
 def asked(plan, names):

@@ -40,12 +40,19 @@ except MemoryError:
     sys.exit(3)
 ";
 
-/// Far more than any program here takes in a cgroup whose kernel kills or lets go.
+/// Far more than any program here takes: the longest is half a second at work.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A kernel that kills does so as soon as the program asks for too much.
+const TO_KILL: Duration = Duration::from_secs(8);
 
 /// Runs a program under `run` with options, in the cgroup; its account is in the file. `None`, and a line, where the kernel
 /// does neither: while it finds a page of a file to take back, which the program reads again at once, it kills nobody.
-fn run_in(cgroup: &Cgroup, options: &[&str], program: &[&str]) -> Option<Output> {
+fn run_in(
+    cgroup: &Cgroup,
+    patience: Duration,
+    options: &[&str],
+    program: &[&str],
+) -> Option<Output> {
     let mut command = ledgerline();
     command.arg("run").args(options).arg("--").args(program);
     cgroup.enter(&mut command);
@@ -55,7 +62,7 @@ fn run_in(cgroup: &Cgroup, options: &[&str], program: &[&str]) -> Option<Output>
     let group = child.id() as i32;
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output().expect("it is waited for")));
-    let output = ended.recv_timeout(PATIENCE).ok();
+    let output = ended.recv_timeout(patience).ok();
     if output.is_none() {
         eprintln!("skipped: the kernel takes pages back without end, and kills nobody");
         // SAFETY: a signal to the group that was started above, whose first process may be waited for by now.
@@ -80,7 +87,7 @@ fn a_program_that_the_kernel_would_kill_is_refused_memory_instead() {
     let low = (LIMIT - MARGIN).to_string();
     for options in [&["--json", json][..], &["--json", json, "--max", &low]] {
         let before = cgroup.killed();
-        let Some(output) = run_in(&cgroup, options, &program) else { return };
+        let Some(output) = run_in(&cgroup, TO_KILL, options, &program) else { return };
         // (The kernel chooses whom: mostly the program, and run says so; or else run itself.)
         let died = output.status.code() == Some(128 + libc::SIGKILL)
             || output.status.signal() == Some(libc::SIGKILL);
@@ -92,7 +99,7 @@ fn a_program_that_the_kernel_would_kill_is_refused_memory_instead() {
     let (mut before, mut output) = (0, None);
     for _ in 0..3 {
         before = cgroup.killed();
-        output = run_in(&cgroup, &["--json", json, "--container"], &program);
+        output = run_in(&cgroup, PATIENCE, &["--json", json, "--container"], &program);
         if cgroup.killed() == before {
             break;
         }
@@ -126,7 +133,7 @@ fn the_smaller_of_max_and_the_containers_limit_holds() {
     for (max, holds) in [("64M", 64 * MIB), ("1G", LIMIT - MARGIN)] {
         let options = ["--json", file.to_str().unwrap(), "--container", "--max", max];
         let small = [python, "-c", "print('small')"];
-        let output = run_in(&cgroup, &options, &small).expect("a small program ends");
+        let output = run_in(&cgroup, PATIENCE, &options, &small).expect("a small program ends");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let text = std::fs::read_to_string(&file).unwrap();
         let account: Value = serde_json::from_str(&text).unwrap();

@@ -107,12 +107,12 @@ fn a_day_of(operator: &Operator) {
         "/acme/batch max 1.0G\n/acme/batch min 1.0M\n"
     );
     assert_eq!(
-        operator.says(&["terms", "acme", "--lease", "60s"]),
-        "acme: leases hold 60 s, then 5 s of grace (was 10 s and 5 s).\n"
+        operator.says(&["terms", "acme", "--lease", "24s"]),
+        "acme: leases hold 24 s, then 5 s of grace (was 10 s and 5 s).\n"
     );
     assert_eq!(
         operator.says(&["terms", "acme", "--grace", "6s"]),
-        "acme: leases hold 60 s, then 6 s of grace (was 60 s and 5 s).\n"
+        "acme: leases hold 24 s, then 6 s of grace (was 24 s and 5 s).\n"
     );
 
     let runtime =
@@ -133,7 +133,7 @@ fn a_day_of(operator: &Operator) {
     assert!(budget["leased"].as_u64() <= Some(1 << 30), "{budget:#}");
     let shown = operator.says(&["show", "acme"]);
     assert!(
-        shown.starts_with("acme: 1 node; leases hold 60.0 s, then 6.0 s of grace\n"),
+        shown.starts_with("acme: 1 node; leases hold 24.0 s, then 6.0 s of grace\n"),
         "{shown}"
     );
     assert!(shown.contains("`- node-a "), "{shown}");

@@ -421,7 +421,7 @@ fn every_outcome_usage_and_event_is_that_of_a_slow_obvious_model() {
     in_both_modes("every_outcome_usage_and_event_is_that_of_a_slow_obvious_model", || {
         let mut runner = TestRunner::new(crate::common::cases::few_or_many(
             file!(),
-            if cfg!(debug_assertions) { 150 } else { 1500 },
+            if cfg!(debug_assertions) { 75 } else { 1500 },
             // A million steps.
             17_000,
         ));

@@ -188,7 +188,7 @@ fn a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way() {
                     }
                 });
                 let _stop = Stop(&stop);
-                for _ in 0..times(10_000, 300_000) {
+                for _ in 0..times(3_000, 300_000) {
                     counters.set_threshold(zones[0], 125).unwrap();
                     counters.drain(zones[0]).unwrap();
                     // The update that was under way has ended, and begun after all of this.
@@ -316,7 +316,7 @@ fn a_forked_child_has_a_copy_that_it_can_update_and_fold() {
                 }
             });
             let _stop = Stop(&stop);
-            for _ in 0..times(100, 5_000) {
+            for _ in 0..times(40, 5_000) {
                 let child = fork(|| {
                     let before = counters.precise(zones[0], Vm::Free);
                     for _ in 0..200 {

@@ -5,6 +5,7 @@
 use crate::common::seed::seeds;
 use crate::common::{Random, again, in_both_modes, long, memfd};
 use crate::scribble::{Kind, Memory, Parts};
+use crate::support::seconds;
 use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit, StatItem, Unclaimed};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -373,7 +374,7 @@ fn words_written_over_at_random_neither_hang_nor_crash_whoever_uses_the_ledger()
                 _ => Damage::Always,
             };
             println!("seed {seed}: {damage:?}");
-            run(seed, damage, Duration::from_millis(500), true);
+            run(seed, damage, seconds(0.3, 0.5), true);
         }
     });
 }
@@ -390,7 +391,7 @@ fn words_of_each_kind_written_over_all_the_time_neither_hang_nor_crash() {
             for (at, &kind) in kinds.iter().enumerate() {
                 let seed = seed * 1000 + at as u64;
                 println!("seed {seed}: {}: {kind:?}", kind.name);
-                run(seed, Damage::Kind(kind), Duration::from_millis(80), false);
+                run(seed, Damage::Kind(kind), seconds(0.04, 0.08), false);
             }
         }
     });

@@ -1,6 +1,6 @@
 //! The tree as a program goes through it, handles without a lifetime, and guards.
 
-use crate::common::ran_alone;
+use crate::common::{ran_alone, times};
 use ledgerline::{Charge, DestroyError, Group, GroupId, Ledger, Limit, Mistakes};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -238,7 +238,7 @@ fn a_tree_that_ends_meanwhile_is_destroyed_without_what_its_rows_hold_next() {
                 let _settled = group.map(Group::destroy_tree);
             }
         });
-        let lost = (0..5_000).filter(|_| {
+        let lost = (0..times(1_500, 50_000)).filter(|_| {
             let tenant = ledger.root().create("tenant").unwrap();
             let _below = tenant.create("below").unwrap();
             *handle.lock().unwrap() = Some(tenant);

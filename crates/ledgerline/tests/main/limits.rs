@@ -113,7 +113,7 @@ fn what_fits_exactly_is_never_refused_because_of_stock_on_its_way() {
                 });
             }
             let start = Instant::now();
-            while start.elapsed() < seconds(1.5, 60.0) {
+            while start.elapsed() < seconds(1.0, 60.0) {
                 if let Err(refused) = groups[0].try_charge(max - 6) {
                     stop.store(true, Relaxed);
                     panic!("{refused}, while others held six at most");
@@ -145,7 +145,7 @@ fn once_a_limit_is_set_no_usage_above_it_is_ever_seen() {
             let mut random = Random::new(77);
             let start = Instant::now();
             let (mut set, mut busy) = (0, 0);
-            while start.elapsed() < seconds(2.0, 120.0) || set == 0 || busy == 0 {
+            while start.elapsed() < seconds(1.0, 120.0) || set == 0 || busy == 0 {
                 let limit = random.below(2_000);
                 match parent.set_max(Limit::units(limit)) {
                     Ok(()) => {
@@ -352,7 +352,7 @@ fn no_usage_above_the_limit_is_ever_seen_and_peaks_are_below_it() {
                 });
             }
             let start = Instant::now();
-            while start.elapsed() < seconds(2.0, 120.0) {
+            while start.elapsed() < seconds(1.0, 120.0) {
                 for group in children.iter().chain([&parent]) {
                     let (value, max) = (group.approximate().value, group.max().get().unwrap());
                     assert!(value <= max, "{}: {value} above {max}", group.path());

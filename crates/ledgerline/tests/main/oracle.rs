@@ -376,7 +376,7 @@ fn compare(batch: u64, capacity: u32, steps: Vec<Step>) {
 #[test]
 fn any_sequence_of_operations_gives_what_the_oracle_gives() {
     in_all_modes("any_sequence_of_operations_gives_what_the_oracle_gives", || {
-        let config = crate::common::cases::few_or_many(file!(), 150, 20_000);
+        let config = crate::common::cases::few_or_many(file!(), 75, 20_000);
         let batches = prop_oneof![Just(1u64), 2u64..200, Just(4096), Just(64 * 4096)];
         let input = (batches, 3u32..40, prop::collection::vec(steps(), 1..150));
         TestRunner::new(config)

@@ -171,7 +171,7 @@ fn under_fire_usage_only_falls_once_a_limit_is_set_at_once_below_it() {
         let ledger = ledger();
         let runaway = ledger.root().create("runaway").unwrap();
         let parts: Vec<_> = (0..3).map(|_| runaway.create("part").unwrap()).collect();
-        for round in 0..times(30, 3000) {
+        for round in 0..times(10, 3000) {
             runaway.set_max_now(Limit::MAX).unwrap();
             let stop = AtomicBool::new(false);
             let turns: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();

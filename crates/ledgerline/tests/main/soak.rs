@@ -151,7 +151,7 @@ fn everything_at_once_breaks_nothing() {
                 });
             }
             let start = Instant::now();
-            while start.elapsed() < seconds(5.0, 300.0) || watched.load(Relaxed) < 50 {
+            while start.elapsed() < seconds(2.5, 300.0) || watched.load(Relaxed) < 50 {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             stop.store(true, Relaxed);

@@ -189,7 +189,7 @@ fn compare<'l>(ledger: &'l Ledger, groups: &[Group<'l>], shares: &[Share<'l>]) {
 #[test]
 fn random_operations_of_several_threads_balance() {
     in_all_modes("random_operations_of_several_threads_balance", || {
-        for seed in 0..times(25, 3_000) {
+        for seed in 0..times(12, 3_000) {
             round(seed);
         }
     });

@@ -19,7 +19,7 @@ extern "C" fn note() {
 }
 
 // SAFETY: the section holds pointers to functions that the loader calls before `main`; this one needs nothing of the
-// standard library. (A run with closed descriptors in tests/run_as_plain.rs guards it.)
+// standard library. (Guarded by a run with closed descriptors in crates/cli/tests/main/run_as_plain.rs.)
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE: extern "C" fn() = note;

@@ -1,4 +1,4 @@
-//! A ledger of arbitrary bytes is attached and looked at: what fuzzers and `tests/damaged.rs` share. Panics where
+//! A ledger of arbitrary bytes is attached and looked at: what fuzzers and `crates/cli/tests/main/damaged.rs` share. Panics where
 //! something is told that is no fact.
 
 use crate::watch::counted::MOST;
