@@ -1,21 +1,21 @@
 //! A ledger as gauges and counters of the `metrics` facade (feature `metrics`).
 //!
-//! | name                                      | kind    | what                                                     |
-//! |-------------------------------------------|---------|----------------------------------------------------------|
+//! | name                                      | kind    | what                                                      |
+//! |-------------------------------------------|---------|-----------------------------------------------------------|
 //! | `ledgerline_current_bytes`                | gauge   | charged now                                              |
 //! | `ledgerline_peak_bytes`                   | gauge   | the most that was charged at a time                      |
 //! | `ledgerline_max_bytes`, `_high_bytes`     | gauge   | the limits, where there are some                         |
 //! | `ledgerline_low_bytes`, `_min_bytes`      | gauge   | the protections, where there are some                    |
 //! | `ledgerline_charges_total`, `_uncharges_total` | counter | charges and uncharges, of the group and those below |
-//! | `ledgerline_refused_total`                | counter | charges that its limit refused, or that of one below     |
+//! | `ledgerline_refused_total`                | counter | charges to the group and those below that a limit refused |
 //! | `ledgerline_max_events_total`, `_high_events_total` | counter | how often its own limits were met              |
 //! | `ledgerline_reclaimed_bytes_total`        | counter | what caches gave back, of the group and those below      |
 //! | `ledgerline_groups`, `ledgerline_unlisted_groups` | gauge | how many there are, and how many have no figures  |
 //!
 //! All but the last have the label `group`, a path. They are the names that `ledgerline serve` has, which also labels
-//! the ledger.
+//! the ledger, and they say the same as [`GroupSnapshot`] and [`Group::stat`](crate::Group::stat): all counters are of the
+//! group's subtree and never go back, except `_max_events_total` and `_high_events_total`, which are of the group alone.
 
-use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::report::snapshot::{GroupSnapshot, GroupState};
 use crate::table::id::GroupId;
@@ -69,7 +69,7 @@ const COUNTERS: usize = 6;
 const COUNTS: [(&str, &str); COUNTERS] = [
     ("ledgerline_charges_total", "Charges to the group and those below it."),
     ("ledgerline_uncharges_total", "Uncharges of the group and those below it."),
-    ("ledgerline_refused_total", "Charges that a limit of the group or of one below it refused."),
+    ("ledgerline_refused_total", "Charges to the group and those below it that a limit refused."),
     ("ledgerline_max_events_total", "How often the group's own max refused or was gone over."),
     ("ledgerline_high_events_total", "How often the group's own high was gone over."),
     ("ledgerline_reclaimed_bytes_total", "What caches of the group and those below it gave back."),
@@ -94,8 +94,7 @@ impl<'l> Metrics<'l> {
     /// Sets all gauges, and raises all counters by what was counted since the call before.
     ///
     /// The gauges of a group that is gone are set to zero once. (The facade has no way to take a figure back; exporters
-    /// drop those that are idle.) Takes a [snapshot](Ledger::snapshot), some two microseconds a group that has figures,
-    /// and what the recorder takes. Not async-signal-safe.
+    /// drop those that are idle.) Takes a [snapshot](Ledger::snapshot), and what the recorder takes. Not async-signal-safe.
     pub fn update(&mut self) {
         self.describe();
         let snapshot = self.ledger.snapshot();
@@ -111,7 +110,7 @@ impl<'l> Metrics<'l> {
         }
         for group in &groups {
             if let Some(figures) = self.listed.get_mut(&group.id) {
-                figures.set(group, self.ledger.group(group.id));
+                figures.set(group);
             }
         }
         gauge!("ledgerline_groups").set(groups.len() as f64);
@@ -167,7 +166,7 @@ impl Figures {
         }
     }
 
-    fn set(&mut self, group: &GroupSnapshot, handle: Group<'_>) {
+    fn set(&mut self, group: &GroupSnapshot) {
         // (A size is below 2^62: a double says it to sixteen digits.)
         let values = [group.current, group.peak.value];
         for (gauge, value) in self.gauges.iter().zip(values) {
@@ -190,14 +189,13 @@ impl Figures {
                 }
             }
         }
-        let reclaimed = handle.stat().get("reclaimed").map_or(0, |line| line.subtree);
         let counts = [
             group.charges,
             group.uncharges,
             group.refused,
             group.max_events,
             group.high_events,
-            reclaimed.max(0).cast_unsigned(),
+            group.reclaimed,
         ];
         for (at, count) in counts.into_iter().enumerate() {
             self.counters[at].increment(count.saturating_sub(self.told[at]));

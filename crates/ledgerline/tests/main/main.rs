@@ -46,6 +46,7 @@ mod events;
 mod export_events;
 #[cfg(feature = "metrics")]
 mod export_metrics;
+mod figures;
 mod fold;
 mod fork;
 mod futures;
