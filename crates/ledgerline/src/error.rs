@@ -132,7 +132,7 @@ pub enum DestroyError {
     /// It was destroyed before.
     Gone,
     /// Its cells could not be closed: the call came from a signal handler that interrupted a
-    /// drain, or a sandbox forbids `membarrier`.
+    /// drain, or a sandbox forbids `membarrier` and `sched_setaffinity`.
     Busy,
 }
 

@@ -2,7 +2,6 @@
 
 use crate::common::{in_both_modes, memfd, times};
 use ledgerline::{Group, GroupSnapshot, Ledger, Limit, View};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The group's figures in a snapshot.
 fn snapshot_of(ledger: &Ledger, group: Group<'_>) -> GroupSnapshot {
@@ -99,16 +98,12 @@ fn no_count_of_a_subtree_goes_back_while_groups_below_it_end() {
         let ledger = builder.capacity(64).anonymous().unwrap();
         let tenant = ledger.root().create("acme").unwrap();
         let rounds = times(2_000, 100_000);
-        let over = AtomicBool::new(false);
-        let server = || {
-            (0..rounds).for_each(|_| serve(tenant, 2));
-            over.store(true, Relaxed);
-        };
+        let server = || (0..rounds).for_each(|_| serve(tenant, 2));
         let mut before = [0; 7];
         let mut looks = 0;
         std::thread::scope(|scope| {
-            scope.spawn(server);
-            while !over.load(Relaxed) {
+            let server = scope.spawn(server);
+            while !server.is_finished() {
                 let now = sums(&snapshot_of(&ledger, tenant));
                 assert!(now.iter().zip(before).all(|(now, was)| *now >= was), "{before:?} {now:?}");
                 before = now;
