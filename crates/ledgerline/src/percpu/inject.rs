@@ -64,6 +64,7 @@ pub(crate) fn allowed() -> Vec<usize> {
 mod tests {
     use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, lend, prepared, sum, words};
     use super::*;
+    use crate::percpu::instructions::{ABORTS, PATIENCE};
     use crate::percpu::narrow::{self, Lane};
     use crate::percpu::registration::{self, COMPACT, CPU, Registration};
     use crate::percpu::{membarrier, possible_cpus, rseq, visit};
@@ -124,6 +125,8 @@ mod tests {
         let worked = AtomicBool::new(false);
         ledgerline_inject_reached.store(0, SeqCst);
         ledgerline_inject_aborts.store(0, SeqCst);
+        // (This abort must restart the section.)
+        ABORTS.store(PATIENCE, SeqCst);
         let held_there = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 assert!(pin(0, &cpus[..1]));
