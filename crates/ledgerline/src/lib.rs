@@ -110,6 +110,8 @@ mod report;
 #[cfg(test)]
 #[path = "../../../tests/support/seed.rs"]
 mod seed;
+#[cfg(all(feature = "serde", not(loom)))]
+mod serialize;
 #[cfg(not(loom))]
 pub mod size;
 #[cfg(not(loom))]

@@ -17,6 +17,7 @@ use crate::whose;
 /// nanoseconds apart. If the picture is `steady`, units that a [transfer](crate::Charge::transfer) moves
 /// are in one of its two groups, never in both or neither; and what a thread [carries](crate::alloc) is seen once.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// What is counted.
@@ -34,6 +35,8 @@ pub struct Snapshot {
 
 /// Whether a group still accepts charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum GroupState {
     /// It accepts charges.
     Live,
@@ -51,6 +54,7 @@ pub enum GroupState {
 /// of its subtree. Their counts include what destroyed groups below it counted, and never go back while the group
 /// lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GroupSnapshot {
     /// Its number.
