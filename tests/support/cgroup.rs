@@ -39,6 +39,10 @@ impl Cgroup {
             .ok()
     }
 
+    pub fn is_v2(&self) -> bool {
+        self.is_v2
+    }
+
     /// Has the command begin its life in the cgroup.
     pub fn enter(&self, command: &mut Command) {
         let procs = self.folder.join("cgroup.procs");

@@ -282,7 +282,7 @@ typedef struct {
     uint64_t charges;
     // Uncharges of its subtree, ever.
     uint64_t uncharges;
-    // Charges that a limit of the subtree refused.
+    // Charges to the group and those below it that a limit refused, whichever it was.
     uint64_t refused;
     // How often its own max was met.
     uint64_t max_events;

@@ -243,7 +243,7 @@ pub struct ledgerline_group_snapshot_t {
     pub charges: u64,
     /// Uncharges of its subtree, ever.
     pub uncharges: u64,
-    /// Charges that a limit of the subtree refused.
+    /// Charges to the group and those below it that a limit refused, whichever it was.
     pub refused: u64,
     /// How often its own max was met.
     pub max_events: u64,

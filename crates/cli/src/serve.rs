@@ -22,8 +22,8 @@ Without arguments it serves all ledgers that run, and finds new ones by itself.
   /api/ledgers/ID/history?group=  an hour of one group, by path or id
   /api/ledgers/ID/events          server-sent events: everything, then what changes
 
-Metrics name --groups groups of a ledger, the largest first; the others are one row, `other`. docs/serve.md has all of \
-it, with rules for alerts and a dashboard.";
+Metrics name --groups groups of a ledger down to --depth levels, the largest first; the others are one row, `other`. \
+docs/serve.md has all of it, with rules for alerts and a dashboard.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +57,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     groups: u32,
 
+    /// Down to how many levels below the root metrics name groups
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    depth: u32,
+
     /// Keep no history: ledgers are looked at only while somebody asks
     #[arg(long)]
     no_history: bool,
@@ -75,6 +79,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         named: Some(args.ledgers.clone()).filter(|ledgers| !ledgers.is_empty()),
         interval: args.interval,
         groups: args.groups as usize,
+        depth: args.depth,
         history: !args.no_history,
     };
     let server = Server::bind(settings)?;

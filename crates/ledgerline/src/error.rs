@@ -80,6 +80,34 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+impl From<Refused> for std::io::Error {
+    /// An error with the refusal inside: of the kind `QuotaExceeded` where a limit refused, `NotFound` where the group is
+    /// gone, and else `Other`.
+    ///
+    /// ```
+    /// # use ledgerline::{Group, Ledger, Limit, Refused};
+    /// fn read(group: Group<'_>, bytes: u64) -> std::io::Result<()> {
+    ///     let _held = group.try_charge(bytes)?;
+    ///     Ok(())
+    /// }
+    /// # let ledger = Ledger::new()?;
+    /// ledger.root().set_max(Limit::from(1 << 20))?;
+    /// let error = read(ledger.root(), 2 << 20).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::QuotaExceeded);
+    /// assert!(error.get_ref().unwrap().is::<Refused>());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn from(refused: Refused) -> std::io::Error {
+        let kind = match refused.reason {
+            Reason::Limit => std::io::ErrorKind::QuotaExceeded,
+            Reason::Gone => std::io::ErrorKind::NotFound,
+            // (Not `Interrupted`: that is tried again by who reads or writes.)
+            Reason::Cancelled | Reason::Damaged => std::io::ErrorKind::Other,
+        };
+        std::io::Error::new(kind, refused)
+    }
+}
+
 /// Why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -132,7 +160,7 @@ pub enum DestroyError {
     /// It was destroyed before.
     Gone,
     /// Its cells could not be closed: the call came from a signal handler that interrupted a
-    /// drain, or a sandbox forbids `membarrier`.
+    /// drain, or a sandbox forbids `membarrier` and `sched_setaffinity`.
     Busy,
 }
 

@@ -112,6 +112,8 @@ mod scope;
 #[cfg(test)]
 #[path = "../../../tests/support/seed.rs"]
 mod seed;
+#[cfg(all(feature = "serde", not(loom)))]
+mod serialize;
 #[cfg(not(loom))]
 pub mod size;
 #[cfg(not(loom))]

@@ -48,6 +48,13 @@ impl Limit {
     }
 }
 
+impl From<u64> for Limit {
+    /// As [`Limit::units`].
+    fn from(units: u64) -> Limit {
+        Limit::units(units)
+    }
+}
+
 impl FromStr for Limit {
     type Err = SizeError;
 
@@ -80,8 +87,10 @@ pub enum SizeError {
     Empty,
     /// It has a sign.
     Negative(String),
-    /// It is not a whole number with an optional unit.
+    /// It is not a number with an optional unit.
     Malformed(String),
+    /// Its unit means powers of 1000 to some and of 1024 to others, like `MB`.
+    Ambiguous(String),
     /// It does not fit.
     TooLarge(String),
 }
@@ -95,9 +104,18 @@ impl fmt::Display for SizeError {
             }
             SizeError::Malformed(text) => write!(
                 f,
-                "'{text}' is not a size; write a whole number with K, M, G, T, P or E, like 512M, \
+                "'{text}' is not a size; write a number with K, M, G, T, P or E, like 512M or 1.5G, \
                  or max"
             ),
+            SizeError::Ambiguous(text) => {
+                // Without its last letter it says one thing: powers of 1024.
+                let text = text.trim();
+                let short = text.strip_suffix(['b', 'B']).unwrap_or(text);
+                write!(
+                    f,
+                    "'{text}' may mean powers of 1000 or of 1024; for powers of 1024 write {short} or {short}iB"
+                )
+            }
             SizeError::TooLarge(text) => {
                 write!(f, "'{text}' is too large; for no limit write max")
             }
@@ -107,14 +125,19 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// Parses a size: a whole number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers of 1024,
-/// in either case; `B` or `iB` may follow the letter, or `B` the number), or `max` in either case, which is
-/// `None`.
+/// Parses a size: a number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers of 1024, in either case; `i`
+/// or `iB` may follow the letter, or `B` the number), or `max` in either case, which is `None`. With a letter the number may
+/// have a fraction, `1.5G`; what is less than a byte is cut off. `MB` and the like are refused: to some they mean powers of
+/// 1000.
 ///
 /// ```
 /// use ledgerline::size::parse;
 /// assert_eq!(parse("512M"), Ok(Some(512 << 20)));
+/// assert_eq!(parse("512Mi"), parse("512M"));
+/// assert_eq!(parse("1.5G"), Ok(Some(3 << 29)));
 /// assert_eq!(parse("max"), Ok(None));
+/// let error = parse("5MB").unwrap_err().to_string();
+/// assert_eq!(error, "'5MB' may mean powers of 1000 or of 1024; for powers of 1024 write 5M or 5MiB");
 /// assert!(parse("-1").is_err());
 /// assert!(parse("12Q").is_err());
 /// ```
@@ -133,22 +156,37 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
         return Err(SizeError::Negative(text.into()));
     }
     let malformed = || SizeError::Malformed(text.into());
-    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = trimmed.split_at(digits);
-    if number.is_empty() {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = trimmed.split_at(digits(trimmed));
+    let (fraction, unit) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(digits(rest)),
+        None => ("", rest),
+    };
+    let has_fraction = rest.starts_with('.');
+    if number.is_empty() || has_fraction && fraction.is_empty() {
         return Err(malformed());
     }
     let unit = unit.trim_start().to_ascii_uppercase();
     // (Of a bare "iB" nothing is left, which is no suffix.)
-    let suffix = unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit);
+    let letter = unit.strip_suffix("IB").or(unit.strip_suffix('I'));
+    let power = |letter: &str| SUFFIXES.iter().find(|(_, known)| *known == letter);
     let shift = match &*unit {
+        "" | "B" if has_fraction => return Err(malformed()),
         "" | "B" => 0,
-        _ => SUFFIXES.iter().find(|(_, known)| *known == suffix).ok_or_else(malformed)?.0,
+        _ if unit.strip_suffix('B').is_some_and(|letter| power(letter).is_some()) => {
+            return Err(SizeError::Ambiguous(text.into()));
+        }
+        _ => power(letter.unwrap_or(&unit)).ok_or_else(malformed)?.0,
     };
+    // Seventeen digits say more than any unit has bytes, and fit.
+    let fraction = &fraction[..fraction.len().min(17)];
+    let part = fraction.parse::<u128>().unwrap_or(0) << shift;
+    let part = part / 10u128.pow(fraction.len() as u32);
     number
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(1 << shift))
+        .and_then(|units| units.checked_add(u64::try_from(part).ok()?))
         .filter(|&units| units < COUNTER_MAX)
         .map(Some)
         .ok_or_else(|| SizeError::TooLarge(text.into()))
@@ -180,8 +218,15 @@ mod tests {
             (" 7 ", 7),
             ("4k", 4096),
             ("4K", 4096),
-            ("4KB", 4096),
+            ("4Ki", 4096),
+            ("512Mi", 512 << 20),
+            ("512mi", 512 << 20),
             ("4KiB", 4096),
+            ("1.5G", 3 << 29),
+            ("0.5K", 512),
+            ("0.001K", 1),
+            ("1.25 MiB", 5 << 18),
+            ("3.99999999999999999999999999E", COUNTER_MAX - 12),
             ("3 M", 3 << 20),
             ("100b", 100),
             ("3E", 3 << 60),
@@ -198,8 +243,9 @@ mod tests {
     fn what_is_not_a_size_is_refused_with_a_reason() {
         use SizeError::*;
         let cases = [
-            "-1", "-5M", "12Q", "M", "1.5G", "0x10", "1 2", "maxi", "4KKB", "1e3", "+4", "５",
-            "5iB", "5 ib", "5IB", "iB", "5BB", "5iBB", "5KiiB", "5i", "5Ki",
+            "-1", "-5M", "12Q", "M", "1.5", "1.5B", "1.G", ".5G", "1.5.5G", "1,5G", "0x10", "1 2",
+            "maxi", "4KKB", "1e3", "+4", "５", "5iB", "5 ib", "5IB", "iB", "5BB", "5iBB", "5KiiB",
+            "5i", "5Kii",
         ];
         for text in cases {
             let error = parse(text).unwrap_err();
@@ -208,6 +254,10 @@ mod tests {
         }
         for text in ["", "  "] {
             assert_eq!(parse(text), Err(Empty));
+        }
+        for (text, write) in [("5MB", "write 5M or 5MiB"), ("1.5 gb ", "write 1.5 g or 1.5 giB")] {
+            assert_eq!(parse(text), Err(Ambiguous(text.into())));
+            assert!(parse(text).unwrap_err().to_string().ends_with(write), "{text}");
         }
         for text in ["4E", "99999999999G", "18446744073709551616", "4611686018427387904"] {
             assert!(matches!(parse(text), Err(TooLarge(_))), "{text}");
@@ -234,6 +284,11 @@ mod tests {
     fn limits_round_down_and_never_up() {
         assert_eq!(Limit::units(8191).round_down(4096), Limit::units(4096));
         assert_eq!(Limit::MAX.round_down(4096), Limit::MAX);
+    }
+
+    #[test]
+    fn a_number_is_a_limit_of_so_many_units() {
+        assert_eq!((Limit::from(512), u64::MAX.into()), (Limit::units(512), Limit::MAX));
     }
 
     proptest! {

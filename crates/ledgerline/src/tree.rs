@@ -98,9 +98,33 @@ impl<'l> Group<'l> {
     ///
     /// # Errors
     /// See [`CreateError`].
+    #[must_use = "a group whose handle is lost lives on: destroy it, or keep it with `destroy_on_drop`"]
     pub fn create(self, name: &str) -> Result<Group<'l>, CreateError> {
         let owner = self.read(|row| row.owner.load(Ordering::Relaxed)).ok_or(CreateError::Gone)?;
         create(self, name, owner)
+    }
+
+    /// The child of that name, or a new one if there is none. Of several such calls at the same time in one process, one
+    /// creates it. Costs as much as [`child`](Self::child).
+    ///
+    /// ```
+    /// let ledger = ledgerline::Ledger::new()?;
+    /// let tenant = ledger.root().get_or_create("acme")?;
+    /// assert_eq!(ledger.root().get_or_create("acme"), Ok(tenant));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    #[must_use = "a group whose handle is lost lives on"]
+    pub fn get_or_create(self, name: &str) -> Result<Group<'l>, CreateError> {
+        if let Some(child) = self.child(name) {
+            return Ok(child);
+        }
+        let _pass = lock::pass();
+        // (A signal handler whose thread has the lock goes on without it.)
+        let _held = lock::lock();
+        self.child(name).map_or_else(|| self.create(name), Ok)
     }
 }
 

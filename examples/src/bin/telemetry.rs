@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let logger = SdkLoggerProvider::builder().with_simple_exporter(records.clone()).build();
     tracing_subscriber::registry().with(OpenTelemetryTracingBridge::new(&logger)).init();
 
-    let mut metrics = Metrics::new(ledger).groups(50);
+    let mut metrics = Metrics::new(ledger).depth(2).groups(50);
     let mut events = LimitEvents::new(ledger.root());
 
     let tenant = ledger.root().create("acme")?;

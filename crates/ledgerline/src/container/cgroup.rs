@@ -8,8 +8,15 @@
 //!
 //! A mount may show a part of the tree only (a bind mount into a container), and a path may begin with `/..` (a
 //! process outside of the root of the namespace that looks). So the part that the mount leaves out is cut off the
-//! path; where it is no part of the path, the process's own cgroup cannot be seen there. The text comes from the
-//! kernel, but all of it is checked: nothing in it may lead to a folder outside of the mount.
+//! path. A mount from before the namespace shows more than the namespace: its root is `/../..`, and the names in between
+//! are told nowhere. Then the process's own cgroup is the one there that lists the process.
+//!
+//! There may be several mounts. One that lists the process where the path says is right, whichever others there are.
+//! Next comes one whose root is a part of the path, then one that is known to lie above. Last comes one whose root is no
+//! part of the path: older container engines mount a container's own cgroup and leave the path that the host has.
+//! Of equal ones that is taken which shows most of the way, since limits further up hold, too.
+//!
+//! The text comes from the kernel, but all of it is checked: nothing in it may lead to a folder outside of the mount.
 
 use crate::os::path_of_bytes;
 use std::fs;
@@ -45,13 +52,13 @@ pub(super) fn hierarchies(system: &Path) -> Vec<Hierarchy> {
     let mounts = mounts(&read("proc/self/mountinfo"));
     let memberships = memberships(&read("proc/self/cgroup"));
     let found = memberships.into_iter().filter_map(|(version, path)| {
-        let folders = mounts
+        let (.., folders) = mounts
             .iter()
             .filter(|mount| mount.version == version)
-            .map(|mount| folders(system, mount, &path))
-            // Of several mounts the one that shows most of the way.
-            .max_by_key(Vec::len)?;
-        (!folders.is_empty()).then_some(Hierarchy { version, folders })
+            .filter_map(|mount| folders(system, mount, &path))
+            .map(|(fit, folders)| (fit.or_listed(&folders[0]), folders))
+            .max_by_key(|(fit, folders)| (*fit, folders.len()))?;
+        Some(Hierarchy { version, folders })
     });
     found.collect()
 }
@@ -116,23 +123,88 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The folders of a cgroup in a mount, its own first, the mount's own last; none if it does not lie there.
-fn folders(system: &Path, mount: &Mount, path: &Path) -> Vec<PathBuf> {
-    let point = below(system, &mount.point);
-    let inside = match path.strip_prefix(&mount.root) {
-        Ok(inside) => inside,
-        // Older container engines mount a container's own cgroup and leave the path that the host has. A path that
-        // leads out of the namespace is none of this mount's.
-        Err(_) if !has_dots(path) => Path::new(""),
-        Err(_) => return Vec::new(),
-    };
-    if has_dots(inside) {
-        return Vec::new();
+/// How a mount's root and the path of a cgroup fit together: the better, the larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// They have nothing to do with each other.
+    Guessed,
+    /// The mount shows what the cgroup lies in, under names that are not known.
+    Above,
+    /// The root is a part of the path.
+    Part,
+    /// The kernel lists this process there.
+    Listed,
+}
+
+impl Fit {
+    fn or_listed(self, own: &Path) -> Fit {
+        if lists_this_process(own) { Fit::Listed } else { self }
     }
-    let own = point.join(inside);
-    let way = own.ancestors().take(inside.components().count() + 1);
+}
+
+/// The folders of a cgroup in a mount, its own first, the mount's own last; none if it does not lie there.
+fn folders(system: &Path, mount: &Mount, path: &Path) -> Option<(Fit, Vec<PathBuf>)> {
+    let point = below(system, &mount.point);
+    let ((above, root), (outside, inside)) = (ups(&mount.root), ups(path));
+    if has_dots(root) || has_dots(inside) {
+        return None;
+    }
+    let (fit, own) = match inside.strip_prefix(root) {
+        Ok(inside) if above == outside => (Fit::Part, joined(&point, inside)),
+        Ok(inside) if above > outside && root == Path::new("") => {
+            let own = search(&point, above - outside, inside);
+            (Fit::Above, own.unwrap_or_else(|| point.clone()))
+        }
+        // A path that leads out of the namespace is none of this mount's, nor is a mount outside of it this path's.
+        _ if above + outside == 0 => (Fit::Guessed, point.clone()),
+        _ => return None,
+    };
+    let levels = own.strip_prefix(&point).map_or(0, |inside| inside.components().count());
+    let way = own.ancestors().take(levels + 1);
     // (A cgroup that was removed meanwhile has no folder any more; those above it have.)
-    way.filter(|folder| folder.is_dir()).map(Path::to_owned).collect()
+    let folders: Vec<PathBuf> = way.filter(|folder| folder.is_dir()).map(Path::to_owned).collect();
+    (!folders.is_empty()).then_some((fit, folders))
+}
+
+/// How often a path leads up from the root of the namespace, and the rest of it.
+fn ups(path: &Path) -> (usize, &Path) {
+    let path = path.strip_prefix("/").unwrap_or(path);
+    let many = path.components().take_while(|part| *part == Component::ParentDir).count();
+    let mut rest = path.components();
+    rest.by_ref().take(many).for_each(drop);
+    (many, rest.as_path())
+}
+
+/// A path below a folder: the folder itself, without a slash at its end, where the path is empty.
+fn joined(folder: &Path, inside: &Path) -> PathBuf {
+    folder.components().chain(inside.components()).collect()
+}
+
+/// How many folders [`search`] looks at.
+const LOOKS: usize = 10_000;
+
+/// The cgroup of this process, whose path from so many levels below a folder is known.
+fn search(folder: &Path, levels: usize, inside: &Path) -> Option<PathBuf> {
+    let mut looks = LOOKS;
+    let mut level = vec![folder.to_owned()];
+    for _ in 0..levels {
+        let mut next = Vec::new();
+        for folder in level {
+            let found = fs::read_dir(folder).into_iter().flatten().flatten();
+            let folders = found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            next.extend(folders.take(looks - next.len()).map(|entry| entry.path()));
+        }
+        looks -= next.len();
+        level = next;
+    }
+    level.into_iter().map(|folder| joined(&folder, inside)).find(|own| lists_this_process(own))
+}
+
+/// Whether the kernel says that this process is in the cgroup with that folder.
+fn lists_this_process(folder: &Path) -> bool {
+    let own = std::process::id().to_string();
+    let listed = fs::read(folder.join("cgroup.procs")).unwrap_or_default();
+    listed.split(|&byte| byte == b'\n').any(|pid| pid == own.as_bytes())
 }
 
 fn has_dots(path: &Path) -> bool {
@@ -204,7 +276,7 @@ mod tests {
         let top = tree("mounts", &["cg/job/sub", "secret"]);
         let see = |root: &str, path: &str| {
             let mount = Mount { version: Version::V2, root: root.into(), point: "/cg".into() };
-            let found = folders(&top, &mount, Path::new(path));
+            let found = folders(&top, &mount, Path::new(path)).map(|it| it.1).unwrap_or_default();
             let cut =
                 |path: &PathBuf| path.strip_prefix(&top).unwrap().to_str().unwrap().to_owned();
             found.iter().map(cut).collect::<Vec<_>>()
@@ -219,6 +291,7 @@ mod tests {
         assert_eq!(see("/..", "/../job"), ["cg/job", "cg"]);
         assert_eq!(see("/", "/../job"), [""; 0]);
         assert_eq!(see("/", "/job/../../secret"), [""; 0]);
+        assert_eq!(see("/../job", "/"), [""; 0], "a sibling of the namespace's root");
         // One that was removed.
         assert_eq!(see("/", "/job/gone (deleted)"), ["cg/job", "cg"]);
         fs::remove_dir_all(&top).unwrap();
@@ -235,7 +308,7 @@ mod tests {
         ) {
             let _ = (mounts(&mounted), memberships(&member), unescape(&mounted));
             let mount = Mount { version: Version::V2, root: root.into(), point: "/".into() };
-            for folder in folders(Path::new("/"), &mount, Path::new(&path)) {
+            for folder in folders(Path::new("/"), &mount, Path::new(&path)).into_iter().flat_map(|it| it.1) {
                 prop_assert!(!has_dots(&folder), "{folder:?}");
             }
         }

@@ -41,6 +41,7 @@ pub const WATCHES_MAX: usize = 256;
 
 /// How often limits were met, as `memory.events` counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Events {
     /// How often a reclaimer gave something back although its group was below its low, since nothing else

@@ -169,10 +169,6 @@ impl PageCounter {
             || !self.are_limits_sealed()
     }
 
-    pub(crate) fn failcnt(&self) -> u64 {
-        self.track.failcnt.load(Ordering::Relaxed)
-    }
-
     /// Adds the events of another counter to this one's.
     pub(crate) fn inherit_events(&self, from: &PageCounter) {
         for (to, from) in [

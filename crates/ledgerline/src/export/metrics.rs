@@ -1,38 +1,59 @@
 //! A ledger as gauges and counters of the `metrics` facade (feature `metrics`).
 //!
-//! | name                                      | kind    | what                                                     |
-//! |-------------------------------------------|---------|----------------------------------------------------------|
+//! | name                                      | kind    | what                                                      |
+//! |-------------------------------------------|---------|-----------------------------------------------------------|
 //! | `ledgerline_current_bytes`                | gauge   | charged now                                              |
 //! | `ledgerline_peak_bytes`                   | gauge   | the most that was charged at a time                      |
 //! | `ledgerline_max_bytes`, `_high_bytes`     | gauge   | the limits, where there are some                         |
 //! | `ledgerline_low_bytes`, `_min_bytes`      | gauge   | the protections, where there are some                    |
 //! | `ledgerline_charges_total`, `_uncharges_total` | counter | charges and uncharges, of the group and those below |
-//! | `ledgerline_refused_total`                | counter | charges that its limit refused, or that of one below     |
+//! | `ledgerline_refused_total`                | counter | charges to the group and those below that a limit refused |
 //! | `ledgerline_max_events_total`, `_high_events_total` | counter | how often its own limits were met              |
+//! | `ledgerline_subtree_max_events_total`, `_subtree_high_events_total` | counter | the same, with those of the groups below |
 //! | `ledgerline_reclaimed_bytes_total`        | counter | what caches gave back, of the group and those below      |
 //! | `ledgerline_groups`, `ledgerline_unlisted_groups` | gauge | how many there are, and how many have no figures  |
 //!
 //! All but the last have the label `group`, a path. They are the names that `ledgerline serve` has, which also labels
-//! the ledger.
+//! the ledger, and they say the same as [`GroupSnapshot`] and [`Group::stat`](crate::Group::stat): all counters are of the
+//! group's subtree, ended groups included, and never go back, except `_max_events_total` and `_high_events_total`, which are of the group alone.
 
-use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::report::snapshot::{GroupSnapshot, GroupState};
 use crate::table::id::GroupId;
 use ::metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Groups that have figures, unless the program asks for more or fewer.
 const GROUPS: usize = 100;
 
+/// How many levels below the root groups have figures, unless the program asks for more or fewer.
+const DEPTH: u32 = 1;
+
+/// Says whether a group may have figures.
+type Filter<'l> = Box<dyn Fn(&GroupSnapshot) -> bool + Send + Sync + 'l>;
+
 /// Sets the gauges and counters of one ledger, whenever it is asked to.
+///
+/// A facade keeps each series that it was ever told of. So groups that come and go must not have series of their own:
+///
+/// | | default | |
+/// |---|---|---|
+/// | [`depth`](Self::depth) | 1 | the root and the groups right below it have figures |
+/// | [`groups`](Self::groups) | 100 | so many groups have figures at a time |
+/// | [`names`](Self::names) | as many as `groups` | so many paths ever have figures |
+/// | [`filter`](Self::filter) | all | which groups may have figures |
+///
+/// The figures of a group without series are in those of its nearest ancestor with some, since all but
+/// `_max_events_total` and `_high_events_total` are of a subtree. A path has at most fourteen series, so there are never
+/// more than 1402 by default, however many groups there were.
 ///
 /// ```
 /// use ledgerline::{Ledger, export::metrics::Metrics};
 ///
 /// let ledger = Ledger::new()?.into_static();
-/// let mut metrics = Metrics::new(ledger).groups(50);
+/// // Tenants, and not their queries:
+/// let mut metrics = Metrics::new(ledger).depth(1).groups(50);
 /// // At an interval of the program's own:
 /// metrics.update();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,7 +61,12 @@ const GROUPS: usize = 100;
 pub struct Metrics<'l> {
     ledger: &'l Ledger,
     most: usize,
+    names: Option<usize>,
+    depth: u32,
+    filter: Option<Filter<'l>>,
     listed: HashMap<GroupId, Figures>,
+    /// The paths that ever had figures.
+    named: HashSet<String>,
     described: bool,
 }
 
@@ -65,25 +91,50 @@ const LIMITS: [(&str, &str); 4] = [
     ("ledgerline_min_bytes", "Protected always."),
 ];
 
-const COUNTERS: usize = 6;
+const COUNTERS: usize = 8;
 const COUNTS: [(&str, &str); COUNTERS] = [
     ("ledgerline_charges_total", "Charges to the group and those below it."),
     ("ledgerline_uncharges_total", "Uncharges of the group and those below it."),
-    ("ledgerline_refused_total", "Charges that a limit of the group or of one below it refused."),
+    ("ledgerline_refused_total", "Charges to the group and those below it that a limit refused."),
     ("ledgerline_max_events_total", "How often the group's own max refused or was gone over."),
     ("ledgerline_high_events_total", "How often the group's own high was gone over."),
+    (
+        "ledgerline_subtree_max_events_total",
+        "How often the max of the group or of one below it refused or was gone over.",
+    ),
+    (
+        "ledgerline_subtree_high_events_total",
+        "How often the high of the group or of one below it was gone over.",
+    ),
     ("ledgerline_reclaimed_bytes_total", "What caches of the group and those below it gave back."),
 ];
 
 impl<'l> Metrics<'l> {
     /// For this ledger, and the recorder that is installed when [`update`](Self::update) is called.
     pub fn new(ledger: &'l Ledger) -> Metrics<'l> {
-        Metrics { ledger, most: GROUPS, listed: HashMap::new(), described: false }
+        Metrics {
+            ledger,
+            most: GROUPS,
+            names: None,
+            depth: DEPTH,
+            filter: None,
+            listed: HashMap::new(),
+            named: HashSet::new(),
+            described: false,
+        }
     }
 
-    /// Has at most so many groups have figures, the root among them: 100 unless this is called.
+    /// Gives figures to groups down to so many levels below the root: 1 unless this is called, the groups right below
+    /// the root. With 0 the root alone has figures.
+    #[must_use]
+    pub fn depth(mut self, levels: u32) -> Metrics<'l> {
+        self.depth = levels;
+        self
+    }
+
+    /// Gives figures to at most so many groups at a time, the root among them: 100 unless this is called.
     ///
-    /// A label for each of a million groups would bring down who collects them. A group that has figures keeps them while
+    /// A label for each of a million groups would bring down a collector. A group that has figures keeps them while
     /// it lives; room goes to the largest.
     #[must_use]
     pub fn groups(mut self, most: usize) -> Metrics<'l> {
@@ -91,27 +142,69 @@ impl<'l> Metrics<'l> {
         self
     }
 
+    /// Gives figures to at most so many paths while this lives: as many as [`groups`](Self::groups) unless this is
+    /// called. A group at a path that had figures before has them again.
+    ///
+    /// More are of use where the recorder drops series that are idle for long.
+    #[must_use]
+    pub fn names(mut self, most: usize) -> Metrics<'l> {
+        self.names = Some(most.max(1));
+        self
+    }
+
+    /// Gives figures only to groups of which `wanted` says `true` at an update, and to the root. A group that has figures
+    /// loses them when `wanted` says `false`.
+    ///
+    /// ```
+    /// # use ledgerline::{Ledger, export::metrics::Metrics};
+    /// # let ledger = Ledger::new()?;
+    /// // Pools down to the third level, and nothing of a single request:
+    /// let metrics = Metrics::new(&ledger).depth(3).filter(|group| !group.name.starts_with("request-"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn filter(
+        mut self,
+        wanted: impl Fn(&GroupSnapshot) -> bool + Send + Sync + 'l,
+    ) -> Metrics<'l> {
+        self.filter = Some(Box::new(wanted));
+        self
+    }
+
+    /// Whether a group may have figures, as far as this is its own matter.
+    fn wants(&self, group: &GroupSnapshot) -> bool {
+        group.depth == 0
+            || group.depth <= self.depth
+                && group.state == GroupState::Live
+                && self.filter.as_ref().is_none_or(|wanted| wanted(group))
+    }
+
     /// Sets all gauges, and raises all counters by what was counted since the call before.
     ///
     /// The gauges of a group that is gone are set to zero once. (The facade has no way to take a figure back; exporters
-    /// drop those that are idle.) Takes a [snapshot](Ledger::snapshot), some two microseconds a group that has figures,
-    /// and what the recorder takes. Not async-signal-safe.
+    /// drop those that are idle.) Takes a [snapshot](Ledger::snapshot), and what the recorder takes. Not async-signal-safe.
     pub fn update(&mut self) {
         self.describe();
         let snapshot = self.ledger.snapshot();
         let groups: Vec<&GroupSnapshot> =
             snapshot.groups.iter().filter(|group| group.state != GroupState::Damaged).collect();
-        self.forget(&groups);
+        let wanted: Vec<&GroupSnapshot> =
+            groups.iter().copied().filter(|group| self.wants(group)).collect();
+        self.forget(&wanted);
         let mut new: Vec<&GroupSnapshot> =
-            groups.iter().copied().filter(|group| !self.listed.contains_key(&group.id)).collect();
+            wanted.into_iter().filter(|group| !self.listed.contains_key(&group.id)).collect();
         new.sort_by_key(|group| (group.depth > 0, Reverse(group.current)));
-        new.truncate(self.most.saturating_sub(self.listed.len()));
         for group in new {
-            self.listed.insert(group.id, Figures::new(&group.path));
+            let names = self.names.unwrap_or(self.most);
+            let has_name = self.named.contains(&group.path) || self.named.len() < names;
+            if has_name && self.listed.len() < self.most {
+                self.named.insert(group.path.clone());
+                self.listed.insert(group.id, Figures::new(&group.path));
+            }
         }
         for group in &groups {
             if let Some(figures) = self.listed.get_mut(&group.id) {
-                figures.set(group, self.ledger.group(group.id));
+                figures.set(group);
             }
         }
         gauge!("ledgerline_groups").set(groups.len() as f64);
@@ -134,10 +227,9 @@ impl<'l> Metrics<'l> {
         describe_gauge!("ledgerline_unlisted_groups", Unit::Count, "Groups without figures.");
     }
 
-    /// Sets to zero what groups held that are gone.
+    /// Sets to zero what groups held that are gone, or have figures no more.
     fn forget(&mut self, groups: &[&GroupSnapshot]) {
-        let live: std::collections::HashSet<GroupId> =
-            groups.iter().map(|group| group.id).collect();
+        let live: HashSet<GroupId> = groups.iter().map(|group| group.id).collect();
         self.listed.retain(|id, figures| {
             let lives = live.contains(id);
             if !lives {
@@ -167,7 +259,7 @@ impl Figures {
         }
     }
 
-    fn set(&mut self, group: &GroupSnapshot, handle: Group<'_>) {
+    fn set(&mut self, group: &GroupSnapshot) {
         // (A size is below 2^62: a double says it to sixteen digits.)
         let values = [group.current, group.peak.value];
         for (gauge, value) in self.gauges.iter().zip(values) {
@@ -190,14 +282,15 @@ impl Figures {
                 }
             }
         }
-        let reclaimed = handle.stat().get("reclaimed").map_or(0, |line| line.subtree);
         let counts = [
             group.charges,
             group.uncharges,
             group.refused,
             group.max_events,
             group.high_events,
-            reclaimed.max(0).cast_unsigned(),
+            group.events.max,
+            group.events.high,
+            group.reclaimed,
         ];
         for (at, count) in counts.into_iter().enumerate() {
             self.counters[at].increment(count.saturating_sub(self.told[at]));

@@ -64,9 +64,10 @@ pub(crate) fn allowed() -> Vec<usize> {
 mod tests {
     use super::section::{BLOCK, LANES, LIMITS, Section, ZEROS, lend, prepared, sum, words};
     use super::*;
+    use crate::percpu::instructions::{ABORTS, PATIENCE};
     use crate::percpu::narrow::{self, Lane};
     use crate::percpu::registration::{self, COMPACT, CPU, Registration};
-    use crate::percpu::{membarrier, possible_cpus, rseq};
+    use crate::percpu::{membarrier, possible_cpus, rseq, visit};
     use crate::region::Region;
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
     use std::time::{Duration, Instant};
@@ -84,10 +85,18 @@ mod tests {
         /// It is moved to another CPU (where there is one).
         Migrate,
         Fence,
+        Visit,
     }
 
-    const EVENTS: [Event; 6] =
-        [Event::None, Event::Signal, Event::Sleep, Event::Yield, Event::Migrate, Event::Fence];
+    const EVENTS: [Event; 7] = [
+        Event::None,
+        Event::Signal,
+        Event::Sleep,
+        Event::Yield,
+        Event::Migrate,
+        Event::Fence,
+        Event::Visit,
+    ];
 
     fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -116,6 +125,8 @@ mod tests {
         let worked = AtomicBool::new(false);
         ledgerline_inject_reached.store(0, SeqCst);
         ledgerline_inject_aborts.store(0, SeqCst);
+        // (This abort must restart the section.)
+        ABORTS.store(PATIENCE, SeqCst);
         let held_there = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 assert!(pin(0, &cpus[..1]));
@@ -144,7 +155,8 @@ mod tests {
                 Event::Yield => {}
                 // It may have lost its CPU, been aborted and ended before this.
                 Event::Migrate => drop(pin(held, &cpus[cpus.len() - 1..])),
-                Event::Fence => assert!(membarrier::fence()),
+                Event::Fence => assert!(membarrier::fence_sections()),
+                Event::Visit => assert!(visit::every_cpu()),
             }
             wait_for("the section", || done.load(SeqCst));
             worker.join().unwrap();
@@ -219,7 +231,11 @@ mod tests {
     /// A section is held at a point, and meanwhile its cells are taken away: it must not touch them when the
     /// fence is through, wherever it was.
     fn taken_away_while_held<const INDEX: isize>(area: isize) {
-        for section in [Section::TakeLent, Section::PutLent] {
+        let fences = [membarrier::fence_sections, visit::every_cpu];
+        for (section, fence) in [Section::TakeLent, Section::PutLent]
+            .into_iter()
+            .flat_map(|it| fences.map(|by| (it, by)))
+        {
             for point in 1..=5 {
                 let region = prepared();
                 let (lent, before) = (lend(&region), sum(&region));
@@ -241,7 +257,7 @@ mod tests {
                         ledgerline_inject_reached.load(SeqCst) == point || done.load(SeqCst)
                     });
                     lent.number.store(0, SeqCst);
-                    assert!(membarrier::fence());
+                    assert!(fence());
                     let after = sum(&region);
                     wait_for("the section", || done.load(SeqCst));
                     ledgerline_inject_point.store(0, SeqCst);

@@ -2,6 +2,18 @@
 //!
 //! The sections themselves, with their pseudocode, are in `rseq.rs`, `narrow.rs`, `sums.rs`, `lent.rs` and `purse.rs`.
 
+/// How many aborts of this process's sections one restarts that could fail instead. Then the caller's slow path serves.
+///
+/// A debugger that steps through a section, and a profiler's signals without a pause, abort it each time. On a busy machine a
+/// section is aborted now and then, and one slow path in so many of those costs nothing.
+#[cfg(rseq)]
+pub(crate) const PATIENCE: i32 = 32;
+/// How many aborts are left until a section fails. Threads may count two as one, which does not matter; so it is written by
+/// plain instructions, in the abort path alone.
+#[cfg(rseq)]
+pub(crate) static ABORTS: std::sync::atomic::AtomicI32 =
+    std::sync::atomic::AtomicI32::new(PATIENCE);
+
 /// What the kernel reads of a section: where it begins, how long it is, and where it goes on when it was aborted.
 macro_rules! descriptor {
     () => {

@@ -35,9 +35,21 @@ pub(crate) fn register() -> bool {
 /// section that starts later sees what the caller stored before.
 ///
 /// Costs one system call and an interrupt for each CPU that runs a thread of the process (a few
-/// microseconds). Async-signal-safe. Says `false` only where a sandbox forbids it after start-up, or this process
-/// makes no system calls any more.
+/// microseconds). Async-signal-safe. Where a sandbox forbids that after start-up, the thread runs on each CPU in turn,
+/// which takes some ten microseconds a CPU and more where they are busy (`visit.rs`). Says `false` only where that cannot be
+/// done either, or this process makes no system calls any more.
 pub(crate) fn fence() -> bool {
+    if are_calls_forbidden() {
+        return false;
+    }
+    #[cfg(rseq)]
+    return fence_sections() || super::visit::every_cpu();
+    #[cfg(not(rseq))]
+    return fence_sections();
+}
+
+/// As [`fence`], but by the one system call alone.
+pub(crate) fn fence_sections() -> bool {
     !are_calls_forbidden() && membarrier(PRIVATE_EXPEDITED_RSEQ)
 }
 

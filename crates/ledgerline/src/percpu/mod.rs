@@ -21,6 +21,7 @@
 //! | `machine`       | how many CPUs there may be; the thread's pointer and stripe       |
 //! | `node`          | the NUMA node of the running CPU                                  |
 //! | `membarrier`    | the remote fences                                                 |
+//! | `visit`         | the fence where a filter refuses `membarrier` after the start     |
 //! | `probe`         | the self-test that chooses the mode                               |
 //! | `grounds`       | why it is that mode, in words                                     |
 //! | `array`         | bare per-CPU sums                                                 |
@@ -70,6 +71,8 @@ pub(crate) mod seats;
 pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;
+#[cfg(rseq)]
+mod visit;
 #[cfg(not(loom))]
 pub(crate) mod windows;
 pub(crate) mod word;

@@ -136,7 +136,7 @@ fn sections_abort(found: Registration) -> Result<(), Without> {
     let (has_entered, is_done) = (entered.clone(), done.clone());
     let fencer = thread::start(c"ledgerline-probe", move || {
         while !is_done.load(Ordering::Relaxed) {
-            if has_entered.load(Ordering::Relaxed) && !membarrier::fence() {
+            if has_entered.load(Ordering::Relaxed) && !membarrier::fence_sections() {
                 return;
             }
             std::thread::yield_now();

@@ -10,6 +10,7 @@ const TRIES: usize = 32;
 
 /// A quick reading (a few loads), and how far off it may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Estimate {
     /// Units granted, of which some may lie idle in cells.

@@ -11,6 +11,7 @@ use crate::table::sums::{self, COUNTED, FIXED, Sum, total_words};
 
 /// One line of a group's [`MemoryStat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StatLine {
     /// The item's name, as `memory.stat` prints it.
@@ -23,6 +24,7 @@ pub struct StatLine {
 
 /// What a group and its subtree counted. [`Group::stat`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStat {
     /// The fixed items first, then the ledger's own in the order of their declaration.

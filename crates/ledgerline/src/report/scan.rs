@@ -1,7 +1,7 @@
 //! A scan is one look at all rows. Snapshots, diagnoses and leak reports are made of it.
 //!
 //! A look takes loads alone and no memory of its own, so it is short: 15 to 30 ns a row. It is repeated if
-//! a transfer was under way (`counter/moves.rs`), or units that a thread carries moved all the time. When these
+//! a transfer or a collection was under way (`counter/moves.rs`), or units that a thread carries moved all the time. When these
 //! follow each other too fast, the gate holds up those of this process for one look. If the tree is too large for
 //! that, or a process was killed in the middle of a transfer, the scan is reported as not steady.
 
@@ -9,11 +9,13 @@ use crate::counter::IMPOSSIBLE;
 use crate::gate::lock::{self, GATE};
 use crate::percpu::purse::places;
 use crate::percpu::{purse, word};
+use crate::stock::totals;
 use crate::sync::{Ordering, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path::DEPTH_MAX;
 use crate::table::row::{Row, state};
-use crate::table::{Table, counts, follow, purses};
+use crate::table::sums::{COUNTED, FIXED};
+use crate::table::{Table, collect, counts, follow, purses};
 
 /// How many looks are tried before writers are held up for one.
 const TRIES: u32 = 32;
@@ -23,6 +25,9 @@ const LARGE_TRIES: u32 = 4;
 const HELD_TRIES: u32 = 8;
 /// The largest table for which writers are held up: a look takes about a millisecond.
 const HELD_ROWS: usize = 1 << 15;
+
+/// The fixed words that a group's subtree counted (`table/sums.rs`). The blocks stay zero: a line has them as counts.
+pub(crate) type Words = [i64; COUNTED + FIXED];
 
 /// One row at the time of the look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +43,10 @@ pub(crate) struct Line {
     pub(crate) idle: u64,
     pub(crate) charges: u64,
     pub(crate) uncharges: u64,
-    pub(crate) refused: u64,
+    /// What the row counted that its totals do not have yet; after [`Scan::sum_up`] the subtree's.
+    uncollected: Words,
+    /// What the totals of the row's subtree have.
+    collected: Words,
     /// Whether the row does not lead to the root, or counts what nobody can count: another program wrote over it.
     pub(crate) damaged: bool,
 }
@@ -47,6 +55,12 @@ impl Line {
     /// Units charged in the subtree, once it is summed up.
     pub(crate) fn current(&self) -> u64 {
         self.usage.saturating_sub(self.idle)
+    }
+
+    /// What the subtree counted, destroyed groups included, once it is summed up.
+    pub(crate) fn words(&self) -> Words {
+        // (No sum is below zero, except of a row that another program wrote over.)
+        std::array::from_fn(|word| self.collected[word].wrapping_add(self.uncollected[word]).max(0))
     }
 
     pub(crate) fn is_destroyed(&self) -> bool {
@@ -66,13 +80,17 @@ pub(crate) struct Scan {
 fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
     let transfers = table.transfers();
     for turn in 0..tries {
+        // Statistics that move from cells to totals are met by a reading that begins anew, like transfers. A collection
+        // that does not end is not waited for.
+        let collected = totals::quiet(table);
         let before = transfers.quiet();
         if before.is_none() && turn + 1 < tries {
             wait_a_turn(turn);
             continue;
         }
         let undisturbed = read_rows(table, lines);
-        if undisturbed && before.is_some() && transfers.quiet() == before {
+        let same = collected.is_none() || table.collections().quiet() == collected;
+        if undisturbed && same && before.is_some() && transfers.quiet() == before {
             return true;
         }
     }
@@ -105,7 +123,6 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
         state: row.state.load(Ordering::Acquire),
         generation: id.generation(),
         parent: row.parent.load(Ordering::Relaxed),
-        refused: row.counter.failcnt(),
         ..Line::default()
     };
     let look = || (counts::of_row(table, id.index()), idle(table, id, row));
@@ -115,9 +132,16 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
     let undisturbed = steady.is_some();
     ((line.charges, line.uncharges), line.idle) = steady.unwrap_or_else(look);
     line.usage = row.counter.usage();
-    for count in [&mut line.charges, &mut line.uncharges, &mut line.refused] {
+    for count in [&mut line.charges, &mut line.uncharges] {
         if *count > IMPOSSIBLE {
             *count = 0;
+            line.damaged = true;
+        }
+    }
+    collect::read_words(table, id.index(), &mut line.uncollected, &mut line.collected);
+    for words in [&mut line.uncollected, &mut line.collected] {
+        if words.iter().any(|word| word.unsigned_abs() > IMPOSSIBLE) {
+            words.fill(0);
             line.damaged = true;
         }
     }
@@ -219,7 +243,9 @@ impl Scan {
             up.idle = up.idle.wrapping_add(own.idle);
             up.charges = up.charges.wrapping_add(own.charges);
             up.uncharges = up.uncharges.wrapping_add(own.uncharges);
-            up.refused = up.refused.wrapping_add(own.refused);
+            for (sum, word) in up.uncollected.iter_mut().zip(own.uncollected) {
+                *sum = sum.wrapping_add(word);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Snapshots: the whole tree as owned data, without locks, from one pass over the rows in use.
 
+use crate::control::events::Events;
 use crate::ledger::Ledger;
 use crate::report::estimate::Estimate;
 use crate::report::scan::{Line, Scan};
@@ -9,12 +10,14 @@ use crate::table::Table;
 use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::row::{Row, state};
+use crate::table::sums::{COUNTED, Sum};
 use crate::whose;
 
 /// A picture of the whole tree. Each group is read once, so groups that change meanwhile may be read some
 /// nanoseconds apart. If the picture is `steady`, units that a [transfer](crate::Charge::transfer) moves
 /// are in one of its two groups, never in both or neither; and what a thread [carries](crate::alloc) is seen once.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// What is counted.
@@ -32,6 +35,8 @@ pub struct Snapshot {
 
 /// Whether a group still accepts charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum GroupState {
     /// It accepts charges.
     Live,
@@ -44,7 +49,12 @@ pub enum GroupState {
 }
 
 /// One group at the time of a snapshot.
+///
+/// `max_events`, `high_events`, the limits, `owner`, `state` and `at_exit` are of the group alone. All other numbers are
+/// of its subtree. Their counts include what destroyed groups below it counted, and never go back while the group
+/// lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GroupSnapshot {
     /// Its number.
@@ -65,12 +75,23 @@ pub struct GroupSnapshot {
     pub charges: u64,
     /// Uncharges of the group and all below it, ever.
     pub uncharges: u64,
-    /// How many charges this group's own limit refused, or went over it.
+    /// How many charges this group's own max refused, or went over it
+    /// ([`Group::max_events`](crate::Group::max_events)). `events` has the subtree's.
     pub max_events: u64,
-    /// How many walks to the counters ended above this group's high.
+    /// How many walks to the counters ended above this group's own high. `events` has the subtree's.
     pub high_events: u64,
-    /// How many charges a limit of this group or of one below it refused.
+    /// Charges to the group and all below it that a limit refused, whichever it was: `refused` in
+    /// [`Group::stat`](crate::Group::stat).
     pub refused: u64,
+    /// Units that caches of the group and of all below it gave back: `reclaimed` in [`Group::stat`](crate::Group::stat).
+    pub reclaimed: u64,
+    /// Charges to the group and all below it that were slowed down: `throttled` in
+    /// [`Group::stat`](crate::Group::stat).
+    pub throttled: u64,
+    /// By how many microseconds.
+    pub throttled_usec: u64,
+    /// The events of the group and of all below it ([`Group::events`](crate::Group::events)).
+    pub events: Events,
     /// The hard limit.
     pub max: Limit,
     /// The soft limit.
@@ -152,6 +173,8 @@ fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> G
         !is_root && row.depth() != line.depth && row.depth() != table.row(parent).depth() + 1;
     let damaged = line.damaged || misplaced || row.is_damaged(is_root);
     let counter = &row.counter;
+    let words = line.words();
+    let sum = |sum: Sum| words[COUNTED + sum as usize].cast_unsigned();
     let load = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
     let name = match row.name() {
         _ if is_root => "/".into(),
@@ -171,7 +194,11 @@ fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> G
         uncharges: line.uncharges,
         max_events: load(&counter.track.max_events),
         high_events: load(&counter.track.high_events),
-        refused: line.refused,
+        refused: sum(Sum::Refused),
+        reclaimed: sum(Sum::Reclaimed),
+        throttled: sum(Sum::Throttled),
+        throttled_usec: sum(Sum::ThrottledTime),
+        events: Events::of_words(&words),
         max: Limit::units(counter.max_as_set()),
         high: Limit::units(load(&counter.limits.high)),
         low: Limit::units(load(&counter.limits.low)),

@@ -84,8 +84,8 @@ pub(crate) fn changes(table: &Table, id: GroupId) -> u64 {
     follow::read(table, id, read).unwrap_or(0)
 }
 
-/// Waits while another process collects. `None` if that does not end.
-fn quiet(table: &Table) -> Option<u64> {
+/// Waits while a thread collects. `None` if that does not end.
+pub(crate) fn quiet(table: &Table) -> Option<u64> {
     for turn in 0..TURNS {
         if let Some(quiet) = table.collections().quiet() {
             return Some(quiet);

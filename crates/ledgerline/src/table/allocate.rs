@@ -53,8 +53,10 @@ pub(crate) fn recycle(table: &Table, index: u32) {
     let row = table.row(index);
     row.begin_change();
     let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
-    // A collection must not see one half of this.
+    // A collection must not see one half of this, nor must a reader.
+    let counted = row.has_statistics() || row.columns_noted() != 0;
     let _held = row.has_statistics().then(lock::lock);
+    let _under_way = counted.then(|| table.collections().begin());
     collect::hand_up(table, index, parent);
     counts::hand_over(table, index, parent);
     free(table, index);

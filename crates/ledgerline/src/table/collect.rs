@@ -55,10 +55,12 @@ pub(crate) fn add_changes(table: &Table, path: &RowPath<'_>, changes: Changes) {
 
 /// Hands what a group has of changes of limits to its parent, which counts them below itself from now on.
 fn hand_changes_up(table: &Table, index: u32, parent: u32) {
-    let changes = table.row(index).counter.take_uncollected();
-    if changes == Changes::default() {
+    if table.row(index).counter.uncollected() == Changes::default() {
         return;
     }
+    // (A reader of both rows must not see one half of this.)
+    let _under_way = table.collections().begin();
+    let changes = table.row(index).counter.take_uncollected();
     let counter = &table.row(parent).counter;
     let many = counter.add_changes(Changes { own: 0, below: changes.all() });
     table.note_changed(table.columns.current(), parent);
@@ -273,6 +275,39 @@ pub(crate) fn read_uncollected(table: &Table, row: u32, words: &mut [i64]) -> i6
     let changes = table.row(row).counter.uncollected();
     words[CHANGES] = changes.own as i64;
     changes.below as i64
+}
+
+/// Reads the fixed words of a row, without the blocks: what it counted that its totals do not have yet, and what its
+/// subtree's totals have. Both are words of zeros before. A reader that meets a collection reads again.
+pub(crate) fn read_words(
+    table: &Table,
+    index: u32,
+    uncollected: &mut [i64; COUNTED + FIXED],
+    subtree: &mut [i64; COUNTED + FIXED],
+) {
+    let row = table.row(index);
+    let changes = row.counter.uncollected();
+    // (The changes of groups that are gone are no row's own. Here both parts go into the subtree.)
+    uncollected[CHANGES] = changes.all() as i64;
+    let track = &row.counter.track;
+    for (word, events) in [(BLOCKS, &track.max_events), (BLOCKS + 1, &track.high_events)] {
+        // What was collected is read first: the row has counted at least as much.
+        let collected = collected(table, index, word);
+        uncollected[word] = events.load(Ordering::Relaxed).wrapping_sub(collected) as i64;
+    }
+    if !row.has_statistics() {
+        return;
+    }
+    for column in (0..table.columns.count()).filter(|&column| row.has_sums_in(column)) {
+        for (sum, word) in uncollected[COUNTED..].iter_mut().enumerate() {
+            let cell = table.statistics.word(column, index, 1 + sum);
+            *word = word.wrapping_add(cell.load(Ordering::Acquire) as i64);
+        }
+    }
+    let words = total_words(table.plan.items) / 2;
+    for (word, sum) in subtree.iter_mut().enumerate().skip(BLOCKS) {
+        *sum = table.total(index, words + word).load(Ordering::Acquire) as i64;
+    }
 }
 
 /// A row's totals and its subtree's, as far as it has any: of a table that nobody changes.

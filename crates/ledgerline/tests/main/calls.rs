@@ -1,21 +1,22 @@
 //! A process whose system calls are filtered charges without any.
 
-use crate::common::{fork, ran_alone, wait};
+use crate::common::{fork, ran_alone, times, wait};
 use crate::support::{allowed_cpus, pin};
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{Ledger, Limit};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// From here on each system call but `exit_group` ends the process.
-fn forbid_all() {
+/// From here on the program has this filter for one system call, for which it says `with` or else `without`.
+fn filter(call: libc::c_long, with: u32, without: u32) {
     let instruction =
         |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
         // The number of the call, which comes first.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_exit_group as u32),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, with),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, without),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: the kernel copies the program, which lives through the call.
@@ -24,6 +25,11 @@ fn forbid_all() {
         let mode = libc::SECCOMP_MODE_FILTER;
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
     }
+}
+
+/// From here on each system call but `exit_group` ends the process.
+fn forbid_all() {
+    filter(libc::SYS_exit_group, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_KILL_PROCESS);
 }
 
 /// Leaves prepaid units in the cells of several CPUs.
@@ -83,4 +89,70 @@ fn a_refusal_under_a_filter_leaves_the_stock_of_other_cpus_where_it_is() {
     // Otherwise it leaves the stock where it is, and refuses for want of it.
     assert_eq!(charge(true), 1);
     assert_eq!(ledger.root().try_charge(MAX).map(|charge| charge.units()).ok(), Some(MAX));
+}
+
+/// Ends threads when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// A server that has a filter since some time after its start, and a group for each query.
+#[test]
+fn groups_end_and_stock_is_drained_where_membarrier_is_refused_after_the_start() {
+    if ran_alone("groups_end_and_stock_is_drained_where_membarrier_is_refused_after_the_start") {
+        return;
+    }
+    let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
+    let tenant = ledger.root().create("tenant").unwrap();
+    if ledger.mode() == Mode::Owned {
+        return eprintln!(
+            "skipped: this is for restartable sequences, and a mode that needs no fence"
+        );
+    }
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    filter(libc::SYS_membarrier, refuse, libc::SECCOMP_RET_ALLOW);
+    let (queries, charges) = (times(200, 5_000), 50);
+    // One that goes on on all CPUs while the others end.
+    let long = tenant.create("long").unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for cpu in allowed_cpus() {
+            let over = &over;
+            scope.spawn(move || {
+                pin(&[cpu]);
+                while !over.load(Relaxed) {
+                    drop(long.try_charge(500).unwrap());
+                }
+            });
+        }
+        // (Also if an assertion fails.)
+        let _over = Over(&over);
+        for n in 0..queries {
+            let query = tenant.create(&format!("q{n}")).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| (0..charges).for_each(|_| drop(query.try_charge(500).unwrap())));
+                }
+            });
+            let settled = query.destroy().unwrap();
+            let counts = (settled.charges, settled.uncharges, settled.leftover);
+            assert_eq!(counts, (2 * charges, 2 * charges, 0));
+            if n % 8 == 0 {
+                long.drain();
+            }
+        }
+    });
+    let settled = long.destroy().unwrap();
+    assert_eq!((settled.charges, settled.leftover), (settled.uncharges, 0));
+    assert_eq!((tenant.children().count(), tenant.precise()), (0, 0));
+    assert_eq!(
+        tenant.stat().get("blocks_total").unwrap().subtree as u64,
+        settled.charges + queries * 2 * charges
+    );
+    ledger.root().drain();
+    assert_eq!((ledger.root().precise(), ledger.mistakes().underflows), (0, 0));
 }

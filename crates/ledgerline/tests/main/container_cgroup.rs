@@ -7,11 +7,11 @@
 use crate::cgroup::Cgroup;
 use crate::common::{Random, again};
 use crate::support::seconds;
-use ledgerline::container::UNTRACKED;
+use ledgerline::container::{Limits, UNTRACKED};
 use ledgerline::{CancelToken, Charge, Group, Ledger, Limit};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 256 * MIB;
 /// Says, in the process that runs the program, how its ledger is built.
 const ROLE: &str = "LEDGERLINE_TEST_CONTAINER";
+/// Says, in the process in the namespace, which version the memory controller has.
+const NAMESPACE: &str = "LEDGERLINE_TEST_NAMESPACE";
 const TENANTS: usize = 50;
 const WORKERS: usize = 8;
 /// What a tenant holds at most: all together 100 MiB.
@@ -337,4 +339,65 @@ fn without_it_the_kernel_kills_the_same_program() {
         assert_eq!(signal, Some(libc::SIGKILL), "{role}:\n{text}");
         assert!(killed > 0, "{role}: it was not the kernel:\n{text}");
     }
+}
+
+/// The part of the test below that runs in the cgroup.
+#[test]
+fn the_program_in_the_namespace() {
+    let Ok(root) = std::env::var(NAMESPACE) else { return };
+    let smallest = || Limits::read().smallest().map(ToString::to_string).unwrap_or_default();
+    println!("limit {}", smallest());
+    // A file system of cgroups that is mounted later, and shows no more than the namespace.
+    let place = tempfile::tempdir().unwrap();
+    let path = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
+    let (kind, options) = if root == "2" { (c"cgroup2", c"") } else { (c"cgroup", c"memory") };
+    // SAFETY: the strings outlive the calls, which touch nothing but this process's own mounts.
+    let mounted = unsafe {
+        let options = options.as_ptr().cast();
+        libc::mount(
+            c"none".as_ptr(),
+            c"/".as_ptr(),
+            std::ptr::null(),
+            libc::MS_REC | libc::MS_PRIVATE,
+            std::ptr::null(),
+        );
+        libc::mount(c"none".as_ptr(), path.as_ptr(), kind.as_ptr(), 0, options)
+    };
+    if mounted != 0 {
+        println!("left out: no cgroups can be mounted here: {}", std::io::Error::last_os_error());
+    }
+    println!("limit {}", smallest());
+    // SAFETY: as above.
+    unsafe { libc::umount(path.as_ptr()) };
+}
+
+#[test]
+fn a_process_in_a_namespace_finds_its_own_limit_with_mounts_from_before_and_after() {
+    let Some(cgroup) = Cgroup::new(LIMIT) else { return };
+    let mut command = again("the_program_in_the_namespace");
+    let version = if cgroup.is_v2() { "2" } else { "1" };
+    if version == "1" {
+        eprintln!("left out: a tree of version 2, which has no memory controller here");
+    }
+    command.env(NAMESPACE, version);
+    cgroup.enter(&mut command);
+    // SAFETY: between fork and exec it makes one system call.
+    unsafe {
+        command.pre_exec(|| match libc::unshare(libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            return eprintln!("skipped: no namespaces can be made here: {error}");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let limits: Vec<&str> =
+        text.lines().filter_map(|line| Some(line.split_once("limit ")?.1)).collect();
+    assert!(output.status.success() && limits.len() == 2, "{text}");
+    assert!(limits.iter().all(|limit| limit.starts_with("256.0M, memory.")), "{text}");
 }

@@ -34,7 +34,7 @@ fn gauges_say_what_is_and_counters_what_was_counted_since_the_call_before() {
         let query = tenant.create("q1").unwrap();
         let held = query.try_charge(5000).unwrap();
         query.try_charge(2 << 20).unwrap_err();
-        let mut metrics = Metrics::new(&ledger);
+        let mut metrics = Metrics::new(&ledger).depth(2);
         metrics.update();
         let now = figures(&snapshotter);
         let of = |now: &BTreeMap<(String, String), f64>, name: &str, group: &str| {
@@ -42,15 +42,15 @@ fn gauges_say_what_is_and_counters_what_was_counted_since_the_call_before() {
         };
         for group in ["/", "/acme", "/acme/q1"] {
             assert_eq!(of(&now, "ledgerline_current_bytes", group), Some(5000.0));
-            // Those whose limit, or whose child's, refused.
-            let refused = f64::from(u8::from(group != "/acme/q1"));
-            assert_eq!(of(&now, "ledgerline_refused_total", group), Some(refused), "{group}");
+            // A charge to the query, whichever limit refused it.
+            assert_eq!(of(&now, "ledgerline_refused_total", group), Some(1.0), "{group}");
             assert!(of(&now, "ledgerline_peak_bytes", group) >= Some(5000.0));
         }
         assert_eq!(of(&now, "ledgerline_max_bytes", "/acme"), Some(f64::from(1 << 20)));
         assert_eq!(of(&now, "ledgerline_max_bytes", "/"), None, "a limit that there is not");
         assert_eq!(of(&now, "ledgerline_max_events_total", "/acme"), Some(1.0));
         assert_eq!(of(&now, "ledgerline_max_events_total", "/acme/q1"), Some(0.0));
+        assert_eq!(of(&now, "ledgerline_subtree_max_events_total", "/"), Some(1.0));
         assert_eq!(of(&now, "ledgerline_groups", ""), Some(3.0));
 
         // What nobody counted since is not counted again.
@@ -114,5 +114,84 @@ fn however_many_groups_there_are_the_labels_are_bounded() {
             let key = |group: &str| ("ledgerline_current_bytes".to_owned(), group.to_owned());
             assert!(now.contains_key(&key("/")) && now.contains_key(&key("/g499")));
         }
+    });
+}
+
+/// The groups that have figures.
+fn labels(figures: &BTreeMap<(String, String), f64>) -> Vec<&str> {
+    let of = figures.keys().filter(|(name, _)| name == "ledgerline_current_bytes");
+    of.map(|(_, group)| &**group).collect()
+}
+
+/// Has a group below `above` charged, refused and ended, with an update in between.
+fn request(above: ledgerline::Group<'_>, n: usize, metrics: &mut Metrics<'_>) {
+    let request = above.create(&format!("r{n}")).unwrap();
+    request.set_max(Limit::units(1 << 20)).unwrap();
+    let held = request.try_charge(1000).unwrap();
+    request.try_charge(2 << 20).unwrap_err();
+    metrics.update();
+    drop(held);
+    request.destroy().unwrap();
+}
+
+#[test]
+fn groups_that_come_and_go_have_no_series_and_their_counts_stay_above_them() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let ledger = Ledger::new().unwrap();
+        let tenant = ledger.root().create("acme").unwrap();
+        let mut metrics = Metrics::new(&ledger);
+        (0..300).for_each(|n| request(tenant, n, &mut metrics));
+        metrics.update();
+        let now = figures(&snapshotter);
+        assert_eq!(labels(&now), ["/", "/acme"]);
+        let of = |name: &str| now[&(name.to_owned(), "/acme".to_owned())];
+        assert_eq!(
+            (of("ledgerline_refused_total"), of("ledgerline_charges_total")),
+            (300.0, 300.0)
+        );
+        assert_eq!(of("ledgerline_subtree_max_events_total"), 300.0);
+        assert_eq!(of("ledgerline_max_events_total"), 0.0);
+    });
+}
+
+#[test]
+fn however_many_groups_there_were_the_labels_are_bounded() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let ledger = Ledger::new().unwrap();
+        let mut metrics = Metrics::new(&ledger).groups(5);
+        (0..100).for_each(|n| request(ledger.root(), n, &mut metrics));
+        assert_eq!(labels(&figures(&snapshotter)), ["/", "/r0", "/r1", "/r2", "/r3"]);
+        // A path that had figures has them again.
+        let again = ledger.root().create("r2").unwrap();
+        let held = again.try_charge(77).unwrap();
+        metrics.update();
+        let key = |group: &str| ("ledgerline_current_bytes".to_owned(), group.to_owned());
+        assert_eq!(figures(&snapshotter)[&key("/r2")], 77.0);
+        drop(held);
+        let mut more = Metrics::new(&ledger).groups(5).names(8);
+        (100..200).for_each(|n| request(ledger.root(), n, &mut more));
+        // (Of both; two names are of both.)
+        assert_eq!(labels(&figures(&snapshotter)).len(), 5 + 8 - 2);
+    });
+}
+
+#[test]
+fn a_filter_says_which_groups_have_figures_besides_the_root() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let ledger = Ledger::new().unwrap();
+        let tenant = ledger.root().create("acme").unwrap();
+        let [pool, other] = ["pool", "request-1"].map(|name| tenant.create(name).unwrap());
+        other.create("pool").unwrap();
+        let held = pool.try_charge(10).unwrap();
+        let mut metrics = Metrics::new(&ledger).depth(2).filter(|group| group.name == "pool");
+        metrics.update();
+        assert_eq!(labels(&figures(&snapshotter)), ["/", "/acme/pool"]);
+        drop(held);
     });
 }

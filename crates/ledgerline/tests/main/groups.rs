@@ -302,3 +302,23 @@ fn what_a_group_without_children_holds_is_read_without_a_look_at_others() {
     assert!(quickest() < before * 50, "{:?} and {before:?}", quickest());
     assert_eq!(tenant.precise(), 100 * 20_000);
 }
+
+#[test]
+fn threads_that_get_or_create_a_group_at_once_get_the_same_one() {
+    let ledger = Ledger::new().unwrap();
+    for round in 0..50 {
+        let name = format!("tenant{round}");
+        let get = || ledger.root().get_or_create(&name).unwrap();
+        let got: Vec<Group<'_>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(get)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(got.iter().all(|group| *group == got[0]), "{got:?}");
+    }
+    assert_eq!(ledger.root().children().count(), 50);
+    // One that was destroyed is not got.
+    let old = ledger.root().get_or_create("tenant0").unwrap();
+    old.destroy().unwrap();
+    assert_ne!(ledger.root().get_or_create("tenant0"), Ok(old));
+    assert_eq!(old.get_or_create("below"), Err(ledgerline::CreateError::Gone));
+}

@@ -46,6 +46,7 @@ mod events;
 mod export_events;
 #[cfg(feature = "metrics")]
 mod export_metrics;
+mod figures;
 mod fold;
 mod fork;
 mod futures;
@@ -72,6 +73,8 @@ mod signals;
 mod soak;
 mod sparing;
 mod steer;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod stepped;
 mod threads;
 mod throttle;
 mod together;

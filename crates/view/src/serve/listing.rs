@@ -1,7 +1,7 @@
 //! Which groups of a ledger metrics name, and what the others come to.
 //!
 //! Metrics that name each of a million groups would bring down whoever keeps them. So at most `limit` groups are listed,
-//! and the rest is one row, `other`. Three things hold:
+//! none of them more than `depth` levels below the root, and the rest is one row, `other`. Three things hold:
 //!
 //! * **A listed group's parent is listed.** So the groups that are not are whole subtrees, and what the topmost of them
 //!   hold is what all of them hold. What each listed group holds by itself, with what `other` holds, is what the root holds.
@@ -33,6 +33,8 @@ const STAY: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug)]
 pub(crate) struct Listing {
     limit: usize,
+    /// Groups that are more levels below the root are not listed.
+    depth: u32,
     /// Since when a group is listed, by the clock of looks.
     since: HashMap<GroupId, Duration>,
     /// The most that a look found of each group.
@@ -68,10 +70,11 @@ fn add_since(sum: &mut Counts, before: Counts, now: Counts, topmost: bool) {
 }
 
 impl Listing {
-    /// One that lists so many groups at most, the root among them.
-    pub(crate) fn new(limit: usize) -> Listing {
+    /// One that lists so many groups at most, the root among them, down to so many levels below the root.
+    pub(crate) fn new(limit: usize, depth: u32) -> Listing {
         Listing {
             limit: limit.max(1),
+            depth,
             since: HashMap::new(),
             before: HashMap::new(),
             other: Counts::default(),
@@ -135,7 +138,7 @@ impl Listing {
         let mut waiting: BinaryHeap<(u64, Reverse<usize>)> = BinaryHeap::new();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); rows.len()];
         for place in 1..rows.len() {
-            if rows[place].state != State::Live {
+            if rows[place].state != State::Live || rows[place].depth > self.depth {
                 continue;
             }
             let parent = parents[place];

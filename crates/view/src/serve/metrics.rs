@@ -122,7 +122,7 @@ const GAUGES: [Gauge; 7] = [
 /// A count of each group: its name and unit, which one it is, and its help.
 type Counter = (&'static str, Option<Unit>, fn(&Counts) -> u64, &'static str);
 
-const COUNTERS: [Counter; 6] = [
+const COUNTERS: [Counter; 8] = [
     ("charges", None, |of| of.charges, "Charges to the group and those below it."),
     ("uncharges", None, |of| of.uncharges, "Uncharges of the group and those below it."),
     (
@@ -138,6 +138,18 @@ const COUNTERS: [Counter; 6] = [
         "How often the group's own max refused or was gone over.",
     ),
     ("high_events", None, |of| of.high_events, "How often the group's own high was gone over."),
+    (
+        "subtree_max_events",
+        None,
+        |of| of.subtree_max_events,
+        "How often the max of the group or of one below it refused or was gone over.",
+    ),
+    (
+        "subtree_high_events",
+        None,
+        |of| of.subtree_high_events,
+        "How often the high of the group or of one below it was gone over.",
+    ),
     (
         "reclaimed",
         Some(Unit::Bytes),

@@ -20,12 +20,16 @@ pub struct Settings {
     pub interval: Duration,
     /// How many groups of one ledger metrics name; the others are one row, `other`.
     pub groups: usize,
+    /// How many levels below the root metrics name groups. Deeper ones are a part of `other`, and in the counters of those
+    /// above them.
+    pub depth: u32,
     /// Whether an hour of each group is kept, for which ledgers are looked at while nobody asks, too.
     pub history: bool,
 }
 
 impl Default for Settings {
-    /// All ledgers that run, at a free port of the loopback, a look a second, 500 groups in metrics, with history.
+    /// All ledgers that run, at a free port of the loopback, a look a second, 500 groups in metrics down to two levels
+    /// below the root, with history.
     fn default() -> Settings {
         Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -33,6 +37,7 @@ impl Default for Settings {
             named: None,
             interval: Duration::from_secs(1),
             groups: 500,
+            depth: 2,
             history: true,
         }
     }

@@ -109,7 +109,7 @@ impl Watched {
                 history: None,
                 last: None,
             }),
-            listing: Mutex::new(Listing::new(settings.groups)),
+            listing: Mutex::new(Listing::new(settings.groups, settings.depth)),
             changes: By::ALL.map(|_| broadcast::channel(WAITING).0),
         }
     }

@@ -74,6 +74,10 @@ pub struct Counts<T = u64> {
     pub max_events: T,
     /// How often its own high was gone over.
     pub high_events: T,
+    /// How often a max of the group or of those below it refused, or was gone over.
+    pub subtree_max_events: T,
+    /// How often a high of the group or of those below it was gone over.
+    pub subtree_high_events: T,
     /// Units that caches gave back when they were asked, of the group and those below it.
     pub reclaimed: T,
 }
@@ -88,6 +92,8 @@ impl<T> Counts<T> {
             refused: each(self.refused, other.refused),
             max_events: each(self.max_events, other.max_events),
             high_events: each(self.high_events, other.high_events),
+            subtree_max_events: each(self.subtree_max_events, other.subtree_max_events),
+            subtree_high_events: each(self.subtree_high_events, other.subtree_high_events),
             reclaimed: each(self.reclaimed, other.reclaimed),
         }
     }

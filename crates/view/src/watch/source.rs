@@ -148,6 +148,8 @@ fn row(
             refused: counted.refused,
             max_events: group.max_events,
             high_events: group.high_events,
+            subtree_max_events: group.events.max,
+            subtree_high_events: group.events.high,
             reclaimed: reclaimed.max(0).cast_unsigned(),
         },
         max: group.max.get().map(|max| max.saturating_add(counted.reserve)),

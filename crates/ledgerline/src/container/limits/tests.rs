@@ -95,6 +95,89 @@ fn version_1_is_read_up_to_where_it_stops_counting_and_hidden_limits_are_known()
     assert_eq!(system.told(), ["9000 memory.limit_in_bytes of cg/a"]);
 }
 
+/// One line of mountinfo: the root and the point of a mount of cgroups.
+fn mounted(version: Version, root: &str, point: &str) -> String {
+    let (kind, options) =
+        if version == Version::V2 { ("cgroup2", "rw") } else { ("cgroup", "rw,memory") };
+    format!("30 23 0:26 {root} {point} rw,nosuid shared:9 - {kind} {kind} {options}\n")
+}
+
+/// The limits of a process whose cgroup and mounts are these. There are folders with limits of many sizes, which are
+/// named by where they are mounted; this process is listed in some.
+fn limits_of(member: &str, mounts: &[String]) -> Vec<String> {
+    let own = format!("1\n{}\n", std::process::id());
+    let system = System::new(&[
+        ("proc/self/cgroup", member),
+        ("proc/self/mountinfo", &mounts.concat()),
+        // The whole tree.
+        ("all/memory.max", "64000\n"),
+        ("all/box/memory.max", "512\n"),
+        ("all/box/job/memory.max", "256\n"),
+        ("all/box/job/cgroup.procs", &own),
+        ("all/box/other/memory.max", "700\n"),
+        ("all/box/other/cgroup.procs", "1\n"),
+        ("all/boxes/memory.max", "9000\n"),
+        // A part of it.
+        ("part/memory.max", "512\n"),
+        ("part/job/memory.max", "256\n"),
+        ("part/job/cgroup.procs", &own),
+        // The process's own cgroup.
+        ("own/memory.max", "256\n"),
+        ("own/cgroup.procs", &own),
+        // Another's.
+        ("other/memory.max", "9000\n"),
+        ("other/cgroup.procs", "1\n"),
+        // Of a system in which nobody of this namespace is listed.
+        ("far/box/job/memory.max", "256\n"),
+        ("far/memory.max", "64000\n"),
+        ("v1/box/job/memory.limit_in_bytes", "300\n"),
+        ("v1/memory.limit_in_bytes", "64000\n"),
+    ]);
+    system.told()
+}
+
+#[test]
+fn the_mount_that_shows_the_process_is_read_whichever_was_mounted_last() {
+    use Version::{V1, V2};
+    let v2 = |root: &str, point: &str| mounted(V2, root, point);
+    let [job, within, top] =
+        ["256 memory.max of all/box/job", "512 memory.max of all/box", "64000 memory.max of all"];
+    // Nested limits, and another part of the tree that was mounted later.
+    for later in [v2("/boxes", "/other"), v2("/", "/other"), v2("/box/job/deeper", "/other")] {
+        for mounts in [[v2("/", "/all"), later.clone()], [later, v2("/", "/all")]] {
+            assert_eq!(limits_of("0::/box/job\n", &mounts), [job, within, top], "{mounts:?}");
+        }
+    }
+    // A name that begins alike is no part of the path.
+    let mounts = [v2("/box", "/part"), v2("/bo", "/other")];
+    let part = ["256 memory.max of part/job", "512 memory.max of part"];
+    assert_eq!(limits_of("0::/box/job\n", &mounts), part);
+    // `unshare -Cm`: the mounts from before show more than the namespace.
+    assert_eq!(limits_of("0::/\n", &[v2("/../..", "/all")]), [job, within, top]);
+    // The same with a file system that was mounted in the namespace, and with one that is nobody's.
+    let mounts = [v2("/../..", "/all"), v2("/", "/own"), v2("/../boxes", "/other")];
+    assert_eq!(limits_of("0::/\n", &mounts), [job, within, top]);
+    let mounts = [v2("/", "/own"), v2("/../boxes", "/other")];
+    assert_eq!(limits_of("0::/\n", &mounts), ["256 memory.max of own"]);
+    // A child of the namespace's root.
+    assert_eq!(limits_of("0::/job\n", &[v2("/..", "/all"), v2("/", "/other")]), [job, within, top]);
+    // Where nobody is listed, the path decides: the limits from above hold in any case.
+    let mounts = [v2("/", "/far"), v2("/boxes", "/other")];
+    let far = ["256 memory.max of far/box/job", "64000 memory.max of far"];
+    assert_eq!(limits_of("0::/box/job\n", &mounts), far);
+    assert_eq!(limits_of("0::/\n", &[v2("/../..", "/far")]), ["64000 memory.max of far"]);
+    // A hybrid machine.
+    let mounts = [v2("/", "/all"), mounted(V1, "/", "/v1"), mounted(V1, "/boxes", "/other")];
+    let both = [
+        job,
+        within,
+        top,
+        "300 memory.limit_in_bytes of v1/box/job",
+        "64000 memory.limit_in_bytes of v1",
+    ];
+    assert_eq!(limits_of("4:memory:/box/job\n0::/box/job\n", &mounts), both);
+}
+
 #[test]
 fn resource_limits_count_and_unlimited_ones_do_not() {
     let header = "Limit                     Soft Limit           Hard Limit           Units\n";

@@ -13,8 +13,34 @@
 /// `x16` and `x17` are the macro's own. (They had to be free in any case: where the trampoline is too far for
 /// its branch, the linker inserts a step that may use these two.) Nothing that a body keeps in other
 /// registers is lost by the trampoline, but a body computes all it needs anew after a restart.
+///
+/// One abort in so many fails the section instead (`../instructions.rs`), unless it must go on for ever.
 macro_rules! armed {
     ([$($body:expr),* $(,)?] $($operands:tt)*) => {
+        armed!(
+            @with [
+                "adrp x16, {aborts}",
+                "add x16, x16, :lo12:{aborts}",
+                "ldr w17, [x16]",
+                "subs w17, w17, 1",
+                "str w17, [x16]",
+                // (A branch on a condition does not reach as far.)
+                "b.le 7f",
+                "b 6f",
+                "7:",
+                "mov w17, {patience}",
+                "str w17, [x16]",
+                "b {no}",
+            ] [$($body),*]
+            aborts = sym $crate::percpu::instructions::ABORTS,
+            patience = const $crate::percpu::instructions::PATIENCE,
+            $($operands)*
+        )
+    };
+    (for_ever [$($body:expr),* $(,)?] $($operands:tt)*) => {
+        armed!(@with ["b 6f"] [$($body),*] $($operands)*)
+    };
+    (@with [$($abort:expr),* $(,)?] [$($body:expr),*] $($operands:tt)*) => {
         std::arch::asm!(
             descriptor!(),
             ".pushsection .text.rseq_abort, \"ax\"",
@@ -22,7 +48,7 @@ macro_rules! armed {
             ".inst 0xd428bc00",
             "5:",
             abort_count!(),
-            "b 6f",
+            $($abort,)*
             ".popsection",
             "mrs {a}, tpidr_el0",
             "add {a}, {a}, {area}",
@@ -84,7 +110,7 @@ macro_rules! section {
     // One word is all that is loaded of what others write, so there is no order to keep (O1). The same goes for `take`,
     // `add_return`, `add_marked`, `add_i64` and `take_from_purse`.
     (add: $($operands:tt)*) => {
-        armed!([
+        armed!(for_ever [
             point!(1),
             "ldr {c:w}, [{a}, {index}]",
             point!(2),

@@ -10,8 +10,26 @@
 /// `{t}` is a scratch register, `{area}` the register with the address of the area's `rseq_cs`
 /// relative to the thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit,
 /// 5 abort address, 6 restart. The restart arms the section anew: the kernel disarms it on abort.
+///
+/// One abort in so many fails the section instead (`../instructions.rs`), unless it must go on for ever.
 macro_rules! armed {
     ([$($body:expr),* $(,)?] $($operands:tt)*) => {
+        armed!(
+            @with [
+                "dec dword ptr [rip + {aborts}]",
+                "jg 6f",
+                "mov dword ptr [rip + {aborts}], {patience}",
+                "jmp {no}",
+            ] [$($body),*]
+            aborts = sym $crate::percpu::instructions::ABORTS,
+            patience = const $crate::percpu::instructions::PATIENCE,
+            $($operands)*
+        )
+    };
+    (for_ever [$($body:expr),* $(,)?] $($operands:tt)*) => {
+        armed!(@with ["jmp 6f"] [$($body),*] $($operands)*)
+    };
+    (@with [$($abort:expr),* $(,)?] [$($body:expr),*] $($operands:tt)*) => {
         std::arch::asm!(
             descriptor!(),
             ".pushsection .text.rseq_abort, \"ax\"",
@@ -19,7 +37,7 @@ macro_rules! armed {
             ".long 0x53053053",
             "5:",
             abort_count!(),
-            "jmp 6f",
+            $($abort,)*
             ".popsection",
             "6:",
             "lea {t}, [rip + 4b]",
@@ -61,7 +79,7 @@ macro_rules! abort_count {
 /// expressions in parentheses.
 macro_rules! section {
     (add: $($operands:tt)*) => {
-        armed!([
+        armed!(for_ever [
             point!(1),
             "mov {c:e}, dword ptr fs:[{area} + {index}]",
             point!(2),
@@ -168,7 +186,7 @@ macro_rules! section {
     };
 
     (add_return: $($operands:tt)*) => {
-        armed!([
+        armed!(for_ever [
             point!(1),
             "mov {c:e}, dword ptr fs:[{area} + {index}]",
             point!(2),

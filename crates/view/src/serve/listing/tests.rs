@@ -31,6 +31,7 @@ fn frame(number: u64, clock: u64, groups: &[Made]) -> Frame {
                 charges: group.charges,
                 refused: group.charges / 2,
                 max_events: group.charges / 3,
+                subtree_max_events: group.charges / 2,
                 ..Counts::default()
             },
             ..Row::new(GroupId::from_parts(group.id, 1), &format!("/{}", group.id))
@@ -69,6 +70,21 @@ fn check(listed: &Listed, groups: &[Made], limit: usize) {
 }
 
 #[test]
+fn groups_too_far_below_the_root_are_others_and_take_no_room() {
+    let groups = [
+        made(0, 0, 100, 9),
+        made(1, 0, 90, 9),
+        made(2, 1, 80, 8),
+        made(3, 2, 70, 7),
+        made(4, 0, 1, 0),
+    ];
+    let listed = Listing::new(4, 1).update(&frame(1, 0, &groups));
+    assert_eq!(ids(&listed, &groups), [0, 1, 4]);
+    assert_eq!((listed.others, listed.held, listed.counts.charges), (2, 80, 8));
+    check(&listed, &groups, 4);
+}
+
+#[test]
 fn the_largest_are_listed_and_the_rest_is_one_sum() {
     let groups = [
         made(0, 0, 100, 10),
@@ -77,7 +93,7 @@ fn the_largest_are_listed_and_the_rest_is_one_sum() {
         made(3, 0, 30, 3),
         made(4, 0, 8, 1),
     ];
-    let listed = Listing::new(3).update(&frame(1, 0, &groups));
+    let listed = Listing::new(3, u32::MAX).update(&frame(1, 0, &groups));
     assert_eq!(ids(&listed, &groups), [0, 1, 2]);
     assert_eq!((listed.others, listed.held), (2, 38));
     assert_eq!(listed.own, [2, 10, 50]);
@@ -88,7 +104,7 @@ fn the_largest_are_listed_and_the_rest_is_one_sum() {
 #[test]
 fn a_group_of_an_ended_process_is_never_listed_and_what_it_counted_is_kept() {
     let mut groups = vec![made(0, 0, 50, 10), made(1, 0, 40, 4), made(2, 0, 10, 2)];
-    let mut listing = Listing::new(10);
+    let mut listing = Listing::new(10, u32::MAX);
     assert_eq!(listing.update(&frame(1, 0, &groups)).others, 0);
     groups[1] = Made { charges: 7, live: false, ..groups[1] };
     groups[0].held = 10;
@@ -101,7 +117,7 @@ fn a_group_of_an_ended_process_is_never_listed_and_what_it_counted_is_kept() {
 #[test]
 fn a_listed_group_stays_for_five_minutes_though_a_larger_one_waits() {
     let mut groups = vec![made(0, 0, 110, 1), made(1, 0, 10, 1), made(2, 0, 9, 1)];
-    let mut listing = Listing::new(2);
+    let mut listing = Listing::new(2, u32::MAX);
     assert_eq!(ids(&listing.update(&frame(1, 0, &groups)), &groups), [0, 1]);
     groups[2].held = 100;
     assert_eq!(ids(&listing.update(&frame(2, 299, &groups)), &groups), [0, 1]);
@@ -115,7 +131,7 @@ fn a_listed_group_stays_for_five_minutes_though_a_larger_one_waits() {
 #[test]
 fn the_same_look_asked_for_twice_counts_once() {
     let groups = [made(0, 0, 3, 9), made(1, 0, 2, 5), made(2, 0, 1, 4)];
-    let mut listing = Listing::new(2);
+    let mut listing = Listing::new(2, u32::MAX);
     let look = frame(1, 0, &groups);
     let first = listing.update(&look);
     assert_eq!(listing.update(&look), first);
@@ -138,7 +154,7 @@ fn no_counter_goes_back_whoever_comes_and_goes() {
             (state >> 33) % most.max(1)
         };
         let limit = 2 + below(6) as usize;
-        let mut listing = Listing::new(limit);
+        let mut listing = Listing::new(limit, u32::MAX);
         // Flat, and one level below that: children by tenant.
         let mut tenants: Vec<(u32, Vec<Below>)> = Vec::new();
         let mut next = 1_u32;
