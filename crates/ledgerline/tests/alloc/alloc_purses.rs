@@ -6,6 +6,7 @@ use ledgerline::{Alloc, Group, Ledger, Limit, Mistakes};
 use std::alloc::{GlobalAlloc, Layout, alloc, dealloc};
 use std::cell::UnsafeCell;
 use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 
@@ -64,9 +65,11 @@ fn beside_threads_that_carry(group: Group<'static>, threads: usize, mut work: im
             std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, stay).unwrap();
         }
         carrying.wait();
-        work();
+        // Where an assertion fails the threads end all the same: otherwise the test hangs, and says nothing.
+        let worked = catch_unwind(AssertUnwindSafe(&mut work));
         again.wait();
         end.wait();
+        worked.unwrap_or_else(|panic| resume_unwind(panic));
     });
     work();
 }
