@@ -124,7 +124,7 @@ fn covers_all_threads(allowed: &Cpus) -> Option<bool> {
             let name = entries[at + HEAD..read].split(|&byte| byte == 0).next().unwrap_or_default();
             let thread = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
             if let Some(thread) = thread {
-                knows_own |= i64::from(thread) == own as i64;
+                knows_own |= i64::from(thread) == own;
                 // (One that has ended runs nothing.)
                 let cpus: Cpus = affinity(thread).unwrap_or_default();
                 covers &= cpus.iter().zip(allowed).all(|(cpus, allowed)| cpus & !allowed == 0);

@@ -136,6 +136,9 @@ const OF_HANDLES: &[Check] = &[
     }),
     ("Group::diagnose_with", |s| assert_eq!(s.stale.diagnose_with(1).chain.len(), 1)),
     ("Group::create", |s| assert_eq!(s.stale.create("x").unwrap_err(), CreateError::Gone)),
+    ("Group::get_or_create", |s| {
+        assert_eq!(s.stale.get_or_create("x").unwrap_err(), CreateError::Gone);
+    }),
     ("Group::destroy", |s| assert_eq!(s.stale.destroy().unwrap_err(), DestroyError::Gone)),
     ("Group::try_charge", |s| is_gone(s.stale.try_charge(1).unwrap_err())),
     ("Group::charge", |s| is_gone(s.stale.charge(1).unwrap_err())),
