@@ -4,8 +4,8 @@
 //! a limit refuses an allocation
 //!   the ledger's own work, or the end of refused work           granted
 //!   policy null                                                 counted, null
-//!   the level is an ancestor's, and another group below it
-//!     is over its own limit                                     granted below the root's limit
+//!   the level is an ancestor's, and it would fit if other
+//!     groups below it were within their own limits              granted below the root's limit
 //!   else: the scope is marked; the first refusal is counted     granted below the root's limit, slowly beyond the allowance
 //!   the root is full: waits while another group is over its
 //!     own limit, at most the time of a victim                   granted, or from the allowance, or a line on stderr and null
@@ -75,8 +75,9 @@ impl Wanted {
     fn overrun(&self, scope: Option<&Held>, allowance: u64) -> Granted {
         let Wanted { group, units, refusal } = self;
         let full = group.ledger().group(refusal.group);
-        // Whoever is within its own limits is not marked for what a neighbour has too much.
-        let guilty = refusal.group == group.id() || !overrun::is_anothers(full, *group);
+        // Work within its own limits is not marked for what a neighbour has too much.
+        let lacking = refusal.usage.saturating_add(*units).saturating_sub(refusal.limit).max(1);
+        let guilty = refusal.group == group.id() || !overrun::is_anothers(full, *group, lacking);
         let mut beyond = 0;
         if guilty {
             let first = match scope {
@@ -108,10 +109,8 @@ impl Wanted {
         const TURN: Duration = Duration::from_millis(1);
         let ledger = self.group.ledger();
         let until = Instant::now() + ledger.control().times.victim;
-        while may_wait()
-            && Instant::now() < until
-            && overrun::is_anothers(ledger.root(), self.group)
-        {
+        let is_anothers = || overrun::is_anothers(ledger.root(), self.group, 1);
+        while may_wait() && Instant::now() < until && is_anothers() {
             std::thread::sleep(TURN);
             match self.over(AtLimit::OverrunBelowRoot) {
                 Granted::No => {}

@@ -1,8 +1,8 @@
 //! Finds the groups that are over their own limits, and what is to be said when nothing gives way.
 //!
 //! Allocations may go over a limit, until their work ends ([`OnLimit::Overrun`](crate::alloc::OnLimit)). So a group may fill
-//! what others below a common ancestor need. These are not refused for that: as long as one of their neighbours is over its own
-//! limit, what they ask for is granted.
+//! what others below a common ancestor need. These are not refused for that: what would fit if all neighbours were within their own
+//! limits is granted.
 
 use crate::counter::COUNTER_MAX;
 use crate::group::Group;
@@ -24,30 +24,48 @@ fn excess(table: &Table, row: u32) -> u64 {
     counter.usage().saturating_sub(counter.idle_at_most()).saturating_sub(max)
 }
 
-/// Whether another group below a full one is over its own limit: one that neither is on the path of the group that asks nor
-/// lies below it. Costs a pass over the rows in use, unless the one that was found last still is. Allocates nothing.
-pub(crate) fn is_anothers(full: Group<'_>, asking: Group<'_>) -> bool {
+/// Whether `units` that are lacking below a full group's limit are other groups' fault: whether those below it that are over their
+/// own limits are so by as much together. Groups on the path of the one that asks do not count, nor those below it. Costs a pass
+/// over the rows in use, unless the one that was found last suffices. Allocates nothing.
+///
+/// So a group that is over its limit by little gives its neighbours little, and nobody grows behind another's back.
+pub(crate) fn is_anothers(full: Group<'_>, asking: Group<'_>, units: u64) -> bool {
     /// The row that was found last, in any ledger: a hint.
     static LAST: AtomicU32 = AtomicU32::new(0);
     let table = full.table();
     let Some(own) = RowPath::of(table, asking.id()) else { return false };
     let (top, me) = (full.id().index(), asking.id().index());
-    let is_guilty = |row: u32| {
-        excess(table, row) > 0
+    let fault = |row: u32| {
+        let over = excess(table, row);
+        let counts = over > 0
             && table.is_live(row)
             && !own.rows().contains(&row)
-            && path::leads_through(table, row, top)
             && !path::leads_through(table, row, me)
+            && RowPath::new(table, row).is_some_and(|path| {
+                let mut above = path.rows()[1..].iter();
+                // What a group above it has too much holds its own.
+                above.find(|&&above| above == top || excess(table, above) > 0) == Some(&top)
+            });
+        if counts { over } else { 0 }
     };
     let rows = table.high_water();
     // Relaxed: a hint.
     let last = LAST.load(Ordering::Relaxed);
-    if (1..rows).contains(&last) && is_guilty(last) {
+    if (1..rows).contains(&last) && fault(last) >= units {
         return true;
     }
-    let Some(found) = (1..rows).find(|&row| is_guilty(row)) else { return false };
-    LAST.store(found, Ordering::Relaxed);
-    true
+    let mut together = 0u64;
+    for row in 1..rows {
+        let over = fault(row);
+        if over > 0 {
+            LAST.store(row, Ordering::Relaxed);
+            together = together.saturating_add(over);
+            if together >= units {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Says on standard error that an allocation fails since the root is full and nothing gave way, at most once a second: the

@@ -146,10 +146,11 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved, at: AtLimit) 
     let no = match why {
         // A lower level may have filled up since it was looked at.
         NotReserved::Full => {
-            let full = |(below, counter): (usize, &&PageCounter)| {
-                at.holds(below, path.len()) && counter.refuses(n)
+            let below = match at {
+                // It is asked for nothing below.
+                AtLimit::OverrunBelowRoot => None,
+                _ => path[..level].iter().position(|counter| counter.refuses(n)),
             };
-            let below = path[..level].iter().enumerate().position(full);
             NotGranted::Full { level: below.unwrap_or(level) }
         }
         NotReserved::Closed | NotReserved::Emptied => NotGranted::Closed { level },

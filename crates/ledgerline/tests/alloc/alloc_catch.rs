@@ -184,6 +184,9 @@ fn a_neighbour_of_a_runaway_is_granted_what_the_tenant_has_no_room_for() {
     // Within its own limits, of which it has none.
     assert_eq!(small.catch(|| vec![0u8; 4096].len()).unwrap(), 4096);
     assert_eq!(small.stat().get("refused").unwrap().subtree, 0);
+    // By no more than what the runaway has too much.
+    let greedy = small.catch(|| vec![0u8; 4 * MAX as usize].len());
+    assert_eq!(greedy.unwrap_err().group, "/acme");
     drop(held);
     // Where nobody else is over, the one that asks is refused.
     let alone = small.catch(|| vec![0u8; 5 * MAX as usize].len());
