@@ -167,7 +167,7 @@ static ENTRIES: [AtomicPtr<[Entry; CHUNK as usize]>; CHUNKS as usize] =
     [const { AtomicPtr::new(null_mut()) }; CHUNKS as usize];
 /// The lowest place that no scope ever had.
 static FRESH: AtomicU32 = AtomicU32::new(1);
-static FREE: FreeList = FreeList::EMPTY;
+static FREE: FreeList = FreeList::new();
 
 #[inline(always)]
 fn at(place: u32) -> Option<&'static Entry> {

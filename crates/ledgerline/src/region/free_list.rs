@@ -10,7 +10,9 @@ pub(crate) struct FreeList(AtomicU64);
 
 impl FreeList {
     #[cfg(not(loom))]
-    pub(crate) const EMPTY: FreeList = FreeList(AtomicU64::new(0));
+    pub(crate) const fn new() -> Self {
+        FreeList(AtomicU64::new(0))
+    }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {

@@ -68,7 +68,7 @@ fn one_allocation_that_is_larger_than_any_allowance_ends_the_query_and_not_the_p
             bytes.push(1u8);
         }
     });
-    let _: Refused = grown.map(|()| ()).unwrap_err();
+    let _: Refused = grown.unwrap_err();
     assert_eq!((group.precise(), group.max_events()), (0, 2), "each is refused once");
 }
 

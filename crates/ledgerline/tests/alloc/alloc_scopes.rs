@@ -61,7 +61,7 @@ fn a_part_that_outlives_its_catch_still_ends_and_the_next_catch_is_another_work(
             drop(vec![0u8; 2 * MAX as usize]);
         });
         assert!(refused.is_err());
-        assert_eq!(group.catch(|| alloc::checkpoint()).map_err(|_| ()), Ok(()));
+        assert_eq!(group.catch(alloc::checkpoint).map_err(|_| ()), Ok(()));
         go.wait();
         let payload = part.unwrap().join().unwrap_err();
         assert!(is_refusal(payload));
@@ -128,7 +128,7 @@ fn what_is_unattributed_is_nobodys_and_the_work_still_ends() {
         current::unattributed(alloc::checkpoint);
         unreachable!("{}", kept.len());
     });
-    result.map(|()| ()).unwrap_err();
+    result.unwrap_err();
 }
 
 #[test]
@@ -283,7 +283,7 @@ mod on_tokio {
                 tokio::task::yield_now().await;
                 unreachable!("{}", rows.len());
             }));
-            assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+            assert_eq!(result.unwrap_err().group, "/g0");
             assert_eq!(group.precise(), 0);
         }
     }
