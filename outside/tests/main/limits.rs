@@ -4,7 +4,7 @@ use ledgerline::size::{self, SizeError};
 use ledgerline::{Ledger, Limit};
 
 #[test]
-fn a_limit_is_a_whole_number_with_a_unit_or_max_in_either_case() {
+fn a_limit_is_a_number_with_a_unit_or_max_in_either_case() {
     for (text, units) in [
         ("0", 0),
         ("4096", 4096),
@@ -12,7 +12,8 @@ fn a_limit_is_a_whole_number_with_a_unit_or_max_in_either_case() {
         ("64k", 64 << 10),
         ("64K", 64 << 10),
         ("512M", 512 << 20),
-        ("512MB", 512 << 20),
+        ("512Mi", 512 << 20),
+        ("1.5G", 3 << 29),
         ("512MiB", 512 << 20),
         ("512 mib", 512 << 20),
         (" 2G\n", 2 << 30),
@@ -34,13 +35,15 @@ fn what_is_no_limit_is_refused_with_the_text_and_how_to_write_it() {
     type Why = fn(String) -> SizeError;
     let (malformed, negative, large): (Why, Why, Why) =
         (SizeError::Malformed, SizeError::Negative, SizeError::TooLarge);
+    let ambiguous: Why = SizeError::Ambiguous;
     for (text, why) in [
         ("5iB", malformed),
         ("5 iB", malformed),
-        ("5Ki", malformed),
+        ("5MB", ambiguous),
+        ("1.5 kb", ambiguous),
         ("5KiiB", malformed),
         ("12Q", malformed),
-        ("1.5G", malformed),
+        ("1.5", malformed),
         ("1e9", malformed),
         ("0x10", malformed),
         ("+5", malformed),
@@ -57,7 +60,8 @@ fn what_is_no_limit_is_refused_with_the_text_and_how_to_write_it() {
         let error = text.parse::<Limit>().unwrap_err();
         assert_eq!(error, why(text.to_owned()), "{text:?}");
         let told = error.to_string();
-        assert!(told.contains(&format!("'{text}'")) && told.contains("max"), "{told}");
+        let how = if error == ambiguous(text.to_owned()) { "iB" } else { "max" };
+        assert!(told.contains(&format!("'{text}'")) && told.contains(how), "{told}");
     }
     for text in ["", " "] {
         assert_eq!(text.parse::<Limit>(), Err(SizeError::Empty));

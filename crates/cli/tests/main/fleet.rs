@@ -461,7 +461,7 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
     operator.says(&["terms", "acme", "--grace", "2min"]);
     for (words, told) in [
         (&["show", "/acme/batch"][..], "the first name of its budgets' paths: acme"),
-        (&["set", "/acme", "max=1.5G"], "a whole number"),
+        (&["set", "/acme", "max=1.5GB"], "write 1.5G or 1.5GiB"),
         (&["set", "/acme", "max=8E"], "more than a store counts"),
         (&["terms", "acme", "--lease", "5"], "as in 1500ms or 10s"),
         (&["terms", "acme"], "<--lease <TIME>|--grace <TIME>>"),

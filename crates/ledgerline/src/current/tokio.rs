@@ -6,7 +6,7 @@
 //! `task.charged_to(group)` for some other group, by [`ChargeTo`].
 //!
 //! Inside of a [`catch`](crate::Group::catch_future) a spawned task is a part of that work. A refusal ends all its parts, each at
-//! its next poll or [`checkpoint`](crate::alloc::checkpoint), and then a part's handle returns a panic whose payload is the
+//! its next poll or `checkpoint`, and then a part's handle returns a panic whose payload is the
 //! [`Refused`](crate::Refused).
 //!
 //! ```

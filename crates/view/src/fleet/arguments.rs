@@ -30,9 +30,10 @@ pub fn size_of(text: &str) -> Result<Size, String> {
                     .into(),
             );
         }
+        Err(error @ size::SizeError::Ambiguous(_)) => return Err(error.to_string()),
         Err(_) => {
             return Err(format!(
-                "{value:?} is no size: a whole number, and K, M, G, T or P, as in 1536M"
+                "{value:?} is no size: a number, and K, M, G, T or P, as in 1536M or 1.5G"
             ));
         }
     };
@@ -110,9 +111,10 @@ mod tests {
             ("max=16P", "more than a store counts"),
             ("max=8E", "more than a store counts"),
             ("max=999999999999999999999", "more than a store counts"),
-            ("max=-1", "a whole number"),
-            ("max=1.5G", "a whole number"),
-            ("max=", "a whole number"),
+            ("max=-1", "is no size: a number"),
+            ("max=1.5", "is no size: a number"),
+            ("max=5MB", "5M or 5MiB"),
+            ("max=", "is no size: a number"),
             ("=1", "there are max and min"),
         ] {
             let said = size_of(wrong).unwrap_err();
