@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeId(u64);
 
-/// In a [`ScopeId`]: the ledger's own work, and the end of work that was refused, are granted over any limit.
+/// A flag in a [`ScopeId`]: the allocations of the ledger's own work, and of the end of refused work, are granted over any limit.
 const GRANTING: u64 = 1 << 31;
 const PLACE: u64 = GRANTING - 1;
 
@@ -69,7 +69,7 @@ impl ScopeId {
     }
 }
 
-/// What an allocation meets at a limit.
+/// The fate of an allocation that a limit refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLimit {
@@ -80,11 +80,11 @@ pub enum OnLimit {
     Null,
 }
 
-/// What work meets at a limit, and how far it may go over before each of its allocations is slowed down.
+/// The policy of some work at a limit: the fate of an allocation, and the distance over the limit at full speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// What an allocation meets that a limit refuses.
+    /// The fate of an allocation that a limit refuses.
     pub on_limit: OnLimit,
     /// How many bytes over the limit are granted at full speed.
     pub allowance: u64,
@@ -308,7 +308,7 @@ impl Held {
 
 impl Clone for Held {
     fn clone(&self) -> Held {
-        // (Beyond a billion holders the last of them would leak the scope, and none has so many.)
+        // A billion holders would take more memory than there is, so the number never reaches the flags.
         self.entry().state.fetch_add(1, Ordering::Relaxed);
         Held(self.0)
     }

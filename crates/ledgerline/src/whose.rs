@@ -1,5 +1,5 @@
-//! Whom the calling thread's allocations are charged to, and which work they belong to, in three words. What they mean,
-//! `current` says.
+//! Keeps the group that the calling thread's allocations are charged to, and the work that they belong to, in three words. `current`
+//! says how they are used.
 //!
 //! They lie below all that charges, so that the ledger can say of its own needs that they are [nobody's](nobody).
 
@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// What a thread, a task or a fiber has as its current group, a group or nobody, and the [`catch`](crate::Group::catch) that
-/// it runs in. Three words, to be kept by whoever switches ([`swap`]).
+/// The current group of a thread, a task or a fiber, a group or nobody, and the [`catch`](crate::Group::catch) that it runs in.
+/// Three words, to be kept by whoever switches ([`swap`]).
 ///
 /// One that comes of a [`Group`](crate::Group) names no catch: work that is entered with it stays in the catch around it. One
 /// that comes of [`get`] names the catch that was current there, or that there was none.
@@ -63,26 +63,60 @@ pub(crate) struct Slot {
 
 thread_local! {
     // Constants without destructors: they are there before `main`, and until the thread's last instruction.
-    static CURRENT: Cell<Current> = const { Cell::new(Current::NOBODY) };
+    static CURRENT: Words = const { Words::new(Current::NOBODY) };
 }
 
-/// What the calling thread has as its current group, to be kept or handed to another thread: three words. A signal
+/// A [`Current`] of which each word is read and written by itself. A load of two words at once, right after a store of each,
+/// would wait for both: two nanoseconds a poll.
+struct Words {
+    group: Cell<Option<Packed>>,
+    slot: Cell<Option<&'static Slot>>,
+    scope: Cell<ScopeId>,
+}
+
+impl Words {
+    const fn new(current: Current) -> Words {
+        let Current { group, slot, scope } = current;
+        Words { group: Cell::new(group), slot: Cell::new(slot), scope: Cell::new(scope) }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Current {
+        Current { group: self.group.get(), slot: self.slot.get(), scope: self.scope.get() }
+    }
+
+    #[inline(always)]
+    fn set(&self, current: Current) {
+        self.group.set(current.group);
+        self.slot.set(current.slot);
+        self.scope.set(current.scope);
+    }
+
+    #[inline(always)]
+    fn replace(&self, next: Current) -> Current {
+        let before = self.get();
+        self.set(next);
+        before
+    }
+}
+
+/// Returns the calling thread's current group and its catch, to be kept or handed to another thread. A signal
 /// handler may find them halfway exchanged. It asks [`group`](crate::current::group), which is one.
 #[inline(always)]
 pub fn get() -> Current {
-    CURRENT.get().told()
+    CURRENT.with(Words::get).told()
 }
 
 /// As [`get`], for whoever looks at a part of it.
 #[inline(always)]
 pub(crate) fn peek() -> Current {
-    CURRENT.get()
+    CURRENT.with(Words::get)
 }
 
 /// The scope of what the calling thread does.
 #[inline(always)]
 pub(crate) fn scope() -> ScopeId {
-    CURRENT.get().scope
+    CURRENT.with(|words| words.scope.get())
 }
 
 /// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
@@ -115,19 +149,19 @@ pub(crate) fn scope() -> ScopeId {
 /// ```
 #[inline(always)]
 pub fn swap(next: Current) -> Current {
-    CURRENT.replace(next).told()
+    CURRENT.with(|words| words.replace(next)).told()
 }
 
 /// As [`swap`], for whoever puts back what comes out.
 #[inline(always)]
 pub(crate) fn replace(next: Current) -> Current {
-    CURRENT.replace(next)
+    CURRENT.with(|words| words.replace(next))
 }
 
 /// As [`swap`], but the thread stays in its scope.
 #[inline(always)]
 pub(crate) fn swap_group(next: Current) {
-    CURRENT.set(next.within(scope()));
+    CURRENT.with(|words| words.set(next.within(scope())));
 }
 
 /// What [`Group::enter`](crate::Group::enter) returns: when it drops, the thread's current group is again the one before.
@@ -145,7 +179,7 @@ impl Entered {
     pub(crate) fn new(current: Current) -> Entered {
         let before = peek();
         let scope = if current.scope.is_unsaid() { before.scope } else { current.scope };
-        CURRENT.set(current.within(scope));
+        CURRENT.with(|words| words.set(current.within(scope)));
         Entered { before, thread: PhantomData }
     }
 }

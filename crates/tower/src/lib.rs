@@ -25,18 +25,18 @@
 //! # }
 //! ```
 //!
-//! **What a request is charged for.** Everything that its handler allocates under [`ledgerline::Alloc`], and what it charges by
+//! **A request is charged** for everything that its handler allocates under [`ledgerline::Alloc`], and what it charges by
 //! [`ledgerline::current`], while its future and its response's body are polled and dropped. Tasks, threads and jobs that it
-//! spawns are charged, too, and are ended with it, where it spawns them by the helpers of `ledgerline::current`. What the
-//! server's connection allocates is nobody's.
+//! spawns are charged, too, and are ended with it, where it spawns them by the helpers of `ledgerline::current`. Nobody is
+//! charged for the server's connection.
 //!
-//! **What a request meets at a limit.** A request that is over its limit ends at its next poll, or at its next
+//! **At a limit** a request that is over its limit ends at its next poll, or at its next
 //! [`checkpoint`](ledgerline::alloc::checkpoint), and is answered by 503 with `Retry-After`. The [`Refused`] is an extension of
 //! that response, for a layer around this one that puts it into words. A body that meets the limit ends with an error, so that
 //! the client sees that it is not whole: a connection of HTTP/1 is closed, a stream of HTTP/2 is reset. All other requests go on.
 //!
-//! **What ends.** The request's group is destroyed when its response's body has ended or is dropped, by a time-out or by a client
-//! that goes away, too. What outlives it, like a row in a cache, stays charged to the tenant until it is freed.
+//! **At the end** the request's group is destroyed when its response's body has ended or is dropped, by a time-out or by a client
+//! that goes away, too. Memory that outlives it, like a row in a cache, stays charged to the tenant until it is freed.
 //!
 //! It works with whatever serves `http::Request` by `tower::Service`: axum, hyper, tonic. It needs no runtime.
 
@@ -76,7 +76,7 @@ impl RequestGroups<()> {
         RequestGroups {
             tenant,
             max: Limit::MAX,
-            allowance: ledgerline::alloc::OVERDRAFT,
+            allowance: ledgerline::alloc::Policy::OVERRUN.allowance,
             shed: false,
             retry_after: Duration::from_secs(1),
             number: Arc::default(),
@@ -107,7 +107,7 @@ impl<F> RequestGroups<F> {
         RequestGroups { shed, ..self }
     }
 
-    /// What `Retry-After` says of a request that was refused, in whole seconds: one unless this is set.
+    /// Sets `Retry-After` of a request that was refused, in whole seconds: one unless this is set.
     pub fn retry_after(self, after: Duration) -> RequestGroups<F> {
         RequestGroups { retry_after: after, ..self }
     }

@@ -55,7 +55,7 @@ fn code_that_was_handed_no_group_charges_that_of_its_task_and_thread() {
     });
     assert_eq!(sorted, [true; 3]);
 
-    let task = async { (sort(1000).unwrap(), current::uncharged(|| sort(1000)).unwrap()) };
+    let task = async { (sort(1000).unwrap(), current::unattributed(|| sort(1000)).unwrap()) };
     assert_eq!(block_on(task.charged_to(query)), (64_000, 0));
     assert_eq!((query.precise(), current::group()), (0, None));
 

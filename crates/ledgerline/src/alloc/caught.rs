@@ -85,7 +85,7 @@ impl Group<'static> {
     }
 }
 
-/// What [`Group::catch_future`] and [`Group::catch_stream`] return.
+/// A task or a stream that a refusal ends: the value of [`Group::catch_future`] and [`Group::catch_stream`].
 ///
 /// Invariant C2: what is inside is pinned when this is. It is dropped in its place.
 #[must_use = "a future does nothing unless it is polled"]
@@ -99,7 +99,7 @@ pub struct Catching<T> {
 }
 
 impl<T> Catching<T> {
-    /// What is inside; `None` once it has ended.
+    /// Returns the task or stream inside, or `None` once it has ended.
     pub fn get_ref(&self) -> Option<&T> {
         self.inner.as_ref().map(ChargedTo::get_ref)
     }

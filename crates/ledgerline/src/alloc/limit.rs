@@ -1,4 +1,4 @@
-//! What happens at a limit: a grant over it that marks the work, or null.
+//! Decides about an allocation that a limit refuses: a grant over the limit that marks the work, or null.
 //!
 //! ```text
 //! a limit refuses an allocation
@@ -28,10 +28,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// How many bytes over the limit a [`Group::catch`] is granted at full speed.
-pub const OVERDRAFT: u64 = Policy::OVERRUN.allowance;
-
-/// What `catch` does at a limit: with the feature `unwind` an allocation fails at once, since it unwinds by itself.
+/// The policy of a plain `catch`. With the feature `unwind` an allocation fails at once, since it unwinds by itself.
 pub(super) const CATCH: Policy =
     if cfg!(feature = "unwind") { Policy::NULL } else { Policy::OVERRUN };
 
@@ -186,13 +183,13 @@ pub fn last_refusal() -> Option<Refusal> {
 }
 
 impl Ledger {
-    /// What allocations outside of any [`catch`](Group::catch) meet at a limit of this ledger: [`Policy::OVERRUN`] unless it was
-    /// set.
+    /// Returns the policy for allocations outside of any [`catch`](Group::catch) at a limit of this ledger: [`Policy::OVERRUN`]
+    /// unless another was set.
     pub fn alloc_policy(&self) -> Policy {
         self.control().policy.get()
     }
 
-    /// Sets what allocations outside of any [`catch`](Group::catch) meet at a limit of this ledger, in this process.
+    /// Sets the policy for allocations outside of any [`catch`](Group::catch) at a limit of this ledger, in this process.
     ///
     /// With [`Policy::NULL`] an allocation that does not fit is null: code that asked by `try_reserve` gets an error, and all
     /// other code aborts the process.

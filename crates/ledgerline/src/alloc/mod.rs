@@ -32,14 +32,14 @@
 //! **At a limit** an allocation is granted over it, and the work is marked: a [`Group::catch`](crate::Group::catch), or a
 //! [`catch_future`](crate::Group::catch_future), ends at its next [`checkpoint`], poll or end, with all parts that it handed to
 //! other threads. Beyond an allowance each allocation is slowed down. Outside of a `catch` nothing is ended. The root's limit holds:
-//! what it has no room for waits up to a second while another group is over its own limit, and is then null, with a line on
-//! standard error. [`Policy::NULL`] has every allocation null that does not fit, and [`last_refusal`] knows why.
+//! an allocation that it has no room for waits up to a second while another group is over its own limit, and is then null, with a
+//! line on standard error. [`Policy::NULL`] has every allocation null that does not fit, and [`last_refusal`] knows why.
 //!
-//! Nothing is reclaimed: a reclaimer is foreign code, which may hold the very lock that the allocating code holds. Whoever wants
+//! Nothing is reclaimed: a reclaimer is foreign code, which may hold the very lock that the allocating code holds. A program that wants
 //! that charges a large buffer by [`Group::request`](crate::Group::request) first. For the same reason this allocator allocates
 //! nothing that is charged and calls no code of the program's.
 //!
-//! **What a panicking thread allocates** is nobody's, but for what its purse holds.
+//! **A panicking thread** charges nobody for its allocations, but for those that its purse serves.
 //!
 //! **What the library needs for itself is nobody's**, and no limit refuses it: the words of a refusal, a place in a queue, a
 //! snapshot, the list of a shared charge, the end of a group. So is what a reclaimer allocates, whoever's charge it runs for.
@@ -94,7 +94,7 @@ use crate::sync::Ordering;
 use crate::table::handle::Packed;
 pub use caught::Catching;
 use limit::forget;
-pub use limit::{OVERDRAFT, last_refusal};
+pub use limit::last_refusal;
 use owner::{Charged, UNOWNED};
 pub use owner::{set_accounting, set_default};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -184,7 +184,7 @@ fn spaced_small(size: usize) -> Layout {
 fn uncharge(slot: &Slot, units: usize) {
     if let Some(group) = slot.group() {
         // (An audit allocates. That is nobody's.)
-        current::uncharged(|| group.uncharge_units(units as u64));
+        current::unattributed(|| group.uncharge_units(units as u64));
     }
 }
 
@@ -217,7 +217,7 @@ fn within(block: *mut u8) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn stop(block: *mut u8) -> ! {
-    current::uncharged(|| {
+    current::unattributed(|| {
         eprintln!(
             "ledgerline: the allocator beneath gave a block at {block:p}: more than {ADDRESS_BITS} bits"
         );
@@ -310,7 +310,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// Gets a large block, or one that is strictly aligned, and charges it. What the machine cannot serve is not charged, so it
+    /// Gets a large block, or one that is strictly aligned, and charges it. A request that the machine cannot serve is not charged, so it
     /// neither fills the group for a moment nor shows in its peak.
     #[cold]
     #[inline(never)]
@@ -446,7 +446,7 @@ fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
     // (In an audited ledger it was charged for all of it.)
     let moved = !audited && slow_path::transfer(from, to, held, AtLimit::Overrun, true).is_ok();
     if !moved {
-        current::uncharged(|| from.uncharge_units(held));
+        current::unattributed(|| from.uncharge_units(held));
         if !audited {
             // This fails if the group ended in this very moment: then it lacks as much until the block is freed.
             let _ = to.charge_units(held);

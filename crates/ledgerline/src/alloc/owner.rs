@@ -33,8 +33,8 @@ pub(super) enum Charged {
     Refused,
 }
 
-/// Whether a new block is charged here and now. What a panicking thread allocates is nobody's: its message, a backtrace with
-/// std's table of symbols, which stays, and what destructors need.
+/// Whether a new block is charged here and now. A panicking thread charges nobody for its message, for a backtrace with
+/// std's table of symbols, which stays, or for the needs of destructors.
 #[inline(always)]
 pub(super) fn is_on() -> bool {
     // Relaxed: the flag is all there is to see.
@@ -133,7 +133,7 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
         };
         match slot {
             // (An audit allocates. That is nobody's.)
-            Ok(slot) => match current::uncharged(|| ask(group, units)) {
+            Ok(slot) => match current::unattributed(|| ask(group, units)) {
                 Ok(()) => {
                     if group == wanted {
                         note(group, slot);

@@ -75,7 +75,7 @@ pub(crate) struct Control {
     /// Locked while a thread changes the mode of a subtree.
     pub(crate) modes: Mutex<()>,
     pub(crate) times: Times,
-    /// What allocations outside of any `catch` meet at a limit.
+    /// The policy for allocations outside of any `catch` at a limit.
     pub(crate) policy: SharedPolicy,
     pub(crate) watchers: Watchers,
     pub(crate) listener: Listener,

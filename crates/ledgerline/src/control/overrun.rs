@@ -6,11 +6,11 @@
 
 use crate::counter::COUNTER_MAX;
 use crate::group::Group;
+use crate::os;
 use crate::size;
 use crate::sync::{AtomicU32, Ordering};
 use crate::table::Table;
 use crate::table::path::{self, RowPath};
-use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(crate) fn is_anothers(full: Group<'_>, asking: Group<'_>, units: u64) -> boo
             && !path::leads_through(table, row, me)
             && RowPath::new(table, row).is_some_and(|path| {
                 let mut above = path.rows()[1..].iter();
-                // What a group above it has too much holds its own.
+                // The excess of a group above it includes its own.
                 above.find(|&&above| above == top || excess(table, above) > 0) == Some(&top)
             });
         if counts { over } else { 0 }
@@ -80,7 +80,7 @@ pub(crate) fn say_full(asking: Group<'_>, units: u64) {
     drop(said);
     let root = asking.ledger().root();
     let mut holders: Vec<(u64, String)> =
-        root.children().map(|group| (group.precise(), group.path())).collect();
+        root.children().map(|group| (group.approximate().value, group.path())).collect();
     holders.sort_by(|one, other| other.cmp(one));
     holders.truncate(3);
     let holders: Vec<String> =
@@ -92,8 +92,7 @@ pub(crate) fn say_full(asking: Group<'_>, units: u64) {
         size::format(units),
         if holders.is_empty() { "/".to_owned() } else { holders.join(", ") },
     );
-    // Nobody is told where standard error is closed.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    os::say(line.as_bytes());
 }
 
 impl Group<'_> {

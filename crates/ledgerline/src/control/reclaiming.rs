@@ -1,7 +1,7 @@
 //! Tells whether work reclaims: whether it runs in a reclaimer, by the scopes that it runs in.
 //!
-//! What a reclaimer of a ledger charges there reclaims nothing and does not wait, since it could wait for itself. In another
-//! ledger it may do both. That holds for the parts that it hands to other threads, too, and not for a job of somebody else
+//! A charge of a reclaimer to its own ledger reclaims nothing and does not wait, since it could wait for itself. A charge to another
+//! ledger may do both. That holds for the parts that it hands to other threads, too, and not for a job of somebody else
 //! that its thread runs while the reclaimer waits for a part.
 
 use crate::ledger::Ledger;

@@ -38,7 +38,7 @@
 //! assert_eq!(current::group(), None);
 //! query.scope(|| {
 //!     assert_eq!(current::group(), Some(query));
-//!     current::uncharged(|| assert_eq!(current::group(), None));
+//!     current::unattributed(|| assert_eq!(current::group(), None));
 //! });
 //! assert_eq!(current::group(), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -138,12 +138,6 @@ pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
 #[inline]
 pub fn unattributed<R>(work: impl FnOnce() -> R) -> R {
     Current::NOBODY.scope(work)
-}
-
-/// As [`unattributed`].
-#[inline]
-pub fn uncharged<R>(work: impl FnOnce() -> R) -> R {
-    unattributed(work)
 }
 
 /// Fills what std keeps for good and makes when it is first used: its table of symbols, tens of megabytes in a large program, and
@@ -269,7 +263,7 @@ mod tests {
         });
         assert!(unwound.is_err());
         assert_eq!(group(), Some(a));
-        assert_eq!(uncharged(group), None);
+        assert_eq!(unattributed(group), None);
         assert_eq!(
             std::thread::spawn(group).join().unwrap(),
             None,

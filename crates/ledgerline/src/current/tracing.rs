@@ -40,7 +40,7 @@
 //! Have one `GroupLayer` in a subscriber. A filter that hides a span from the layer hides its field, too.
 
 use super::refused::joined;
-use super::{Current, peek, uncharged};
+use super::{Current, peek, unattributed};
 use crate::group::Group;
 use crate::scope::ScopeId;
 use crate::whose::replace;
@@ -113,7 +113,7 @@ where
     where
         S: Subscriber + for<'s> LookupSpan<'s>,
     {
-        uncharged(|| {
+        unattributed(|| {
             let mut told = Told { field: self.field, group: &self.group, own: None };
             record(&mut told);
             let (Some(own), Some(span)) = (told.own, context.span(span)) else { return false };
@@ -201,7 +201,7 @@ where
             let mut inside = inside.borrow_mut();
             if inside.len() == inside.capacity() {
                 // The list lives as long as the thread, and is no group's.
-                uncharged(|| inside.reserve(8));
+                unattributed(|| inside.reserve(8));
             }
             let before = made.map_or_else(peek, replace);
             inside.push(Inside { layer: self.number, span: span.clone(), made, before });

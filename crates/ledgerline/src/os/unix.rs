@@ -11,6 +11,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Writes a line to standard error, past what std locks for that: another thread may hold the lock and wait for this one.
+#[cfg(not(loom))]
+pub(crate) fn say(line: &[u8]) {
+    // SAFETY: writes bytes of ours. Nobody is told where standard error is closed.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
 pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf takes a constant and has no preconditions.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)

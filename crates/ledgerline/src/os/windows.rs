@@ -22,6 +22,12 @@ fn system() -> SYSTEM_INFO {
     }
 }
 
+/// Writes a line to standard error.
+pub(crate) fn say(line: &[u8]) {
+    // Nobody is told where standard error is closed.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line);
+}
+
 pub(crate) fn page_size() -> usize {
     system().dwPageSize as usize
 }

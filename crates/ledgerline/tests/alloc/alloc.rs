@@ -51,7 +51,7 @@ fn a_block_is_credited_to_its_owner_from_any_thread_and_under_any_group() {
     assert_eq!((a.precise(), b.precise()), (1000, 0));
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || b.scope(|| drop::<Vec<u8>>(receive.recv().unwrap())));
-    current::uncharged(|| send.send(block).unwrap());
+    current::unattributed(|| send.send(block).unwrap());
     while a.precise() != 0 {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! `Group::catch` without the feature `unwind`: an overdraft, and a refusal that is raised at a checkpoint.
+//! `Group::catch` without the feature `unwind`: an allocation goes over the limit, and a refusal is raised at a checkpoint.
 
 use crate::common::again;
 use ledgerline::alloc::Policy;
@@ -35,7 +35,7 @@ fn the_query_fails_and_not_the_process_and_nothing_stays_charged() {
     assert!(refused.to_string().starts_with("/query is full: "), "{refused}");
     assert_eq!((group.precise(), current::group()), (0, None));
     let peak = group.peak();
-    assert!(peak.value <= MAX + alloc::OVERDRAFT, "{peak:?}");
+    assert!(peak.value <= MAX + Policy::OVERRUN.allowance, "{peak:?}");
     // The group goes on.
     assert_eq!(group.catch(|| vec![0u8; 100].len()).unwrap(), 100);
     assert_eq!(group.ledger().mistakes(), Mistakes::default());
@@ -103,7 +103,7 @@ fn destructors_allocate_over_the_limit_while_it_unwinds() {
     struct Says(Vec<u8>);
     impl Drop for Says {
         fn drop(&mut self) {
-            // More than any overdraft.
+            // More than the allowance.
             self.0 = vec![1; 3 << 20];
             assert!(std::thread::panicking());
         }
@@ -151,7 +151,7 @@ fn outside_of_a_catch_a_group_goes_over_its_limit_and_the_process_lives() {
     assert_eq!((group.over(), group.precise(), group.max_events()), (0, 0, 2));
 }
 
-/// The root's limit holds for work that was refused, too. What others need is not refused for it.
+/// The root's limit holds for work that was refused, too.
 #[test]
 fn a_full_root_fails_what_nothing_gives_way_to_with_a_line_that_says_who_holds_it() {
     const CHILD: &str = "LEDGERLINE_TEST_ABORTS";
@@ -170,6 +170,33 @@ fn a_full_root_fails_what_nothing_gives_way_to_with_a_line_that_says_who_holds_i
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(signal, Some(libc::SIGABRT), "{stderr}");
     assert!(stderr.contains("ledgerline: / is full (max 4M): /query was refused 5.0M"), "{stderr}");
+}
+
+/// The root is full by a runaway, which ends while another waits for room there.
+#[test]
+fn an_allocation_waits_at_a_full_root_while_another_group_is_to_give_way() {
+    let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
+    let [runaway, small] = ["runaway", "small"].map(|name| ledger.root().create(name).unwrap());
+    runaway.set_max(Limit::units(MAX)).unwrap();
+    let held = runaway.scope(|| vec![1u8; 4 * MAX as usize]);
+    ledger.root().set_max(Limit::units(4 * MAX)).unwrap();
+    assert_eq!(runaway.over(), 3 * MAX);
+    let before = ledger.root().peak().value;
+    let begun = std::sync::Barrier::new(2);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            begun.wait();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(held);
+        });
+        begun.wait();
+        assert_eq!(small.catch(|| vec![0u8; 4096].len()).unwrap(), 4096);
+    });
+    assert!(
+        ledger.root().peak().value <= before,
+        "it waited, and did not go over the root's limit"
+    );
+    assert_eq!((ledger.root().precise(), small.max_events()), (0, 0));
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn reclaimers_allocate_and_free_in_the_very_group_that_they_reclaim_for() {
         let _entered = group.enter();
         // This may be refused, and does not come back here.
         let note = format!("{wanted} {:?}", Vec::<u8>::new().try_reserve_exact(1 << 20).is_err());
-        let freed = current::uncharged(|| {
+        let freed = current::unattributed(|| {
             let mut freed = 0;
             while freed < wanted
                 && let Some(block) = CACHE.lock().unwrap().pop()

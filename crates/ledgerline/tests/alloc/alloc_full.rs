@@ -37,8 +37,8 @@ fn a_charge_that_is_refused_says_so_where_the_current_group_is_full() {
     assert!(explained.diagnosis.is_some());
     // Whoever handles the refusal is not failed for it.
     let handled = in_full_group(ledger, |full| {
-        let both = [1 << 20, 0].map(|overdraft| {
-            full.catch_within(overdraft, || {
+        let both = [1 << 20, 0].map(|allowance| {
+            full.catch_within(allowance, || {
                 full.try_charge(4096).is_err() && full.attempt(1).is_err()
             })
         });

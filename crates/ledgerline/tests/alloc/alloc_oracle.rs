@@ -88,7 +88,7 @@ impl World {
                     };
                     let block = match owner {
                         Some(group) => group.scope(get),
-                        None => current::uncharged(get),
+                        None => current::unattributed(get),
                     };
                     assert!(!block.is_null() && block.addr().is_multiple_of(layout.align()));
                     // SAFETY: it has that size.

@@ -146,7 +146,7 @@ fn a_fiber_has_its_own_work_while_it_runs() {
     assert_eq!(result.unwrap_err().group, "/g0");
 }
 
-/// What a reclaimer runs has its privileges, and what its thread runs for others meanwhile has not.
+/// A reclaimer has privileges. A job that its thread runs for others meanwhile has none.
 #[test]
 fn a_job_on_top_of_a_reclaimer_is_not_a_reclaimer() {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
@@ -271,6 +271,25 @@ mod on_tokio {
             for ended in handles.into_inner().unwrap() {
                 assert!(is_refusal(ended.unwrap_err().into_panic()));
             }
+        }
+    }
+
+    #[test]
+    fn a_set_of_tasks_ends_with_its_request() {
+        use ledgerline::current::tokio::JoinSetExt;
+        for runtime in runtimes() {
+            let [group] = groups();
+            let result = runtime.block_on(group.catch_future(async {
+                let mut tasks = tokio::task::JoinSet::new();
+                tasks.spawn_inheriting(async { runaway() });
+                tasks.spawn_blocking_inheriting(runaway);
+                let mut refused = 0;
+                while let Some(ended) = tasks.join_next().await {
+                    refused += u32::from(is_refusal(ended.unwrap_err().into_panic()));
+                }
+                assert_eq!(refused, 2);
+            }));
+            assert_eq!(result.unwrap_err().group, "/g0");
         }
     }
 

@@ -69,7 +69,7 @@ fn a_task_over_its_limit_is_dropped_in_its_group_and_its_destructors_may_allocat
             let mut rows = Vec::new();
             for _ in 0..2 {
                 once_pending().await;
-                // The second time is too much, by less than the overdraft.
+                // The second time is too much.
                 rows.push(vec![0u8; (MAX - (MAX >> 3)) as usize]);
                 if with_checkpoint {
                     alloc::checkpoint();

@@ -46,7 +46,7 @@ extern "C" fn body() {
         let entered = other.enter();
         yield_now();
         assert_eq!(current::group(), Some(other));
-        current::uncharged(|| {
+        current::unattributed(|| {
             yield_now();
             assert_eq!(current::group(), None);
         });

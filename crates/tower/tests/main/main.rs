@@ -112,7 +112,7 @@ fn to(path: &str) -> Request<Full<Bytes>> {
     Request::get(path).header("host", "x").body(Full::default()).unwrap()
 }
 
-/// What the runtime keeps for its threads and makes when a request first needs it, like the list of tasks that yielded.
+/// The runtime makes things when a request first needs them and keeps them for its threads, like the list of tasks that yielded.
 const RUNTIME_KEEPS: u64 = 4096;
 
 /// Waits until a tenant has no requests and holds no more than the runtime keeps: connections end by themselves.
@@ -203,6 +203,18 @@ async fn the_tenant_is_found_by_the_head_and_whoever_has_none_is_left_alone() {
         assert_eq!(size, Some(text.len() as u64), "the length is known");
     }
     assert_eq!((acme.children().count(), other.children().count()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_layer_around_this_one_is_told_which_group_was_full() {
+    let [tenant] = tenants();
+    let handler = tower::service_fn(|_: Request<Empty<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(Full::<Bytes>::from(grows().await)))
+    });
+    let app = RequestGroups::below(tenant).max("1M".parse().unwrap()).layer(handler);
+    let response = app.oneshot(Request::new(Empty::new())).await.unwrap();
+    let refused = response.extensions().get::<std::sync::Arc<ledgerline::Refused>>().unwrap();
+    assert!(refused.to_string().contains("of max 1.0M in use"), "{refused}");
 }
 
 #[tokio::test]
