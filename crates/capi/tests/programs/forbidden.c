@@ -1,5 +1,6 @@
-// A sandbox forbids the remote fence after start-up. Then a ledger that is freed is given up: nobody can be sent out of
-// it, so its memory stays, and its handles are refused all the same. A thread charges it all the while.
+// A sandbox forbids the remote fence after start-up, and the visit of each CPU that serves instead of it. Then a ledger that is
+// freed is given up: nobody can be sent out of it, so its memory stays, and its handles are refused all the same. A thread
+// charges it all the while.
 #include "check.h"
 #include <errno.h>
 #include <linux/filter.h>
@@ -28,7 +29,8 @@ static void *charge_it(void *data) {
 static int forbid_the_fence(void) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_setaffinity, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
