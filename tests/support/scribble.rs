@@ -58,16 +58,28 @@ impl Parts {
     }
 
     fn totals(self) -> usize {
-        let width = ((11 + self.items) * 8).next_multiple_of(64);
+        let width = ((12 + self.items) * 8).next_multiple_of(64);
         self.statistics() + self.columns * (self.capacity * width).next_multiple_of(PAGE)
     }
 
     fn totals_width(self) -> usize {
-        (2 * (14 + self.items) * 8).next_multiple_of(64)
+        (2 * (16 + self.items) * 8).next_multiple_of(64)
+    }
+
+    fn names(self) -> usize {
+        self.totals() + (self.capacity * self.totals_width()).next_multiple_of(PAGE)
+    }
+
+    fn name_lists(self) -> usize {
+        self.capacity.next_power_of_two().min(1 << 15)
+    }
+
+    fn name_links(self) -> usize {
+        self.names() + (self.name_lists() * 4).next_multiple_of(PAGE)
     }
 
     fn size(self) -> usize {
-        self.totals() + (self.capacity * self.totals_width()).next_multiple_of(PAGE)
+        self.name_links() + (self.capacity * 8).next_multiple_of(PAGE)
     }
 
     /// Every kind of word that a ledger shares.
@@ -92,15 +104,16 @@ impl Parts {
             row("reserved", 0, true),
             row("usage", 8, true),
             row("lower watermark", 16, true),
-            row("thrift", 24, true),
+            row("least before", 24, true),
             row("stuck", 32, true),
             row("stuck in flight", 40, true),
             row("watermark", 64, true),
-            row("failcnt", 72, true),
+            row("most before", 72, true),
             row("max events", 80, true),
             row("high events", 88, true),
             row("prepaid", 96, true),
-            row("draining", 104, true),
+            row("draining", 104, false),
+            row("thrift", 108, false),
             row("in flight", 112, true),
             row("statistics", 120, true),
             row("max", 128, true),
@@ -116,6 +129,20 @@ impl Parts {
             row("columns", 184, true),
             row("at exit", 192, true),
             row("name", 200, true),
+            Kind {
+                name: "list of names",
+                first: self.names(),
+                stride: 4,
+                count: self.name_lists(),
+                wide: false,
+            },
+            Kind {
+                name: "link of names",
+                first: self.name_links(),
+                stride: 8,
+                count: ROWS.min(self.capacity),
+                wide: true,
+            },
         ];
         let (sets, set_size) = (self.sets(), self.set_size());
         // The first words of each level of the columns' sets.
@@ -134,15 +161,15 @@ impl Parts {
             kinds.push(in_column("cap", cells + 8, false));
             kinds.push(in_column("charges", counts, true));
             kinds.push(in_column("uncharges", counts + 8, true));
-            let width = ((11 + self.items) * 8).next_multiple_of(64);
+            let width = ((12 + self.items) * 8).next_multiple_of(64);
             let statistics =
                 self.statistics() + column * (self.capacity * width).next_multiple_of(PAGE);
             let cell = |name, first, count| Kind { name, first, stride: width, count, wide: true };
             kinds.push(cell("tag", statistics, rows));
-            kinds.push(cell("sum", statistics + 8 * (1 + column % 10), rows));
+            kinds.push(cell("sum", statistics + 8 * (1 + column % 11), rows));
         }
         let (totals, stride) = (self.totals(), self.totals_width());
-        for word in [0, 1, 2, 6, 14 + self.items] {
+        for word in [0, 1, 2, 6, 16 + self.items] {
             let first = totals + word * 8;
             kinds.push(Kind {
                 name: "total",

@@ -118,7 +118,7 @@ enum ledgerline_code_t
     LEDGERLINE_ERROR_RANGE = -6,
     // A name or path is not UTF-8, is empty or too long, or holds a character that no name may hold.
     LEDGERLINE_ERROR_NAME = -7,
-    // The group was cancelled to make room for others, and does not wait for room.
+    // The group was cancelled to make room for others.
     LEDGERLINE_ERROR_CANCELLED = -8,
     // Another program wrote over the ledger's file.
     LEDGERLINE_ERROR_DAMAGED = -9,

@@ -48,7 +48,7 @@ pub extern "C" fn ledgerline_version() -> *const c_char {
 /// Errors: none. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_error_text(code: i32) -> *const c_char {
-    const TEXTS: [&std::ffi::CStr; 23] = [
+    const TEXTS: [&std::ffi::CStr; 24] = [
         c"done",
         c"the library made a mistake, which was stopped at its border",
         c"an argument is NULL, not aligned, or no value that the call knows",
@@ -72,6 +72,7 @@ pub extern "C" fn ledgerline_error_text(code: i32) -> *const c_char {
         c"the ledger is not kept for good",
         c"the ledger is kept for good",
         c"the library has another ABI than the header",
+        c"the parent has a group of that name",
     ];
     let text = usize::try_from(-i64::from(code)).ok().and_then(|code| TEXTS.get(code));
     text.unwrap_or(&c"a code that this library does not know").as_ptr()

@@ -26,7 +26,7 @@ fn code_of(reason: Reason, limit: u64) -> Code {
     match reason {
         // A group without a limit refuses only what it cannot count.
         Reason::Limit if limit >= UNITS_MAX => LEDGERLINE_ERROR_RANGE,
-        Reason::Limit => LEDGERLINE_ERROR_LIMIT,
+        Reason::Limit | Reason::Queued => LEDGERLINE_ERROR_LIMIT,
         Reason::Gone => LEDGERLINE_ERROR_GONE,
         Reason::Cancelled => LEDGERLINE_ERROR_CANCELLED,
         Reason::Damaged => LEDGERLINE_ERROR_DAMAGED,
@@ -59,6 +59,7 @@ impl From<CreateError> for Failure {
         let code = match error {
             CreateError::BadName(_) => LEDGERLINE_ERROR_NAME,
             CreateError::Gone => LEDGERLINE_ERROR_GONE,
+            CreateError::Exists => LEDGERLINE_ERROR_EXISTS,
             CreateError::TooDeep => LEDGERLINE_ERROR_DEPTH,
             CreateError::Full { .. } => LEDGERLINE_ERROR_FULL,
             _ => LEDGERLINE_ERROR_INTERNAL,

@@ -22,7 +22,7 @@ pub enum ledgerline_code_t {
     LEDGERLINE_ERROR_RANGE = -6,
     /// A name or path is not UTF-8, is empty or too long, or holds a character that no name may hold.
     LEDGERLINE_ERROR_NAME = -7,
-    /// The group was cancelled to make room for others, and does not wait for room.
+    /// The group was cancelled to make room for others.
     LEDGERLINE_ERROR_CANCELLED = -8,
     /// Another program wrote over the ledger's file.
     LEDGERLINE_ERROR_DAMAGED = -9,
@@ -52,6 +52,8 @@ pub enum ledgerline_code_t {
     LEDGERLINE_ERROR_KEPT = -21,
     /// The library has another ABI than the header.
     LEDGERLINE_ERROR_ABI = -22,
+    /// The parent has a group of that name.
+    LEDGERLINE_ERROR_EXISTS = -23,
 }
 
 /// A ledger: a tree of groups with their counters. A number that is never used again; zeros are no ledger. Any copy

@@ -8,8 +8,9 @@
 //! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
 
 use crate::ended::Ended;
+use crate::names::group_name;
 use datafusion_execution::memory_pool::MemoryConsumer;
-use ledgerline::{Group, NAME_MAX, OwnedGroup, Refusal, name};
+use ledgerline::{Group, OwnedGroup, Refusal};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Debug)]
@@ -127,22 +128,6 @@ impl Consumer {
     pub(crate) fn own_group(&self) -> Option<&OwnedGroup> {
         self.has_own_group.then_some(&self.group)
     }
-}
-
-/// A name that a group may have, as near as possible to the consumer's: other characters become `_`, and what is
-/// too long is cut in the middle, since the partition stands at the end.
-fn group_name(consumer: &str) -> String {
-    let clean: String = consumer.chars().map(|c| if name::allows(c) { c } else { '_' }).collect();
-    if clean.is_empty() {
-        return "unnamed".to_owned();
-    }
-    if clean.len() <= NAME_MAX {
-        return clean;
-    }
-    let half = (NAME_MAX - "..".len()) / 2;
-    let head = (0..=half).rev().find(|&at| clean.is_char_boundary(at)).unwrap_or(0);
-    let tail = (clean.len() - half..).find(|&at| clean.is_char_boundary(at));
-    format!("{}..{}", &clean[..head], &clean[tail.unwrap_or(clean.len())..])
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ mod lease;
 #[path = "no_lease.rs"]
 mod lease;
 mod level;
+mod names;
 mod node;
 mod pool;
 mod query;

@@ -99,7 +99,7 @@ impl From<Refused> for std::io::Error {
     /// ```
     fn from(refused: Refused) -> std::io::Error {
         let kind = match refused.reason {
-            Reason::Limit => std::io::ErrorKind::QuotaExceeded,
+            Reason::Limit | Reason::Queued => std::io::ErrorKind::QuotaExceeded,
             Reason::Gone => std::io::ErrorKind::NotFound,
             // (Not `Interrupted`: that is tried again by who reads or writes.)
             Reason::Cancelled | Reason::Damaged => std::io::ErrorKind::Other,
@@ -116,6 +116,8 @@ pub enum CreateError {
     BadName(NameError),
     /// The parent was destroyed.
     Gone,
+    /// A live sibling has the name: [`Group::get_or_create`](crate::Group::get_or_create) returns that.
+    Exists,
     /// The tree would have more than 32 levels.
     TooDeep,
     /// The ledger's capacity is used up.
@@ -130,6 +132,7 @@ impl fmt::Display for CreateError {
         match self {
             CreateError::BadName(why) => why.fmt(f),
             CreateError::Gone => f.write_str("the parent group was destroyed"),
+            CreateError::Exists => f.write_str("the parent has a group of that name already"),
             CreateError::TooDeep => f.write_str("the tree would have more than 32 levels"),
             CreateError::Full { capacity } if *capacity as usize >= CAPACITY_MAX => write!(
                 f,
@@ -298,8 +301,8 @@ mod tests {
         assert_eq!(
             said(Reason::Cancelled, 0, 0, 1024),
             [
-                "group 1#1 was cancelled to make room for others, and does not wait for room (1024 requested)",
-                "/acme was cancelled to make room for others, and does not wait for room (1.0K requested)",
+                "group 1#1 was cancelled to make room for others (1024 requested)",
+                "/acme was cancelled to make room for others (1.0K requested)",
             ]
         );
         assert_eq!(

@@ -238,11 +238,6 @@ impl<'l> Group<'l> {
         self.read(|row| Limit::units(which(&row.counter.limits).load(Ordering::Relaxed)))
     }
 
-    /// Starts the peak anew at the present usage.
-    pub fn reset_peak(self) {
-        self.change(|row| row.counter.reset_watermark());
-    }
-
     /// How many charges the limit of this very group refused, or went over it (`max` events).
     pub fn max_events(self) -> u64 {
         self.read(|row| row.counter.track.max_events.load(Ordering::Relaxed)).unwrap_or(0)

@@ -16,6 +16,7 @@
 //!
 //! All of it is lock-free. Marking allocates nothing, so the allocator may do it.
 
+use crate::os;
 use crate::region::free_list::FreeList;
 use crate::stock::refusal::Refusal;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -25,6 +26,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
 /// The scope of some work: its number, and whether what it allocates is granted over any limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +151,8 @@ struct Entry {
     outer: AtomicU64,
     /// How many bytes were granted over limits.
     granted: AtomicU64,
+    /// The time at which it was marked, in nanoseconds of the system's clock.
+    marked: AtomicU64,
     policy: SharedPolicy,
     /// The ledger that runs a reclaimer here; null for others.
     reclaims: AtomicPtr<Table>,
@@ -188,6 +192,7 @@ fn make(place: u32) -> Option<&'static Entry> {
         group: AtomicU64::new(0),
         outer: AtomicU64::new(0),
         granted: AtomicU64::new(0),
+        marked: AtomicU64::new(0),
         policy: SharedPolicy::new(Policy::OVERRUN),
         reclaims: AtomicPtr::new(null_mut()),
         next: AtomicU32::new(0),
@@ -290,6 +295,7 @@ impl Held {
         }
         // SAFETY: S1: this thread set `CLAIMED`.
         unsafe { (*entry.first.get()).write((group, refusal)) };
+        entry.marked.store(now(), Ordering::Relaxed);
         // Release, partner of the Acquires of readers: the refusal is whole.
         entry.state.fetch_or(REFUSED, Ordering::Release);
         true
@@ -328,6 +334,44 @@ impl Drop for Held {
         let before = entry.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         if before.is_ok_and(|state| state & HOLDERS == 1) {
             FREE.push(self.0.place(), &entry.next);
+        }
+    }
+}
+
+/// The time of the system's clock, in nanoseconds.
+fn now() -> u64 {
+    u64::try_from(os::monotonic().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A scope that a refusal can end.
+#[derive(Clone, Copy)]
+pub(crate) struct Endable {
+    pub(crate) id: ScopeId,
+    pub(crate) group: Packed,
+    /// How long ago it was marked; `None` if it was not.
+    pub(crate) marked: Option<Duration>,
+}
+
+/// Shows each scope of a group that has not ended, but for those whose policy is [`OnLimit::Null`]: they are not to be ended. A
+/// pass over as many entries as there were scopes at a time. Scopes that begin or end meanwhile may be missed.
+pub(crate) fn each_endable(mut look: impl FnMut(Endable)) {
+    // Relaxed: a scope that began before the call by this thread's doing is below it.
+    for place in 1..FRESH.load(Ordering::Relaxed) {
+        // (A thread may have taken the place and not made the entry yet.)
+        let Some(entry) = at(place) else { continue };
+        // Acquire, partner of the Releases in `begin_with` and `mark`.
+        let state = entry.state.load(Ordering::Acquire);
+        let group = Packed::from_raw(entry.group.load(Ordering::Relaxed));
+        let Some(group) = group.filter(|_| state & HOLDERS != 0) else { continue };
+        let marked = (state & REFUSED != 0).then(|| {
+            let marked = entry.marked.load(Ordering::Relaxed);
+            Duration::from_nanos(now().saturating_sub(marked))
+        });
+        let null = entry.policy.get().on_limit == OnLimit::Null;
+        // The fields are this scope's if it has not ended since.
+        if !null && entry.state.load(Ordering::Acquire) >> 32 == state >> 32 {
+            let id = ScopeId(state >> 32 << 32 | u64::from(place));
+            look(Endable { id, group, marked });
         }
     }
 }

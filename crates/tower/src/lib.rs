@@ -43,7 +43,6 @@
 use ledgerline::{Group, Limit, Refused};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tower_layer::Layer;
 
@@ -63,7 +62,6 @@ pub struct RequestGroups<F> {
     allowance: u64,
     shed: bool,
     retry_after: Duration,
-    number: Arc<AtomicU64>,
 }
 
 impl RequestGroups<()> {
@@ -79,7 +77,6 @@ impl RequestGroups<()> {
             allowance: ledgerline::alloc::Policy::OVERRUN.allowance,
             shed: false,
             retry_after: Duration::from_secs(1),
-            number: Arc::default(),
         }
     }
 
@@ -110,11 +107,6 @@ impl<F> RequestGroups<F> {
     /// Sets `Retry-After` of a request that was refused, in whole seconds: one unless this is set.
     pub fn retry_after(self, after: Duration) -> RequestGroups<F> {
         RequestGroups { retry_after: after, ..self }
-    }
-
-    fn name(&self) -> String {
-        // Relaxed: the numbers differ, and that is all.
-        format!("r{}", self.number.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::future::ResponseFuture;
 use http::request::Parts;
 use http::{Request, Response};
 use ledgerline::{DestroyOnDrop, Group};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tower_service::Service;
 
@@ -14,6 +15,13 @@ use tower_service::Service;
 pub struct InGroup<S, F> {
     inner: S,
     settings: RequestGroups<F>,
+}
+
+/// A name that no other request has, of whichever layer.
+fn request_name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: the numbers differ, and that is all.
+    format!("r{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 impl<S, F> InGroup<S, F> {
@@ -27,7 +35,7 @@ impl<S, F> InGroup<S, F> {
         if shed && is_above_high(tenant) {
             return None;
         }
-        let group = tenant.create(&self.settings.name()).ok()?.destroy_on_drop();
+        let group = tenant.create(&request_name()).ok()?.destroy_on_drop();
         // A new group holds nothing, so each limit fits.
         group.set_max_now(max).ok().map(|_| group)
     }

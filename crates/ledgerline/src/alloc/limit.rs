@@ -4,16 +4,16 @@
 //! a limit refuses an allocation
 //!   the ledger's own work, or the end of refused work           granted
 //!   policy null                                                 counted, null
-//!   the level is an ancestor's, and it would fit if other
-//!     groups below it were within their own limits              granted below the root's limit
+//!   the level is an ancestor's: the work that is to give way
+//!     ends (control/culprit.rs); if it is other work            granted below the root's limit
 //!   else: the scope is marked; the first refusal is counted     granted below the root's limit, slowly beyond the allowance
-//!   the root is full: waits while another group is over its
-//!     own limit, at most the time of a victim                   granted, or from the allowance, or a line on stderr and null
+//!   the root is full: waits while other work is to give way,
+//!     at most the time of a victim                              granted, or from the allowance, or a line on stderr and null
 //! ```
 
 #[cfg(feature = "unwind")]
 use crate::charge::explain;
-use crate::control::{attempt, overrun, slow_path, throttle};
+use crate::control::{attempt, culprit, overrun, slow_path, throttle};
 use crate::current::Current;
 use crate::current::refused::told;
 use crate::error::Refused;
@@ -68,23 +68,11 @@ impl Wanted {
         nobody(|| attempt::count_refusal(self.group.ledger(), &self.refusal));
     }
 
-    /// Marks the work, and grants what it wants as long as the root has room.
+    /// Ends the work that is to give way, and grants what is wanted as long as the root has room.
     fn overrun(&self, scope: Option<&Held>, allowance: u64) -> Granted {
         let Wanted { group, units, refusal } = self;
-        let full = group.ledger().group(refusal.group);
-        // Work within its own limits is not marked for what a neighbour has too much.
-        let lacking = refusal.usage.saturating_add(*units).saturating_sub(refusal.limit).max(1);
-        let guilty = refusal.group == group.id() || !overrun::is_anothers(full, *group, lacking);
         let mut beyond = 0;
-        if guilty {
-            let first = match scope {
-                Some(scope) => scope.mark(group.pack(), *refusal),
-                // Outside of a scope a group is refused once until it is within its limit again.
-                None => refusal.usage <= refusal.limit,
-            };
-            if first {
-                self.count();
-            }
+        if culprit::end_one(*group, scope, *refusal) {
             let over = match scope {
                 Some(scope) => scope.grant(*units),
                 None => refusal.usage.saturating_add(*units).saturating_sub(refusal.limit),
@@ -106,8 +94,11 @@ impl Wanted {
         const TURN: Duration = Duration::from_millis(1);
         let ledger = self.group.ledger();
         let until = Instant::now() + ledger.control().times.victim;
-        let is_anothers = || overrun::is_anothers(ledger.root(), self.group, 1);
-        while may_wait() && Instant::now() < until && is_anothers() {
+        let will_give_way = || {
+            let (root, group) = (ledger.root(), self.group);
+            nobody(|| overrun::is_anothers(root, group, 1) || culprit::is_ending(root, group, 1))
+        };
+        while may_wait() && Instant::now() < until && will_give_way() {
             std::thread::sleep(TURN);
             match self.over(AtLimit::OverrunBelowRoot) {
                 Granted::No => {}

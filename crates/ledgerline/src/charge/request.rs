@@ -37,7 +37,8 @@ impl<'l> Group<'l> {
 impl<'l> Request<'l> {
     /// Waits up to `patience` for room where there is none. The requests of this process that wait at the
     /// same full group are served in order of arrival. Units that come back wake one waiter. While any
-    /// request waits, charges below the full group go to its counters. A request that some limit can never
+    /// request waits, charges below the full group go to its counters, and are served there where there is room
+    /// ([`Ledger::set_fair`](crate::Ledger::set_fair) has them refused). A request that some limit can never
     /// allow is refused at once. A request that takes no room (no units, or a group that is
     /// [`Off`](crate::ControlMode::Off)), or that has no patience, does not queue behind others. Reclaimers
     /// are asked when the request's turn comes. When its patience ends, it is tried once more before it is

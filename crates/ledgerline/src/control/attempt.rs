@@ -48,7 +48,8 @@ pub(crate) fn once(group: Group<'_>, units: u64, at: AtLimit, by: By) -> Result<
 #[cold]
 pub(crate) fn count_refusal(ledger: &Ledger, refusal: &Refusal) {
     // (No limit refuses what no group can hold.)
-    if refusal.reason == Reason::Limit && refusal.requested <= COUNTER_MAX {
+    if matches!(refusal.reason, Reason::Limit | Reason::Queued) && refusal.requested <= COUNTER_MAX
+    {
         sums::note(ledger.table(), refusal.charged, Sum::Refused, 1);
         count_at_limit(ledger, refusal);
         if let Some(notes) = ledger.control().refusals.get() {

@@ -57,6 +57,10 @@ pub struct Events {
     pub oom_kill: u64,
     /// How many groups had everything cancelled at once ([`Group::set_oom_group`]).
     pub oom_group_kill: u64,
+    /// How often a reclaimer was named since it ran for ten times as long as it may
+    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)). The kernel's `memory.events` has no such line, so
+    /// this is not printed.
+    pub reclaimer_hung: u64,
     /// How often a limit (max, high, low or min) was set to another one than before, by whichever process. The kernel's
     /// `memory.events` has no such line, so this is not printed.
     pub limits: u64,
@@ -73,6 +77,7 @@ impl Events {
             oom: sum(Sum::Oom),
             oom_kill: sum(Sum::OomKill),
             oom_group_kill: sum(Sum::OomGroupKill),
+            reclaimer_hung: sum(Sum::ReclaimerHung),
             limits: totals[CHANGES] as u64,
         }
     }

@@ -7,11 +7,14 @@
 pub(crate) mod alarm;
 pub(crate) mod attempt;
 pub(crate) mod audit;
+pub(crate) mod culprit;
+pub(crate) mod deferred;
 pub(crate) mod events;
 pub(crate) mod hear;
 pub(crate) mod listener;
 pub(crate) mod mode;
 pub(crate) mod overrun;
+pub(crate) mod peaks;
 pub(crate) mod protection;
 pub(crate) mod reclaim;
 pub(crate) mod reclaimers;
@@ -24,6 +27,7 @@ pub(crate) mod token;
 pub(crate) mod victim;
 pub(crate) mod wait;
 pub(crate) mod wait_queue;
+pub(crate) mod watchdog;
 
 use crate::announced::Announcement;
 use crate::ledger::{Ledger, LocalPage};
@@ -34,11 +38,13 @@ use crate::table::{self, Table};
 use audit::Audit;
 use events::Watchers;
 use listener::Listener;
+use peaks::Peaks;
 use reclaimers::Reclaimers;
 use refusals::Notes;
 use std::any::Any;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use victim::Victims;
@@ -72,11 +78,14 @@ pub(crate) struct Control {
     pub(crate) waiting: WaitQueues,
     pub(crate) reclaimers: Reclaimers,
     pub(crate) victims: Victims,
+    pub(crate) peaks: Peaks,
     /// Locked while a thread changes the mode of a subtree.
     pub(crate) modes: Mutex<()>,
     pub(crate) times: Times,
     /// The policy for allocations outside of any `catch` at a limit.
     pub(crate) policy: SharedPolicy,
+    /// Whether charges that do not wait are refused while others wait.
+    pub(crate) fair: AtomicBool,
     pub(crate) watchers: Watchers,
     pub(crate) listener: Listener,
     /// Who was refused, once somebody asks for it.
@@ -106,9 +115,11 @@ pub(crate) fn lay(
         waiting: WaitQueues::default(),
         reclaimers: Reclaimers::default(),
         victims: Victims::default(),
+        peaks: Peaks::default(),
         modes: Mutex::default(),
         times,
         policy: SharedPolicy::new(Policy::OVERRUN),
+        fair: AtomicBool::new(false),
         watchers: Watchers::new(),
         listener: Listener::new(hear::run),
         refusals: OnceLock::new(),

@@ -319,7 +319,7 @@ mod tests {
         let parent = ledger.root().create("parent").unwrap();
         parent.set_min(Limit::units(50 * MIB));
         let asked = [75, 25, 0, 500].map(|min| {
-            let child = parent.create("child").unwrap();
+            let child = parent.create(&format!("with {min}")).unwrap();
             child.set_min(Limit::units(min * MIB));
             child
         });

@@ -105,6 +105,8 @@ impl Clock {
 
 /// How much is asked for, and how long.
 struct Order<'m> {
+    /// The group whose charge waits, or the one that is reclaimed.
+    for_whom: GroupId,
     /// What is still missing.
     missing: &'m dyn Fn() -> u64,
     clock: &'m Clock,
@@ -163,14 +165,15 @@ fn reclaim(ledger: &Ledger, refusal: &Refusal, clock: &Clock) -> bool {
     let counter = &full.row().counter;
     let missing =
         || counter.usage().saturating_add(refusal.requested).saturating_sub(counter.max());
-    reclaim_below(full, &missing, clock, true)
+    reclaim_below(full, refusal.charged, &missing, clock, true)
 }
 
 /// Tries to bring a group down to `level`. Says whether there was any progress.
 pub(crate) fn above(group: Group<'_>, level: u64, clock: &Clock) -> bool {
     let counter = &group.row().counter;
     let missing = || counter.usage().saturating_sub(level);
-    group.ledger().control().reclaimers.can_help() && reclaim_below(group, &missing, clock, true)
+    group.ledger().control().reclaimers.can_help()
+        && reclaim_below(group, group.id(), &missing, clock, true)
 }
 
 impl Group<'_> {
@@ -190,7 +193,8 @@ impl Group<'_> {
     /// let cache = ledger.root().create("cache")?;
     /// let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
     /// for _ in 0..8 {
-    ///     pages.lock().unwrap().push(cache.try_charge(10)?);
+    ///     let page = cache.try_charge(10)?;
+    ///     pages.lock().unwrap().push(page);
     /// }
     /// let evict = pages.clone();
     /// let _reclaimer = cache.add_reclaimer(0, move |need| {
@@ -218,7 +222,7 @@ pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
     let before = charged();
     let level = before.saturating_sub(units);
     let missing = || charged().saturating_sub(level);
-    reclaim_below(group, &missing, &Clock::start(ledger), urgent);
+    reclaim_below(group, group.id(), &missing, &Clock::start(ledger), urgent);
     before.saturating_sub(charged())
 }
 
@@ -237,22 +241,28 @@ pub(crate) fn high(group: Group<'_>, met: Levels) {
     }
     let ids = whose::nobody(|| path::ids_to_root(ledger.table(), group.id()));
     for (_, &level) in ids.iter().enumerate().filter(|(level, _)| met >> level & 1 != 0) {
-        let group = ledger.group(level);
-        let counter = &group.row().counter;
+        let above = ledger.group(level);
+        let counter = &above.row().counter;
         let high = counter.limits.high.load(Ordering::Relaxed);
         let charged = counter.usage().saturating_sub(counter.idle_at_most());
         let awake = |entry: Arc<Entry>| !entry.is_tired();
         let below = || whose::nobody(|| ledger.control().reclaimers.below(level));
         if charged > high && below().into_iter().any(awake) {
             let missing = || counter.usage().saturating_sub(high);
-            reclaim_below(group, &missing, &Clock::start(ledger), false);
+            reclaim_below(above, group.id(), &missing, &Clock::start(ledger), false);
         }
     }
 }
 
-/// Asks the reclaimers below a full group. Says whether there was any progress.
-fn reclaim_below(full: Group<'_>, missing: &dyn Fn() -> u64, clock: &Clock, urgent: bool) -> bool {
-    let order = Order { missing, clock, urgent, saw_room: Cell::new(false) };
+/// Asks the reclaimers below a full group, for a charge of `for_whom`. Says whether there was any progress.
+fn reclaim_below(
+    full: Group<'_>,
+    for_whom: GroupId,
+    missing: &dyn Fn() -> u64,
+    clock: &Clock,
+    urgent: bool,
+) -> bool {
+    let order = Order { for_whom, missing, clock, urgent, saw_room: Cell::new(false) };
     if order.is_over() || reclaiming::is_inside(full.ledger()) {
         return false;
     }
@@ -297,7 +307,7 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
             }
             ran = true;
             order.clock.asked.set(true);
-            match entry.run(ledger, need) {
+            match entry.run(ledger, need, order.for_whom) {
                 Some(Outcome::Unseen) if entry.is_believed(asked.unseen + 1) => asked.unseen += 1,
                 Some(Outcome::Unseen | Outcome::Nothing) => {
                     entry.rest(ledger.control().times.reclaim);

@@ -9,7 +9,7 @@
 //! nothing (`reclaiming.rs`).
 
 use crate::control::listener::{self, Seat};
-use crate::control::reclaiming;
+use crate::control::{reclaiming, watchdog};
 use crate::gate::{forked, lock};
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -117,7 +117,9 @@ impl<'l> Group<'l> {
     /// Only [`try_charge`](Self::try_charge) and [`request`](Self::request) run it, never
     /// [`try_charge_units`](Self::try_charge_units), which allocators call. It should be short: the time
     /// given to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
-    /// between reclaimers. If it panics, the charge goes on without it, and it is not run again. What it says
+    /// between reclaimers. One that runs ten times as long is named with the charge that waits for it: once on standard error,
+    /// in [`Events::reclaimer_hung`](crate::Events::reclaimer_hung), and in [`Group::diagnose`]. It must not take a lock that a
+    /// thread holds while it charges: that thread would wait for itself. If it panics, the charge goes on without it, and it is not run again. What it says
     /// that it gave and nobody sees in the group's usage, another thread may have charged at once: then it is
     /// asked again, twice at most, and up to 64 times where what it gave was seen before.
     ///
@@ -138,7 +140,8 @@ impl<'l> Group<'l> {
     /// let cache = tenant.create("cache")?;
     /// let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
     /// for _ in 0..8 {
-    ///     pages.lock().unwrap().push(cache.try_charge(10)?);
+    ///     let page = cache.try_charge(10)?; // before the lock, which the reclaimer takes
+    ///     pages.lock().unwrap().push(page);
     /// }
     /// let evict = pages.clone();
     /// let _reclaimer = cache.add_reclaimer(0, move |need| {
@@ -230,8 +233,8 @@ pub(crate) enum Outcome {
 }
 
 impl Entry {
-    /// Runs it, unless another thread does. Says what came of it, if it ran to its end.
-    pub(crate) fn run(&self, ledger: &Ledger, units: u64) -> Option<Outcome> {
+    /// Runs it for a charge of `for_whom`, unless another thread does. Says what came of it, if it ran to its end.
+    pub(crate) fn run(&self, ledger: &Ledger, units: u64, for_whom: GroupId) -> Option<Outcome> {
         let me = forked::thread();
         // Acquire, partner of the Release below: one run sees what the last one did. (Before the report, so that those who
         // find it running take no lock.)
@@ -243,7 +246,8 @@ impl Entry {
         }
         let before = precise::charged(ledger.table(), self.group);
         lock::gated(&self.report).runs += 1;
-        let claimed = catch_unwind(AssertUnwindSafe(|| (self.run)(units)));
+        let run = || catch_unwind(AssertUnwindSafe(|| (self.run)(units)));
+        let claimed = watchdog::watch(ledger, self.group, for_whom, run);
         let freed = before.saturating_sub(precise::charged(ledger.table(), self.group));
         let mut report = lock::gated(&self.report);
         report.freed = report.freed.saturating_add(freed);

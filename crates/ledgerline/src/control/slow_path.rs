@@ -13,7 +13,7 @@
 
 use super::attempt::{self, Grant};
 use super::audit::{By, Site};
-use super::{events, reclaim};
+use super::{events, reclaim, wait_queue};
 use crate::group::Group;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::stock::{self, AtLimit, cell, transfer};
@@ -30,6 +30,9 @@ pub(crate) fn charge_units(
 ) -> Result<(), Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {
         return Ok(());
+    }
+    if at == AtLimit::Refuse {
+        finally(group, wait_queue::pass(group, units))?;
     }
     finally(group, attempt::once(group, units, at, By::Hand(site))).map(|_met| ())
 }
@@ -65,7 +68,9 @@ pub(crate) fn try_charge(group: Group<'_>, units: u64, site: Site) -> Result<Gra
     if cell::fold_and_take(group.table(), group.id(), units) {
         return Ok(Grant::Counted);
     }
-    finally(group, charge_with_help(group, units, site))
+    let charged =
+        wait_queue::pass(group, units).and_then(|()| charge_with_help(group, units, site));
+    finally(group, charged)
 }
 
 /// As [`try_charge`], but a refusal is not counted: the caller may try again.

@@ -247,8 +247,8 @@ impl<'l> Group<'l> {
 }
 
 /// Chooses a victim below a full group for `asking` and cancels it, unless a cancelled victim still holds
-/// something there.
-pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64) -> Choice {
+/// something there. Its score must be more than `least`.
+pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64, least: u64) -> Choice {
     let ledger = full.ledger();
     let victims = &ledger.control().victims;
     if !any(ledger) {
@@ -260,7 +260,7 @@ pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64) -> Choice
             return verdict(ledger, asking, until);
         }
         let mut dying = victims_below(full);
-        let Some(chosen) = highest(full, &dying) else { return Choice::Nobody };
+        let Some(chosen) = highest(full, &dying, least) else { return Choice::Nobody };
         let top = oom_group_above(chosen.group, full);
         dying.retain(|entry| match top {
             None => Arc::ptr_eq(entry, &chosen),
@@ -283,6 +283,30 @@ pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64) -> Choice
         cancel(&dying, top, full, requested);
         return verdict(ledger, asking, Instant::now() + ledger.control().times.victim);
     }
+}
+
+/// Cancels the victims that are registered for a group, but not those below it: its work met a limit.
+pub(crate) fn cancel_all_of(group: Group<'_>, full: Group<'_>, requested: u64) {
+    let victims = &group.ledger().control().victims;
+    let mut dying = victims_below(group);
+    dying.retain(|entry| entry.group == group.id() && !entry.token.is_cancelled());
+    if dying.is_empty() {
+        return;
+    }
+    let mut choices = lock::gated(&victims.choices);
+    *choices += 1;
+    dying.iter().for_each(|entry| entry.note_cancelled(victims));
+    drop(choices);
+    cancel(&dying, None, full, requested);
+}
+
+/// Whether a victim below a full group may have a score of more than `least`. Runs no score.
+pub(crate) fn may_outdo(full: Group<'_>, least: u64) -> bool {
+    any(full.ledger())
+        && victims_below(full).iter().any(|entry| {
+            let most = full.ledger().group(entry.group).row().counter.usage();
+            !entry.token.is_cancelled() && (entry.score.is_some() || most > least)
+        })
 }
 
 /// Whether there is any victim, cancelled or not.
@@ -362,9 +386,9 @@ pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
     })
 }
 
-/// Makes the two passes of the module's documentation. Returns the victim with the highest score; of equals
-/// the one that registered last.
-fn highest(full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
+/// Makes the two passes of the module's documentation. Returns the victim with the highest score above `least`; of
+/// equals the one that registered last.
+fn highest(full: Group<'_>, entries: &[Arc<Entry>], least: u64) -> Option<Arc<Entry>> {
     let ledger = full.ledger();
     let mut candidates: Vec<(u64, usize)> = entries
         .iter()
@@ -375,7 +399,7 @@ fn highest(full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
     candidates.sort_unstable_by_key(|&candidate| std::cmp::Reverse(candidate));
     let mut best: Option<(u64, usize)> = None;
     for (most, age) in candidates {
-        if most == 0 || best.is_some_and(|best| (most, age) < best) {
+        if most <= least || best.is_some_and(|best| (most, age) < best) {
             break;
         }
         let group = ledger.group(entries[age].group);
@@ -383,7 +407,7 @@ fn highest(full: Group<'_>, entries: &[Arc<Entry>]) -> Option<Arc<Entry>> {
         let above = precise::charged(ledger.table(), group.id())
             .saturating_sub(protection.low.max(protection.min));
         let score = entries[age].score(above);
-        if score > 0 && best.is_none_or(|best| (score, age) > best) {
+        if score > least && best.is_none_or(|best| (score, age) > best) {
             best = Some((score, age));
         }
     }

@@ -16,7 +16,7 @@
 //! A try asks the reclaimers below the full group. So they are asked for every waiter: when its turn comes,
 //! before it is refused, and before a victim is cancelled for it. They are not asked at every notice.
 //!
-//! A plain `try_charge` does not queue, and may be served in between.
+//! A plain `try_charge` does not queue, and may be served in between, unless the ledger is fair (`wait_queue::pass`).
 //!
 //! [`Wait`] takes these steps as far as they go without sleeping. A thread then sleeps on the eventcount
 //! that it names (here); a future leaves its waker (`charge/request.rs`).
@@ -328,6 +328,7 @@ impl<'l> Wait<'l> {
                 self.request.group.ledger().group(full),
                 self.request.group.id(),
                 self.request.units,
+                0,
             ) {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return self.request.cancelled(),

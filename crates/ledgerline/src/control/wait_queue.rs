@@ -14,10 +14,12 @@
 //! is another group's by now and the head serves that group's queue. The queues counted as open are those
 //! in the map, and each of them holds one of its row's `draining`.
 
+use crate::control::{attempt, reclaiming};
 use crate::gate::lock::{self, Gated};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::stock::drain;
+use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::Ordering;
 use crate::table::id::GroupId;
 use crate::table::path::{RowPath, leads_through};
@@ -111,6 +113,51 @@ pub(crate) fn queued_on_the_way(ledger: &Ledger, id: GroupId) -> Option<GroupId>
         let group = ledger.table().id(row);
         (heads.of(row).group() == group.raw()).then_some(group)
     })
+}
+
+/// Lets a charge pass that does not wait, unless the ledger is fair and a request waits on its path. (While one waits, no cell below
+/// the full group serves charges, so all of them come here. A reclaimer's charge makes room for those that wait.)
+pub(crate) fn pass(group: Group<'_>, units: u64) -> Result<(), Refusal> {
+    let ledger = group.ledger();
+    // Relaxed: the flag is all there is to see.
+    if !ledger.control().fair.load(Ordering::Relaxed) || units == 0 {
+        return Ok(());
+    }
+    let Some(full) = queued_on_the_way(ledger, group.id()) else { return Ok(()) };
+    if reclaiming::is_inside(ledger) || attempt::is_off(group, units) {
+        return Ok(());
+    }
+    let (limit, usage) =
+        ledger.group(full).read(|row| (row.counter.max(), row.counter.usage())).unwrap_or_default();
+    let (charged, reason) = (group.id(), Reason::Queued);
+    Err(Refusal { group: full, charged, limit, usage, requested: units, reason })
+}
+
+impl Ledger {
+    /// Sets whether charges of this process that do not wait queue behind those that do (default `false`). In a fair ledger
+    /// [`Group::try_charge`] and [`Group::try_charge_units`] are refused ([`Reason::Queued`]) while a
+    /// [request waits](crate::Request::wait) at a group of the path, also where there is room: large requests get their turn
+    /// however many small charges there are. [`Group::charge`], allocations and the charges of reclaimers pass as ever.
+    ///
+    /// ```
+    /// # use ledgerline::{Ledger, Limit, Reason};
+    /// # use std::future::{Future, IntoFuture};
+    /// # use std::task::{Context, Waker};
+    /// # use std::time::Duration;
+    /// let ledger = Ledger::new()?;
+    /// ledger.set_fair(true);
+    /// ledger.root().set_max(Limit::units(100))?;
+    /// let held = ledger.root().try_charge(60)?;
+    /// let mut large = std::pin::pin!(ledger.root().request(80).wait(Duration::from_secs(9)).into_future());
+    /// assert!(large.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// assert_eq!(ledger.root().try_charge(1).unwrap_err().reason, Reason::Queued);
+    /// drop(held);
+    /// assert!(large.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_fair(&self, fair: bool) {
+        self.control().fair.store(fair, Ordering::Relaxed);
+    }
 }
 
 /// Makes all waiters look again that charge a group or one below it, after a change there. Looks at all
@@ -298,5 +345,33 @@ impl Queues {
         let row = place.ledger.table().row(full.index());
         row.counter.track.draining.fetch_sub(1, Ordering::SeqCst);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limit;
+
+    #[test]
+    fn a_waiter_that_leaves_is_on_no_list_any_more() {
+        let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
+        let [full, other] = ["full", "other"].map(|name| ledger.root().create(name).unwrap());
+        full.set_max(Limit::units(1)).unwrap();
+        let take = || Place::take(full, full.id()).unwrap();
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let mut places = [take(), take(), take()].map(Some);
+            let elsewhere = Place::take(other, other.id()).unwrap();
+            for at in order {
+                drop(places[at].take());
+            }
+            let left = |ledger| {
+                let queues = queues(ledger);
+                (queues.by_charged.len(), queues.by_group.len())
+            };
+            assert_eq!(left(&ledger), (1, 1), "the one at the other group");
+            drop(elsewhere);
+            assert_eq!(left(&ledger), (0, 0));
+        }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) enum Unallowed {
 }
 
 /// In `thrift`: how often caps are halved. The bits above count how long that has sufficed (the calm).
-const HALVED: u64 = 0xff;
+const HALVED: u32 = 0xff;
 /// The longest calm before caps are doubled again.
 const CALM_MAX: u64 = 1 << 20;
 
@@ -168,35 +168,33 @@ impl PageCounter {
 
     /// How often the caps of cells that are opened below this level are halved.
     pub(crate) fn thrift(&self) -> u32 {
-        (self.hot.thrift.load(Ordering::Relaxed) & HALVED) as u32
+        self.track.thrift.load(Ordering::Relaxed) & HALVED
     }
 
     /// Halves the caps once more, at most `most` times in all. Says `false` if another thread just halved
     /// or doubled them, or if `most` is reached. (Relaxed, here and below: this is a guess at the best size
     /// of caps.)
     pub(crate) fn save(&self, thrift: u32, most: u32) -> bool {
-        let more = |word: u64| {
-            (word & HALVED == u64::from(thrift) && thrift < most).then_some(u64::from(thrift) + 1)
-        };
-        self.hot.thrift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let more = |word: u32| (word & HALVED == thrift && thrift < most).then_some(thrift + 1);
+        self.track.thrift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Notes that a cell wants a cap, which thrift makes as small as `cap`. When as many requests have come
     /// as such caps are allowed at all, and an eighth of that was never passed, caps are doubled again: at
     /// most a quarter will be in use then.
     pub(crate) fn note_calm(&self, cap: u64, slack: u64) {
-        let thrift = self.hot.thrift.load(Ordering::Relaxed);
+        let thrift = self.track.thrift.load(Ordering::Relaxed);
         let allowed = self.allowed(slack);
         let next = if self.track.prepaid.units() > allowed / 8 {
             thrift & HALVED
-        } else if thrift / (HALVED + 1) < (allowed / cap.max(1)).min(CALM_MAX) {
+        } else if u64::from(thrift / (HALVED + 1)) < (allowed / cap.max(1)).min(CALM_MAX) {
             thrift + HALVED + 1
         } else {
             (thrift & HALVED).saturating_sub(1)
         };
         if next != thrift {
             // (A thread that comes too late is not counted.)
-            let _ = self.hot.thrift.compare_exchange(
+            let _ = self.track.thrift.compare_exchange(
                 thrift,
                 next,
                 Ordering::Relaxed,

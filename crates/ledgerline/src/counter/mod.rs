@@ -44,7 +44,7 @@ pub(crate) use idle::Unallowed;
 pub(crate) use limit::NotSet;
 pub(crate) use reserve::NotReserved;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use stuck::Stuck;
 
 /// No counter and no limit passes this. (2^62 bytes are 4 EiB.)
@@ -62,8 +62,8 @@ pub(crate) struct Hot {
     usage: AtomicU64,
     /// The lower bound of the watermark (`watermark.rs`).
     lower_watermark: AtomicU64,
-    /// How small the caps of the cells below are made (`idle.rs`).
-    thrift: AtomicU64,
+    /// The lower bound of the highest usage before the watermarks began anew for one reader (`watermark.rs`). Seldom written.
+    least_before: AtomicU64,
     /// What stands in the way of walks and does not go away (`stuck.rs`).
     stuck: Stuck,
     stuck_in_flight: Stuck,
@@ -80,8 +80,8 @@ pub(crate) struct Hot {
 #[cfg_attr(loom, derive(Default))]
 pub(crate) struct Track {
     watermark: AtomicU64,
-    /// Charges that this level refused.
-    failcnt: AtomicU64,
+    /// The upper bound that belongs to `least_before`.
+    most_before: AtomicU64,
     /// `max` events: charges that met this level's limit (refused, or forced over it).
     pub(crate) max_events: AtomicU64,
     /// `high` events: walks that ended above this level's high.
@@ -89,7 +89,9 @@ pub(crate) struct Track {
     /// Sum of the caps of the cells below: no more units than this lie in the cells of this subtree.
     pub(crate) prepaid: Tally,
     /// Drains of this subtree in progress: no cell below gets a cap while there is one.
-    pub(crate) draining: AtomicU64,
+    pub(crate) draining: AtomicU32,
+    /// How small the caps of the cells below are made (`idle.rs`).
+    thrift: AtomicU32,
     /// Idle units in flight between the counters and a cell. They are in `usage` already, or still, and
     /// belong to no charge.
     pub(crate) in_flight: Tally,
@@ -134,10 +136,10 @@ impl PageCounter {
     pub(crate) fn reset(&self) {
         for word in [
             &self.track.watermark,
-            &self.track.failcnt,
+            &self.track.most_before,
             &self.track.max_events,
             &self.track.high_events,
-            &self.hot.thrift,
+            &self.hot.least_before,
             &self.hot.changes,
             &self.hot.uncollected,
             &self.limits.low,
@@ -145,6 +147,7 @@ impl PageCounter {
         ] {
             word.store(0, Ordering::Relaxed);
         }
+        self.track.thrift.store(0, Ordering::Relaxed);
         self.hot.stuck.forget();
         self.hot.stuck_in_flight.forget();
         self.track.prepaid.take_all();
@@ -156,14 +159,15 @@ impl PageCounter {
     /// Whether a word holds what no walk leaves there: another program wrote over it. (One that still makes sense is not
     /// noticed, unless it is a limit.)
     pub(crate) fn is_damaged(&self) -> bool {
-        let Track { watermark, failcnt, max_events, high_events, .. } = &self.track;
+        let Track { watermark, most_before, max_events, high_events, .. } = &self.track;
         let Limits { high, low, min, .. } = &self.limits;
         let any_above = |words: &[&AtomicU64], most: u64| {
             words.iter().any(|word| word.load(Ordering::Relaxed) > most)
         };
         is_impossible(self.hot.usage.load(Ordering::Relaxed))
             || self.pending() > IMPOSSIBLE
-            || any_above(&[watermark, failcnt, max_events, high_events], IMPOSSIBLE)
+            || any_above(&[watermark, most_before, max_events, high_events], IMPOSSIBLE)
+            || any_above(&[&self.hot.least_before], IMPOSSIBLE)
             || self.max_as_set() > COUNTER_MAX
             || any_above(&[high, low, min], COUNTER_MAX)
             || !self.are_limits_sealed()
@@ -172,7 +176,6 @@ impl PageCounter {
     /// Adds the events of another counter to this one's.
     pub(crate) fn inherit_events(&self, from: &PageCounter) {
         for (to, from) in [
-            (&self.track.failcnt, &from.track.failcnt),
             (&self.track.max_events, &from.track.max_events),
             (&self.track.high_events, &from.track.high_events),
         ] {
@@ -183,7 +186,6 @@ impl PageCounter {
 
     /// Notes a refusal by this level.
     pub(crate) fn count_refusal(&self) {
-        self.track.failcnt.fetch_add(1, Ordering::Relaxed);
         self.track.max_events.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -13,6 +13,9 @@
 //!     or has another turn than `seen`                look, and raise
 //! ```
 //!
+//! Each reader may have the watermarks begin anew (`report/peak.rs`). What they were before is kept beside them, so that the peak
+//! of the group does not forget it.
+//!
 //! The lowest bit is the turn. It keeps a look from before a reset from counting after it. (Two resets
 //! during one look would defeat it.)
 
@@ -39,7 +42,8 @@ impl PageCounter {
 
     /// The highest usage, idle stock included.
     pub(crate) fn watermark(&self) -> u64 {
-        self.track.watermark.load(Ordering::Relaxed)
+        // Acquire, partner of the Release in `restart_watermarks`: the words of before are seen, too.
+        self.track.watermark.load(Ordering::Acquire)
     }
 
     /// The word of the lower watermark, for [`raise_lower_watermark`](Self::raise_lower_watermark).
@@ -73,8 +77,8 @@ impl PageCounter {
         }
     }
 
-    /// The two numbers between which the highest usage without idle stock lies.
-    pub(crate) fn peak(&self) -> (u64, u64) {
+    /// The two numbers between which the highest usage without idle stock lies, since the watermarks began anew.
+    pub(crate) fn peak_since(&self) -> (u64, u64) {
         let seen = self.lower_watermark();
         if let Some((usage, idle)) = self.look() {
             self.raise_lower_watermark(seen, usage.saturating_sub(idle));
@@ -85,6 +89,14 @@ impl PageCounter {
         (least.min(most), most)
     }
 
+    /// The same, whatever began anew for one reader.
+    pub(crate) fn peak(&self) -> (u64, u64) {
+        let (least, most) = self.peak_since();
+        // Acquire, partner of the Release in `begin_watermark_anew`. Read after the watermarks: what they lost by then is here.
+        let most = most.max(self.track.most_before.load(Ordering::Acquire));
+        (least.max(self.hot.least_before.load(Ordering::Acquire)).min(most), most)
+    }
+
     /// Raises the watermarks to those of another counter.
     pub(crate) fn raise_to_peak_of(&self, other: &PageCounter) {
         let (least, most) = other.peak();
@@ -92,13 +104,31 @@ impl PageCounter {
         self.raise_lower_watermark(self.lower_watermark(), least);
     }
 
-    /// Starts the watermarks anew at the present usage.
+    /// Starts the peak anew at the present usage.
     pub(crate) fn reset_watermark(&self) {
+        self.hot.least_before.store(0, Ordering::Relaxed);
+        self.track.most_before.store(0, Ordering::Relaxed);
+        self.restart_watermarks();
+    }
+
+    /// Starts the watermarks anew for one reader; [`peak`](Self::peak) keeps what they were. Returns that.
+    pub(crate) fn begin_watermark_anew(&self) -> (u64, u64) {
+        let (least, most) = self.peak_since();
+        // Release, partner of the Acquires in `peak`: a reader that sees the watermarks begun anew sees these. The upper one
+        // first, so that the lower one is never above it.
+        self.track.most_before.fetch_max(most, Ordering::Release);
+        self.hot.least_before.fetch_max(least, Ordering::Release);
+        self.restart_watermarks();
+        (least, most)
+    }
+
+    fn restart_watermarks(&self) {
         self.reset_lower_watermark();
-        self.track.watermark.store(self.usage(), Ordering::Relaxed);
+        // Release, partner of the Acquire in `watermark`.
+        self.track.watermark.store(self.usage(), Ordering::Release);
         // A charge between the load and the store may have raised it further: raise it again.
         self.track.watermark.fetch_max(self.usage(), Ordering::Relaxed);
-        self.peak();
+        self.peak_since();
     }
 
     /// Forgets the lower watermark; looks from before count no more.

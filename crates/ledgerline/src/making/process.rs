@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 use crate::stock::settle;
 use crate::sync::Ordering;
 use crate::table::attached;
-use crate::tree;
+use crate::tree::{self, Taken};
 
 impl Ledger {
     /// Makes the calling process a writer of this ledger. Creates a group for it below the root, and lets
@@ -20,6 +20,8 @@ impl Ledger {
     ///
     /// A forked child calls it for itself before it charges anything; until then it must not use
     /// the groups that it inherited.
+    ///
+    /// Processes may share a name: in other PID namespaces they may share a number, too.
     ///
     /// # Errors
     /// As [`Group::create`].
@@ -34,7 +36,7 @@ impl Ledger {
         }
         settle::earlier(self.table(), pid);
         attached::attach(pid);
-        tree::create(self.root(), name, pid)
+        tree::create(self.root(), name, pid, Taken::Allowed)
     }
 
     /// Creates a group below the root for another process, which does not attach: one that cannot be charged, and is to be
@@ -43,7 +45,7 @@ impl Ledger {
     /// # Errors
     /// As [`Group::create`].
     pub fn create_for_process(&self, name: &str, pid: u32) -> Result<Group<'_>, CreateError> {
-        tree::create(self.root(), name, pid)
+        tree::create(self.root(), name, pid, Taken::Allowed)
     }
 
     /// How many processes failed to map the ledger since they had too little address space.

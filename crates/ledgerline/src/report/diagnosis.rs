@@ -3,6 +3,7 @@
 
 use crate::control::protection;
 use crate::control::protection::{Protection, Unclaimed};
+use crate::control::watchdog::{self, HungReclaimer};
 use crate::group::Group;
 use crate::ledger::Ledger;
 use crate::os;
@@ -54,6 +55,9 @@ pub struct Diagnosis {
     pub holders: Vec<Consumer>,
     /// The groups below the full one that hold most together with all groups below them.
     pub subtrees: Vec<Consumer>,
+    /// The reclaimers of the full group and of those below it that have run for ten times as long as they may
+    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)).
+    pub hung: Vec<HungReclaimer>,
     /// Units that lie idle below the full group. They are returned before a charge is refused.
     pub idle: u64,
     /// Units charged in the whole ledger.
@@ -185,6 +189,7 @@ impl Ledger {
                 groups: own.len(),
                 holders: self.consumers(&scan, rows[full], own, most),
                 subtrees: self.consumers(&scan, rows[full], subtrees, most),
+                hung: watchdog::hung_below(self, chain[full].id),
                 idle: scan.lines[rows[full] as usize].idle,
                 charged: scan.lines[0].current(),
                 resident: if self.is_shared() { None } else { resident() },

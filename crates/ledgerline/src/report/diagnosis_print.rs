@@ -1,5 +1,6 @@
 //! Prints a diagnosis as a table.
 
+use crate::control::watchdog::HungReclaimer;
 use crate::report::diagnosis::{ChainLevel, Consumer, Diagnosis};
 use crate::size::{Limit, format};
 use std::fmt;
@@ -18,6 +19,13 @@ impl fmt::Display for Diagnosis {
             writeln!(
                 f,
                 "{reserved} more are reserved by charges under way, or by processes that were killed in one"
+            )?;
+        }
+        for HungReclaimer { group, waiting, running } in &self.hung {
+            let seconds = running.as_secs();
+            writeln!(
+                f,
+                "The reclaimer of {group} has run for {seconds} s, and {waiting} waits for it"
             )?;
         }
         let others = self.groups - self.holders.len();

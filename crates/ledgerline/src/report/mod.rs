@@ -5,6 +5,7 @@ pub(crate) mod diagnosis_print;
 pub(crate) mod estimate;
 pub(crate) mod leak;
 pub(crate) mod memory_stat;
+pub(crate) mod peak;
 pub(crate) mod scan;
 pub(crate) mod settled;
 pub(crate) mod snapshot;

@@ -26,8 +26,11 @@ pub enum Reason {
     /// The ledger holds what it never holds by itself: another program wrote over it. The refusal names no
     /// limit, since what stands there is not one.
     Damaged,
-    /// The charge would have had to wait, and its group was cancelled to make room for others.
+    /// The group was cancelled to make room for others: its charge does not wait for room, or its
+    /// [`catch`](crate::Group::catch) was ended. Then `limit` and `usage` are those of the full group above it.
     Cancelled,
+    /// Requests wait for room in that group, and the ledger is fair ([`Ledger::set_fair`](crate::Ledger::set_fair)).
+    Queued,
 }
 
 /// A charge that was refused, in plain numbers: for allocators, which may not allocate while they refuse.
@@ -86,10 +89,12 @@ impl Refusal {
             Reason::Limit => {
                 write!(f, "{group} is full: {requested} requested, {usage} of max {limit} in use")
             }
-            Reason::Cancelled => write!(
-                f,
-                "{group} was cancelled to make room for others, and does not wait for room ({requested} requested)"
-            ),
+            Reason::Cancelled => {
+                write!(f, "{group} was cancelled to make room for others ({requested} requested)")
+            }
+            Reason::Queued => {
+                write!(f, "others wait for room in {group} ({requested} requested)")
+            }
             Reason::Damaged => {
                 write!(f, "the ledger is damaged: {group} was not charged ({requested} requested)")
             }

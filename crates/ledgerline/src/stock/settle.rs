@@ -7,7 +7,7 @@ use crate::percpu::word;
 use crate::sync::Ordering;
 use crate::table::path::RowPath;
 use crate::table::row::{Row, state};
-use crate::table::{Table, allocate, collect, counts, fold};
+use crate::table::{Table, allocate, collect, counts, fold, names};
 
 /// Settles the rows that an earlier program left in this process, or an earlier process of this number.
 pub(crate) fn earlier(table: &Table, process: u32) {
@@ -64,12 +64,15 @@ fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u
         if !settled {
             let held = row.counter.usage().saturating_sub(precise::idle(table, index).0);
             row.at_exit.store(held, Ordering::Relaxed);
-            let _ = row.state.compare_exchange(
+            let exchanged = row.state.compare_exchange(
                 state,
                 state::EXITED,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
+            if exchanged == Ok(state::LIVE) {
+                names::forget(table, index);
+            }
         }
     }
     // Then it is taken out, by swaps: each unit once, even if several processes settle at a time, or one

@@ -9,7 +9,7 @@ use crate::wake::eventcount::Eventcount;
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what the file is.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
 /// Changes whenever the meaning of a byte of the region does.
-pub(crate) const VERSION: u32 = 10;
+pub(crate) const VERSION: u32 = 11;
 
 /// The first page of the region. It has what never changes, and on line pairs of their own the words
 /// written by those that make groups, those that transfer, and those that collect (`layout.toml`).

@@ -34,6 +34,7 @@ pub(crate) mod header;
 pub(crate) mod id;
 pub(crate) mod items;
 pub mod name;
+pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod purses;

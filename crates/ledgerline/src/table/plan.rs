@@ -94,9 +94,14 @@ impl Plan {
         }
     }
 
+    /// The index of names (`names.rs`).
+    pub(crate) const fn names(self) -> usize {
+        self.totals() + Plan::pages(self.capacity * self.totals_width())
+    }
+
     /// Bytes of the whole region.
     pub(crate) const fn size(self) -> usize {
-        self.totals() + Plan::pages(self.capacity * self.totals_width())
+        self.names() + self.names_size()
     }
 }
 

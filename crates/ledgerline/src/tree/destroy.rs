@@ -18,7 +18,7 @@ use crate::stock::drain;
 use crate::sync::Ordering;
 use crate::table::id::GroupId;
 use crate::table::row::state;
-use crate::table::{allocate, collect, counts};
+use crate::table::{allocate, collect, counts, names};
 use crate::whose;
 use std::cmp::Reverse;
 
@@ -226,6 +226,7 @@ fn settle(group: Group<'_>, idle: u64) -> (Settled<'_>, bool) {
         uncharges,
     };
     let waited_for = table.heads.open.any_after_store();
+    names::forget(table, group.id().index());
     let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
     if counter.let_go() {
         allocate::recycle(table, group.id().index());

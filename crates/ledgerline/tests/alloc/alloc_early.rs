@@ -2,7 +2,7 @@
 //! own calls and inside reclaimers. (What the test of `tracking-allocator` on re-entrancy checks, the code that runs
 //! around an allocation allocating itself, is checked for all of these.)
 
-use crate::common::{again, ran_alone};
+use crate::common::{again, ran_alone, unique};
 use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Mistakes, Victim, alloc, current};
 use std::cell::RefCell;
@@ -147,7 +147,7 @@ fn the_ledgers_own_calls_allocate_in_a_group_of_it_at_its_limit_while_others_do(
         let done = &done;
         for seed in 0..2usize {
             scope.spawn(move || {
-                let query = full.create("others").unwrap();
+                let query = full.create(&unique("others")).unwrap();
                 let mut kept: Vec<Vec<u8>> = Vec::with_capacity(100);
                 let _entered = query.enter();
                 for turn in 0.. {

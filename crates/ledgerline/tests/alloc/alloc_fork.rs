@@ -1,6 +1,6 @@
 //! The global allocator and `fork`: what a child inherits, and whose account its frees touch.
 
-use crate::common::{fork, memfd, own_pid, ran_alone, wait};
+use crate::common::{fork, memfd, own_pid, ran_alone, unique, wait};
 use ledgerline::{Ledger, Mistakes, alloc};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -123,7 +123,7 @@ fn a_child_that_is_forked_while_threads_allocate_has_a_whole_account() {
                     if done.load(Relaxed) {
                         break;
                     }
-                    let group = tenant.create("short").unwrap();
+                    let group = tenant.create(&unique("short")).unwrap();
                     group.scope(|| {
                         kept.extend(
                             (0..10).map(|n| vec![0; (turn * 31 + n * 977 + seed) % 9000 + 1]),

@@ -1,6 +1,6 @@
 //! The global allocator against a slow, obvious map: random blocks on several threads, in groups that come and go.
 
-use crate::common::{Random, in_both_modes};
+use crate::common::{Random, in_both_modes, unique};
 use ledgerline::{Group, GroupId, Ledger, Mistakes, current};
 use std::alloc::Layout;
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ impl Truth {
 
 impl World {
     fn make_group(&self, tenant: Group<'static>) -> Group<'static> {
-        let group = tenant.create("query").unwrap();
+        let group = tenant.create(&unique("query")).unwrap();
         self.truth.lock().unwrap().tenant_of.insert(group.id(), tenant.id());
         group
     }

@@ -1,6 +1,6 @@
 //! What threads carry of a group's units in their purses: no reading counts it, nobody is refused for it, and it goes back.
 
-use crate::common::{Random, fork, ran_alone, times, wait};
+use crate::common::{Random, fork, ran_alone, times, unique, wait};
 use ledgerline::alloc::Policy;
 use ledgerline::{Alloc, Group, Ledger, Limit, Mistakes};
 use std::alloc::{GlobalAlloc, Layout, alloc, dealloc};
@@ -198,7 +198,7 @@ fn a_forked_child_takes_back_what_its_parents_threads_carried() {
 #[test]
 fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
     let tenant = group(1024);
-    let groups: Vec<_> = (0..6).map(|_| tenant.create("query").unwrap()).collect();
+    let groups: Vec<_> = (0..6).map(|_| tenant.create(&unique("query")).unwrap()).collect();
     let (groups, stop) = (Mutex::new(groups), AtomicBool::new(false));
     let blocks = Mutex::new(Vec::<Box<[u8]>>::with_capacity(100_000));
     let made = AtomicU64::new(0);
@@ -244,7 +244,7 @@ fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
                     2 => assert!(group.precise() < 64 << 20),
                     3 => drop(group.set_max(Limit::units(1 << (26 + random.below(4))))),
                     4 => {
-                        let new = tenant.create("query").unwrap();
+                        let new = tenant.create(&unique("query")).unwrap();
                         let old = std::mem::replace(&mut groups.lock().unwrap()[pick], new);
                         old.destroy().unwrap();
                     }

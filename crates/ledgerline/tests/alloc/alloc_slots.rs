@@ -1,7 +1,7 @@
 //! The numbers by which blocks name their owners: 65 535 groups may hold blocks at a time. (The test takes all of them,
 //! in a process of its own.)
 
-use crate::common::ran_alone;
+use crate::common::{ran_alone, unique};
 use ledgerline::{Group, Ledger, Mistakes, alloc};
 
 #[test]
@@ -20,7 +20,7 @@ fn when_all_numbers_are_taken_blocks_are_charged_to_the_nearest_ancestor_that_ha
     let mut groups: Vec<Group<'static>> = Vec::with_capacity(NUMBERS);
     let mut blocks = Vec::with_capacity(NUMBERS);
     for _ in 0..QUERIES {
-        let group = tenant.create("query").unwrap();
+        let group = tenant.create(&unique("query")).unwrap();
         blocks.push(group.scope(|| Box::new([0u8; 16])));
         groups.push(group);
     }

@@ -16,6 +16,8 @@ mod alloc;
 mod alloc_beyond;
 #[cfg(not(feature = "unwind"))]
 mod alloc_catch;
+#[cfg(not(feature = "unwind"))]
+mod alloc_culprit;
 mod alloc_early;
 mod alloc_fork;
 mod alloc_full;

@@ -65,10 +65,7 @@ fn saying_no_allocates_nothing_and_names_the_group_by_its_number() {
 
     for (reason, text) in [
         (Reason::Gone, "group 1#1 takes no more charges (200 requested)"),
-        (
-            Reason::Cancelled,
-            "group 1#1 was cancelled to make room for others, and does not wait for room (200 requested)",
-        ),
+        (Reason::Cancelled, "group 1#1 was cancelled to make room for others (200 requested)"),
     ] {
         let mut refusal = full;
         refusal.reason = reason;

@@ -19,6 +19,7 @@ use std::os::fd::FromRawFd;
 use std::panic::Location;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Says, in the process that runs a test's body, in which mode it runs.
@@ -241,4 +242,10 @@ pub fn memfd() -> File {
         assert!(file >= 0);
         File::from_raw_fd(file)
     }
+}
+
+/// A name that no other group has.
+pub fn unique(name: &str) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{name}.{}", NUMBER.fetch_add(1, Relaxed))
 }

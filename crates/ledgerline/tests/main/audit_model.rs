@@ -1,6 +1,6 @@
 //! An audited ledger under random work, threads, forks and other processes says what an obvious count says.
 
-use crate::common::{Random, fork, in_both_modes, ran_alone, times, wait};
+use crate::common::{Random, fork, in_both_modes, ran_alone, times, unique, wait};
 use crate::support::{audited, limited, mistakes};
 use ledgerline::{Charge, Group, GroupId, Ledger, Limit, Mistakes};
 use std::collections::BTreeMap;
@@ -152,7 +152,7 @@ fn a_forked_child_follows_its_own_copy() {
             for seed in 1..3 {
                 let (ledger, stop, turns) = (&ledger, &stop, &turns);
                 scope.spawn(move || {
-                    let own = ledger.root().create("busy").unwrap();
+                    let own = ledger.root().create(&unique("busy")).unwrap();
                     while !stop.load(Relaxed) {
                         drop(work(&[own], seed, 100, false).0.guards);
                         turns.fetch_add(1, Relaxed);
@@ -223,7 +223,7 @@ fn sizes_and_groups_that_are_out_of_use_are_forgotten() {
             group.uncharge_units(units);
         }
         for _ in 0..20_000 {
-            let short = ledger.root().create("short").unwrap();
+            let short = ledger.root().create(&unique("short")).unwrap();
             drop(short.try_charge(10).unwrap());
             short.destroy().unwrap();
         }

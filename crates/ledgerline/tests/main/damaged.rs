@@ -3,7 +3,7 @@
 //! What is read from such a ledger is not asserted, since it may be anything.
 
 use crate::common::seed::seeds;
-use crate::common::{Random, again, in_both_modes, long, memfd};
+use crate::common::{Random, again, in_both_modes, long, memfd, unique};
 use crate::scribble::{Kind, Memory, Parts};
 use crate::support::seconds;
 use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit, StatItem, Unclaimed};
@@ -99,7 +99,7 @@ impl<'l> Hand<'l> {
     fn step(&mut self, step: usize) {
         let (group, size) = (self.group(), self.size());
         match step {
-            0 => self.groups.extend(group.create("group").ok()),
+            0 => self.groups.extend(group.create(&unique("group")).ok()),
             1 if self.groups.len() > 1 => {
                 let place = 1 + self.random.below(self.groups.len() as u64 - 1) as usize;
                 let _ = self.groups.swap_remove(place).destroy();

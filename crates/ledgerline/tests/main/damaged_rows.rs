@@ -1,6 +1,6 @@
 //! What is written over in a ledger and makes no sense is found, and told of no other row.
 
-use crate::common::{memfd, ran_alone};
+use crate::common::{memfd, ran_alone, unique};
 use ledgerline::{CreateError, Group, GroupState, Ledger, Limit, Reason};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -213,7 +213,7 @@ fn no_row_in_use_is_given_to_another_group_however_the_list_of_free_rows_is_writ
                 "{high_water} {free}: none is lost, none is made up"
             );
             for _ in 0..3 {
-                let made = family.ledger.root().create("new").unwrap();
+                let made = family.ledger.root().create(&unique("new")).unwrap();
                 assert!(made.id().index() > 4, "{high_water} {free}: {made:?}");
             }
             assert_eq!(family.paths().0.len(), SOUND.len() + 3, "{high_water} {free}");
@@ -228,7 +228,7 @@ fn a_ledger_whose_rows_are_all_in_use_is_full_whatever_its_header_says() {
     }
     let file = memfd();
     let ledger = Ledger::builder().capacity(8).create_in(&file).unwrap();
-    let all: Vec<_> = (1..8).map(|_| ledger.root().create("group").unwrap()).collect();
+    let all: Vec<_> = (1..8).map(|_| ledger.root().create(&unique("group")).unwrap()).collect();
     file.write_all_at(&1u32.to_le_bytes(), 128).unwrap();
     assert_eq!(ledger.root().create("one more"), Err(CreateError::Full { capacity: 8 }));
     assert!(all.iter().all(|group| group.exists()));

@@ -1,6 +1,6 @@
 //! The end of a group: what is left in it, what its old handles do, and which group gets its row.
 
-use crate::common::{Random, in_both_modes, times};
+use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::{allowed_cpus, limited, pin};
 use ledgerline::{
     Charge, CreateError, DestroyError, Group, GroupId, Ledger, Limit, Mistakes, Reason,
@@ -48,7 +48,7 @@ fn a_tree_that_is_destroyed_while_others_use_it_returns_every_unit() {
                                     let _settled = group.destroy();
                                 }
                                 1 => {
-                                    let late = group.create("late").is_ok();
+                                    let late = group.create(&unique("late")).is_ok();
                                     created.fetch_add(u64::from(late), Relaxed);
                                 }
                                 _ => {
@@ -76,13 +76,13 @@ fn a_tree_that_is_destroyed_while_others_use_it_returns_every_unit() {
 #[test]
 fn a_group_whose_last_child_ends_at_that_moment_is_not_said_to_be_gone() {
     let ledger = Ledger::new().unwrap();
-    let parent = || ledger.root().create("parent").unwrap();
+    let parent = || ledger.root().create(&unique("parent")).unwrap();
     let (current, stop) = (Mutex::new(parent()), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
                 let parent = *current.lock().unwrap();
-                if let Ok(child) = parent.create("child") {
+                if let Ok(child) = parent.create(&unique("child")) {
                     child.destroy().unwrap();
                 }
             }
@@ -143,10 +143,10 @@ fn a_stale_handle_is_refused_and_does_not_disturb_the_next_group_of_its_row() {
         "a_stale_handle_is_refused_and_does_not_disturb_the_next_group_of_its_row",
         || {
             let ledger = Ledger::builder().capacity(2).anonymous().unwrap();
-            let stale = ledger.root().create("old").unwrap();
+            let stale = ledger.root().create(&unique("old")).unwrap();
             drop(stale.try_charge(100).unwrap());
             stale.destroy().unwrap();
-            let group = ledger.root().create("new").unwrap();
+            let group = ledger.root().create(&unique("new")).unwrap();
             assert_eq!(stale.id().index(), group.id().index(), "the row was reused");
             group.set_max(Limit::units(1 << 20)).unwrap();
             let charge = group.try_charge(1_000).unwrap();
@@ -175,9 +175,9 @@ fn a_stale_handle_is_refused_and_does_not_disturb_the_next_group_of_its_row() {
 #[test]
 fn a_stale_handle_sets_nothing() {
     let ledger = Ledger::builder().capacity(2).anonymous().unwrap();
-    let stale = ledger.root().create("old").unwrap();
+    let stale = ledger.root().create(&unique("old")).unwrap();
     stale.destroy().unwrap();
-    let group = ledger.root().create("new").unwrap();
+    let group = ledger.root().create(&unique("new")).unwrap();
     let charge = group.try_charge(1_000).unwrap();
     drop(group.try_charge(500_000).unwrap());
     let peak = group.peak();
@@ -227,7 +227,8 @@ fn a_full_ledger_says_so_and_recovers() {
         }
         // Each row comes free with its last unit.
         for (free, charge) in charges.into_iter().enumerate() {
-            let before = (0..64).map_while(|_| ledger.root().create("x").ok()).collect::<Vec<_>>();
+            let before =
+                (0..64).map_while(|_| ledger.root().create(&unique("x")).ok()).collect::<Vec<_>>();
             assert_eq!(before.len(), free);
             before.into_iter().for_each(|group| assert!(group.destroy().is_ok()));
             drop(charge);
@@ -277,7 +278,7 @@ fn replace(ledger: &Ledger, slot: &Slot, parents: &[Group<'_>], random: &mut Ran
     let old = ledger.group(*slot.lock().unwrap());
     old.destroy().unwrap();
     // The free rows are a stack: the next group gets the row of the last.
-    let new = parent.create("slot").unwrap();
+    let new = parent.create(&unique("slot")).unwrap();
     *slot.lock().unwrap() = new.id();
 }
 
@@ -288,7 +289,7 @@ fn groups_may_be_destroyed_and_rows_reused_while_others_charge_them() {
         let parents: Vec<_> =
             (0..3).map(|n| ledger.root().create(&format!("p{n}")).unwrap()).collect();
         let slots: Vec<Slot> =
-            (0..2).map(|_| Mutex::new(parents[0].create("slot").unwrap().id())).collect();
+            (0..2).map(|_| Mutex::new(parents[0].create(&unique("slot")).unwrap().id())).collect();
         let stop = AtomicBool::new(false);
         let (granted, gone) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -320,7 +321,7 @@ fn groups_may_be_destroyed_and_rows_reused_while_others_charge_them() {
         // No row was lost: the rest of the capacity can be used.
         let used = ledger.snapshot().groups.len();
         for _ in used..400 {
-            parents[0].create("rest").unwrap();
+            parents[0].create(&unique("rest")).unwrap();
         }
     });
 }
@@ -343,7 +344,7 @@ fn of_several_who_destroy_a_group_one_does_and_nobody_hits_the_next_group() {
                                 destroyed.fetch_add(1, Relaxed);
                                 // The row is reused at once, for a group that nobody may
                                 // destroy but who finds it in the slot.
-                                let next = ledger.root().create("next").unwrap();
+                                let next = ledger.root().create(&unique("next")).unwrap();
                                 assert!(next.exists(), "destroyed by a stale handle");
                                 made.fetch_add(1, Relaxed);
                                 *slot.lock().unwrap() = next.id();
@@ -377,7 +378,7 @@ fn a_limit_set_while_the_group_is_destroyed_does_not_cost_its_row() {
             let mut failed = None;
             for round in 0..times(40_000, 5_000_000) {
                 ledger.group(*slot.lock().unwrap()).destroy().unwrap();
-                match ledger.root().create("next") {
+                match ledger.root().create(&unique("next")) {
                     Ok(next) => *slot.lock().unwrap() = next.id(),
                     Err(error) => {
                         failed = Some((round, error));
@@ -398,7 +399,7 @@ fn a_million_groups_fit_and_take_half_a_gibibyte_at_most() {
         (0..64).map(|n| ledger.root().create(&format!("t{n}")).unwrap()).collect();
     let mut last = tenants[0];
     for n in 0..(1 << 20) - 65 {
-        last = tenants[n % 64].create("query").unwrap();
+        last = tenants[n % 64].create(&unique("query")).unwrap();
         drop(last.try_charge(100).unwrap());
     }
     assert!(matches!(tenants[0].create("one"), Err(CreateError::Full { .. })));

@@ -1,13 +1,13 @@
 //! Rows of ended processes fold into one, and are used again, while other processes go on.
 
-use crate::common::{Random, fork, in_both_modes, memfd, own_pid, times, wait};
+use crate::common::{Random, fork, in_both_modes, memfd, own_pid, times, unique, wait};
 use crate::support::alive;
 use ledgerline::{Group, GroupState, Ledger, Limit};
 
 /// Attaches this process with a group below its own, and charges both so many times.
 fn work(ledger: &Ledger, charges: u64) -> (Group<'_>, Group<'_>) {
     let group = ledger.attach_process("child", own_pid()).unwrap();
-    let below = group.create("below").unwrap();
+    let below = group.create(&unique("below")).unwrap();
     for n in 0..charges {
         drop(below.try_charge(50 + n).unwrap());
         drop(group.try_charge(70 + n).unwrap());

@@ -1,6 +1,6 @@
 //! An embedded ledger and `fork`: the child's copy is whole.
 
-use crate::common::{Random, Run, fork, in_both_modes, in_modes, times, wait};
+use crate::common::{Random, Run, fork, in_both_modes, in_modes, times, unique, wait};
 use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit, Reclaimer};
 use std::os::fd::FromRawFd;
 use std::pin::pin;
@@ -20,7 +20,7 @@ impl<'l> Busy<'l> {
     fn new(ledger: &'l Ledger) -> Self {
         let root = ledger.root();
         let parents = ["a", "b"].map(|name| root.create(name).unwrap());
-        let leaf = |n: usize| parents[n / 2].create("leaf").unwrap();
+        let leaf = |n: usize| parents[n / 2].create(&unique("leaf")).unwrap();
         parents[0].set_max(Limit::units(1 << 20)).unwrap();
         Busy { root, parents, leaves: [leaf(0), leaf(1), leaf(2), leaf(3)] }
     }
@@ -35,7 +35,7 @@ impl<'l> Busy<'l> {
                 0 => drop(held.drain(..)),
                 1 => drop(leaf.drain()),
                 2 => {
-                    let made = leaf.create("short").unwrap();
+                    let made = leaf.create(&unique("short")).unwrap();
                     held.extend(made.try_charge(random.size(12)));
                     made.destroy().unwrap();
                 }
@@ -107,7 +107,7 @@ impl<'l> Busy<'l> {
         if self.leaves[1].try_charge_units(1).is_ok() || parent.precise() != usage + 1_000 {
             return 52;
         }
-        let Ok(made) = other.create("child") else { return 53 };
+        let Ok(made) = other.create(&unique("child")) else { return 53 };
         if made.try_charge_units(5).is_err() || made.destroy().map(|s| s.leftover) != Ok(5) {
             return 54;
         }
@@ -257,7 +257,7 @@ fn a_slow_fork_is_waited_for() {
         let waited = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let group = busy.parents[1].create("slow").unwrap();
+                let group = busy.parents[1].create(&unique("slow")).unwrap();
                 // Each is a slow path: the cell would have to hold more than it may.
                 for _ in 0..20_000 {
                     group.try_charge_units(1 << 32).unwrap();

@@ -1,7 +1,7 @@
 //! Futures wait: they are served in order, may be dropped at any time, and are woken by units, by events
 //! and by time.
 
-use crate::common::{Random, in_both_modes, ran_alone, times};
+use crate::common::{Random, in_both_modes, ran_alone, times, unique};
 use crate::support::tasks::{Crowd, block_on};
 use crate::support::{LONG, limited};
 use ledgerline::{Charge, Group, GroupId, Ledger, Mistakes, Reason, Requested};
@@ -300,7 +300,7 @@ fn who_waits_behind_others_is_told_when_its_group_is_gone_and_the_others_are_lef
             let ledger = Ledger::new().unwrap();
             let tenant = limited(ledger.root(), "tenant", 100);
             let held = tenant.try_charge(100).unwrap();
-            let groups = [0; 4].map(|_| tenant.create("query").unwrap());
+            let groups = [0; 4].map(|_| tenant.create(&unique("query")).unwrap());
             let mut crowd: Crowd<Requested<'_>> = Crowd::new();
             let waits = groups.map(|group| crowd.add(group.request(60).wait(FOREVER)));
             groups[2].destroy().unwrap();

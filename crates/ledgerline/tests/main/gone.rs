@@ -83,6 +83,11 @@ const OF_HANDLES: &[Check] = &[
     }),
     ("Group::over", |s| assert_eq!(s.stale.over(), 0)),
     ("Group::peak", |s| assert_eq!(s.stale.peak(), Estimate::default())),
+    ("Group::peak_reader", |s| {
+        let reader = s.stale.peak_reader();
+        reader.reset();
+        assert_eq!(reader.peak(), Estimate::default());
+    }),
     ("Group::reset_peak", |s| {
         drop(s.bob.try_charge(300_000).unwrap());
         let peak = s.bob.peak();

@@ -1,6 +1,6 @@
 //! Groups come and go in one row: what a reader is told is one group's own, or nothing.
 
-use crate::common::{Random, in_both_modes};
+use crate::common::{Random, in_both_modes, unique};
 use crate::support::{LONG, seconds};
 use ledgerline::{ControlMode, Group, GroupId, Ledger, Limit, Unclaimed};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -212,7 +212,7 @@ fn a_reader_is_told_of_one_group_or_of_none_while_groups_come_and_go_in_the_row(
             assert_eq!([even, odd].map(|parent| parent.path()), Life::parents());
             let row = 4;
             // The first life begins with a generation that is 2.
-            let first = even.create("first").unwrap();
+            let first = even.create(&unique("first")).unwrap();
             assert_eq!(first.id(), Life(0).id(row));
             first.destroy().unwrap();
             let (now, stop) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -1,9 +1,9 @@
 //! The tree as a program goes through it, handles without a lifetime, and guards.
 
-use crate::common::{ran_alone, times};
-use ledgerline::{Charge, DestroyError, Group, GroupId, Ledger, Limit, Mistakes};
+use crate::common::{ran_alone, times, unique};
+use ledgerline::{Charge, CreateError, DestroyError, Group, GroupId, Ledger, Limit, Mistakes};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
 /// A tree with its paths, by the obvious means: every path spelled out.
@@ -92,7 +92,7 @@ fn ten_thousand_groups_go_while_others_create_more_below_them() {
         scope.spawn(|| {
             for group in many.iter().cycle().take(200_000) {
                 // Refused once its parent is gone.
-                if group.create("late").is_err() && !tenant.exists() {
+                if group.create(&unique("late")).is_err() && !tenant.exists() {
                     break;
                 }
             }
@@ -228,7 +228,7 @@ fn a_tree_that_ends_meanwhile_is_destroyed_without_what_its_rows_hold_next() {
     let ledger = Ledger::builder().capacity(4096).anonymous().unwrap();
     let other = ledger.root().create("other").unwrap();
     // So that a pass takes long enough for a row to get another group.
-    let _many: Vec<_> = (0..500).map(|_| other.create("many").unwrap()).collect();
+    let _many: Vec<_> = (0..500).map(|_| other.create(&unique("many")).unwrap()).collect();
     let handle = Mutex::new(None::<Group<'_>>);
     let stop = AtomicBool::new(false);
     let lost = std::thread::scope(|scope| {
@@ -243,7 +243,7 @@ fn a_tree_that_ends_meanwhile_is_destroyed_without_what_its_rows_hold_next() {
             let _below = tenant.create("below").unwrap();
             *handle.lock().unwrap() = Some(tenant);
             while tenant.destroy_tree().is_err_and(|error| error != DestroyError::Gone) {}
-            let next = [0; 2].map(|_| other.create("next").unwrap());
+            let next = [0; 2].map(|_| other.create(&unique("next")).unwrap());
             let innocent = next.map(|group| group.create("innocent").unwrap());
             std::thread::yield_now();
             let lost = innocent.iter().any(|group| !group.exists());
@@ -266,9 +266,10 @@ fn a_guard_of_a_group_with_none_below_ends_it_without_a_look_at_the_rows() {
         return;
     }
     let ledger = Ledger::builder().capacity(100_000).anonymous().unwrap();
-    let once: Vec<Group<'_>> = (0..90_000).map(|_| ledger.root().create("once").unwrap()).collect();
+    let once: Vec<Group<'_>> =
+        (0..90_000).map(|_| ledger.root().create(&unique("once")).unwrap()).collect();
     assert!(once.into_iter().all(|group| group.destroy().is_ok()));
-    let make = || ledger.root().create("query").unwrap();
+    let make = || ledger.root().create(&unique("query")).unwrap();
     let time = |act: &dyn Fn()| {
         let begun = Instant::now();
         (0..300).for_each(|_| act());
@@ -296,7 +297,7 @@ fn what_a_group_without_children_holds_is_read_without_a_look_at_others() {
         (0..50).map(once).min().unwrap()
     };
     let before = quickest();
-    let others: Vec<_> = (0..20_000).map(|_| tenant.create("g").unwrap()).collect();
+    let others: Vec<_> = (0..20_000).map(|_| tenant.create(&unique("g")).unwrap()).collect();
     let _others: Vec<_> = others.iter().map(|group| group.try_charge(100).unwrap()).collect();
     // (A look at each took two thousand times as long.)
     assert!(quickest() < before * 50, "{:?} and {before:?}", quickest());
@@ -321,4 +322,47 @@ fn threads_that_get_or_create_a_group_at_once_get_the_same_one() {
     old.destroy().unwrap();
     assert_ne!(ledger.root().get_or_create("tenant0"), Ok(old));
     assert_eq!(old.get_or_create("below"), Err(ledgerline::CreateError::Gone));
+}
+
+#[test]
+fn of_threads_that_create_one_name_at_once_one_succeeds() {
+    let ledger = Ledger::builder().capacity(64).anonymous().unwrap();
+    for round in 0..times(2_000, 100_000) {
+        let begin = Barrier::new(3);
+        let created: Vec<_> = std::thread::scope(|scope| {
+            let create = || {
+                begin.wait();
+                // (One name, and one that another round's group has had in that row.)
+                ledger.root().create("q")
+            };
+            let threads = [0; 3].map(|_| scope.spawn(create));
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        let one: Vec<_> = created.iter().flatten().collect();
+        assert_eq!(one.len(), 1, "round {round}: {created:?}");
+        assert!(created.iter().all(|it| it.is_ok() || *it == Err(CreateError::Exists)));
+        assert!(
+            ledger.root().children().eq([*one[0]]) && ledger.root().child("q") == Some(*one[0])
+        );
+        one[0].destroy().unwrap();
+    }
+}
+
+#[test]
+fn a_name_is_free_again_once_its_group_has_ended_and_elsewhere_always() {
+    let ledger = Ledger::new().unwrap();
+    let [a, b] = ["a", "b"].map(|name| ledger.root().create(name).unwrap());
+    let query = a.create("q").unwrap();
+    assert_eq!(a.create("q"), Err(CreateError::Exists));
+    assert_eq!(a.get_or_create("q"), Ok(query));
+    b.create("q").unwrap();
+    query.create("q").unwrap().destroy().unwrap();
+    let held = query.try_charge(10).unwrap();
+    query.destroy().unwrap();
+    let next = a.create("q").unwrap();
+    assert_eq!(a.child("q"), Some(next));
+    drop(held);
+    assert_eq!(ledger.root().create("a"), Err(CreateError::Exists));
+    // What was refused leaves nothing behind.
+    assert_eq!(ledger.root().descendants().count(), 4);
 }

@@ -1,7 +1,7 @@
 //! How much may lie idle, compared with sums that the tests keep: at every moment, with and without limits,
 //! a group reads at most a quarter and the slack above the truth, and never below it.
 
-use crate::common::{Random, in_both_modes, times};
+use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::{allowed_cpus, pin, seconds};
 use ledgerline::{Charge, Group, Ledger, Limit, Mistakes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -51,7 +51,7 @@ fn many_small_groups(batch: u64, count: u64, tenants: u64, max: Option<u64>) {
     let mut groups = Vec::new();
     for n in 0..count {
         let at = n as usize % tenants.len();
-        let group = tenants[at].create("q").unwrap();
+        let group = tenants[at].create(&unique("q")).unwrap();
         group.charge_units(1_000).unwrap();
         truth[at] += 1_000;
         groups.push((at, group));
@@ -118,7 +118,7 @@ fn what_is_in_use_may_fall_from_much_to_nothing() {
             let ledger = Ledger::builder().batch(batch).anonymous().unwrap();
             let root = ledger.root();
             let large = root.create("large").unwrap();
-            let groups: Vec<_> = (0..2_000).map(|_| root.create("q").unwrap()).collect();
+            let groups: Vec<_> = (0..2_000).map(|_| root.create(&unique("q")).unwrap()).collect();
             for _ in 0..times(3, 100) {
                 // Among so much, the cells of all the others are nothing.
                 let mut much: Vec<_> =
@@ -148,7 +148,7 @@ fn what_is_moved_away_leaves_no_more_idle_than_what_is_returned() {
         let [from, to] = ["from", "to"].map(|name| ledger.root().create(name).unwrap());
         let much = from.try_charge(slack * 50).unwrap();
         for _ in 0..500 {
-            drop(from.create("q").unwrap().try_charge(BATCH * 16).unwrap());
+            drop(from.create(&unique("q")).unwrap().try_charge(BATCH * 16).unwrap());
         }
         assert!(from.approximate().bound > 2 * slack);
         let moved = much.transfer(to).unwrap();
@@ -205,7 +205,8 @@ fn several_threads_that_move_among_cpus_stay_within_the_bound_at_every_moment() 
                 let ledger = Ledger::builder().batch(batch).anonymous().unwrap();
                 let root = ledger.root();
                 let tenants = [0, 1].map(|n| root.create(&format!("t{n}")).unwrap());
-                let groups = tenants.map(|tenant| [(); 300].map(|()| tenant.create("q").unwrap()));
+                let groups =
+                    tenants.map(|tenant| [(); 300].map(|()| tenant.create(&unique("q")).unwrap()));
                 let (sums, of_root) = ([Sums::default(), Sums::default()], Sums::default());
                 let stop = AtomicBool::new(false);
                 let cpus = allowed_cpus();
@@ -262,7 +263,7 @@ fn caps_settle_and_are_not_taken_back_while_the_same_groups_go_on() {
         pin(&allowed_cpus()[..1]);
         let ledger = Ledger::builder().batch(4096).anonymous().unwrap();
         let root = ledger.root();
-        let groups: Vec<_> = (0..3_000).map(|_| root.create("q").unwrap()).collect();
+        let groups: Vec<_> = (0..3_000).map(|_| root.create(&unique("q")).unwrap()).collect();
         let round = || {
             for group in &groups {
                 drop(group.try_charge(16).unwrap());
@@ -369,7 +370,7 @@ fn peaks_of_several_threads_hold_what_was_held_at_once() {
         for seed in 0..times(20, 2_000) {
             let ledger = Ledger::builder().batch(4096).anonymous().unwrap();
             let tenant = ledger.root().create("tenant").unwrap();
-            let groups = [(); 3].map(|()| tenant.create("q").unwrap());
+            let groups = [(); 3].map(|()| tenant.create(&unique("q")).unwrap());
             // Each thread's own highest, and the most that it would take all of them at once.
             let highest: Vec<u64> = std::thread::scope(|scope| {
                 let threads = [0, 1, 2, 3].map(|thread| {

@@ -1,7 +1,7 @@
 //! Limits with many threads: no charge goes over (I1), no charge that fits is refused (I2), nothing is lost
 //! (I7).
 
-use crate::common::{Random, Run, in_both_modes, in_modes, times};
+use crate::common::{Random, Run, in_both_modes, in_modes, times, unique};
 use crate::support::{allowed_cpus, limited, pin, seconds};
 use ledgerline::{Group, Ledger, Limit, Mistakes, Reason, SetMaxError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -374,7 +374,7 @@ fn after_a_return_too_many_nothing_stays_charged() {
         for n in [100, 1_000, 20_000] {
             let ledger = Ledger::new().unwrap();
             let tenant = ledger.root().create("tenant").unwrap();
-            let group = tenant.create("group").unwrap();
+            let group = tenant.create(&unique("group")).unwrap();
             group.try_charge_units(n).unwrap();
             group.uncharge_units(n);
             group.uncharge_units(n);

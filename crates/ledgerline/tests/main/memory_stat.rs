@@ -1,6 +1,6 @@
 //! `memory.stat`: what groups and subtrees count, compared with a slow, obvious count.
 
-use crate::common::in_both_modes;
+use crate::common::{in_both_modes, unique};
 use crate::support::in_all_modes;
 use ledgerline::{Group, Ledger, Limit, Mistakes};
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ impl<'l> Both<'l> {
         match step {
             Step::Create(parent) => {
                 let parent = self.pick(parent);
-                if let Ok(group) = self.groups[parent].create("group") {
+                if let Ok(group) = self.groups[parent].create(&unique("group")) {
                     self.groups.push(group);
                     self.models.push(Model::below(Some(parent)));
                     self.models[parent].children += 1;

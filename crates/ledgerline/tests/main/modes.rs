@@ -1,6 +1,6 @@
 //! The modes of a subtree, enforce, measure and off, change at run time.
 
-use crate::common::{in_both_modes, times};
+use crate::common::{in_both_modes, times, unique};
 use crate::support::tasks::Crowd;
 use crate::support::{LONG, limited};
 use ledgerline::{ControlMode, Group, Ledger, Limit, Mistakes};
@@ -24,7 +24,7 @@ fn what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce(
             assert_eq!((&*refused.group, refused.limit), (&*tenant.path(), 1000));
             // A limit below what is in use can be set, since it does not hold.
             query.set_max(Limit::units(50)).unwrap();
-            let below = query.create("part").unwrap();
+            let below = query.create(&unique("part")).unwrap();
             assert_eq!(below.mode(), ControlMode::Measure, "as its parent");
             below.set_max(Limit::units(1)).unwrap();
             let more = below.try_charge(60).unwrap();
@@ -95,7 +95,7 @@ fn who_waits_is_served_when_the_limit_in_the_way_is_no_longer_enforced() {
         for mode in [ControlMode::Measure, ControlMode::Off] {
             let ledger = Ledger::new().unwrap();
             let tenant = limited(ledger.root(), "tenant", 100);
-            let query = tenant.create("query").unwrap();
+            let query = tenant.create(&unique("query")).unwrap();
             let held = tenant.try_charge(100).unwrap();
             let mut crowd = Crowd::new();
             let waits = [50, 60, 70].map(|units| crowd.add(query.request(units).wait(10 * LONG)));
@@ -148,7 +148,7 @@ fn nothing_is_lost_while_modes_change_under_fire() {
                             held.extend(query.try_charge(n));
                         }
                         // A group that is made while modes change has the mode of its parent.
-                        let part = query.create("part").unwrap();
+                        let part = query.create(&unique("part")).unwrap();
                         held.extend(part.try_charge(100));
                         held.clear();
                         part.destroy().unwrap();
@@ -178,7 +178,9 @@ fn a_group_made_while_its_parent_changes_modes_has_its_parents_mode_in_the_end()
             [ControlMode::Off, ControlMode::Enforce, ControlMode::Measure][round as usize % 3];
         let made = std::thread::scope(|scope| {
             let making = scope.spawn(|| {
-                (0..20).map(|_| tenant.create("query").unwrap()).collect::<Vec<Group<'_>>>()
+                (0..20)
+                    .map(|_| tenant.create(&unique("query")).unwrap())
+                    .collect::<Vec<Group<'_>>>()
             });
             tenant.set_mode(mode);
             making.join().unwrap()

@@ -1,6 +1,6 @@
 //! Victims: which one is cancelled, when, how often, and what is counted.
 
-use crate::common::{in_both_modes, times};
+use crate::common::{in_both_modes, times, unique};
 use crate::support::limited;
 use crate::support::tasks::block_on;
 use ledgerline::{CancelToken, Charge, Group, Killed, Ledger, Limit, Mistakes, Victim};
@@ -19,7 +19,7 @@ struct Query {
 
 impl Query {
     fn holding(parent: Group<'static>, name: &str, units: u64) -> Query {
-        let group = parent.create(name).unwrap();
+        let group = parent.create(name).or_else(|_| parent.create(&unique(name))).unwrap();
         let token = CancelToken::new();
         let held = Arc::new(Mutex::new(Vec::from_iter(group.try_charge(units))));
         let victim = group.add_victim(&token);
@@ -200,7 +200,7 @@ fn a_victim_that_waits_itself_is_woken_in_whichever_queue_it_waits() {
         let ledger = ledger();
         let tenant = limited(ledger.root(), "acme", 1000);
         let inner = limited(tenant, "inner", inner_max);
-        let victim = inner.create("victim").unwrap();
+        let victim = inner.create(&unique("victim")).unwrap();
         let token = CancelToken::new();
         let _victim = victim.add_victim(&token);
         let long = Duration::from_secs(100);
@@ -222,7 +222,7 @@ fn a_victim_that_waits_itself_is_woken_in_whichever_queue_it_waits() {
             let waiting = [stuck(false, first), stuck(true, second)];
             std::thread::sleep(Duration::from_millis(50));
             let start = Instant::now();
-            let other = tenant.create("other").unwrap();
+            let other = tenant.create(&unique("other")).unwrap();
             other.request(700).wait(long).oom().charge().map(drop).unwrap();
             assert!(start.elapsed() < Duration::from_secs(50));
             waiting.into_iter().for_each(|waiting| waiting.join().unwrap());
@@ -272,7 +272,7 @@ fn a_score_of_the_programs_own_decides() {
             }
             held.lock().unwrap().take();
         });
-        tenant.create("new").unwrap().request(90).oom().charge().map(drop).unwrap();
+        tenant.create(&unique("new")).unwrap().request(90).oom().charge().map(drop).unwrap();
     });
     assert!(!important.1.is_cancelled() && !panics.1.is_cancelled());
 }

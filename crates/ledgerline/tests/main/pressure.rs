@@ -1,6 +1,6 @@
 //! Reclaim before a refusal: which reclaimers are asked, in which order, and what a reclaimer may do.
 
-use crate::common::{in_both_modes, ran_alone, times};
+use crate::common::{in_both_modes, ran_alone, times, unique};
 use crate::support::tasks::block_on;
 use crate::support::{LONG, limited};
 use ledgerline::{CancelToken, Group, Ledger, Limit, Mistakes, Reason, Reclaimer, Refused};
@@ -63,7 +63,7 @@ fn those_above_their_protection_are_asked_first_and_nobody_below_min() {
         let elsewhere = hoard(outside, 500);
         let _reclaimer = generous(outside, -9, &elsewhere, &asked);
 
-        let query = tenant.create("query").unwrap();
+        let query = tenant.create(&unique("query")).unwrap();
         let mut charges = vec![query.try_charge(100).unwrap()];
         assert!(asked.lock().unwrap().is_empty(), "there was room");
         let names = || -> Vec<String> {
@@ -139,7 +139,7 @@ fn inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim() {
                     give
                 }
             });
-            let query = tenant.create("query").unwrap();
+            let query = tenant.create(&unique("query")).unwrap();
             // Stock in every cell.
             drop((query.try_charge(50).unwrap(), cache.try_charge(50).unwrap()));
             drop(query.try_charge(400).unwrap());
@@ -162,7 +162,7 @@ fn nobody_outside_of_the_lowest_full_group_gives_anything_back() {
         let asked = Arc::default();
         let theirs = hoard(neighbour, 50_000);
         let _neighbour = generous(neighbour, -9, &theirs, &asked);
-        let query = tenant.create("query").unwrap();
+        let query = tenant.create(&unique("query")).unwrap();
         let much = query.try_charge(50_000).unwrap();
         // Both are full, and room above would be of no use.
         let refused = query.try_charge(1000).unwrap_err();
@@ -271,7 +271,7 @@ fn a_reclaimer_may_destroy_its_own_group_and_what_it_freed_is_counted_above() {
         scratch.destroy().unwrap();
         all
     });
-    let query = tenant.create("query").unwrap();
+    let query = tenant.create(&unique("query")).unwrap();
     let _charge = query.try_charge(800).unwrap();
     assert!(!scratch.exists());
     assert_eq!((reclaimer.report().freed, reclaimer.report().short), (700, 0));
@@ -343,7 +343,7 @@ fn a_reclaimer_that_panics_or_lies_is_contained_and_counted() {
         let lying = lies.0.add_reclaimer(1, |need| need);
         let asked = Arc::default();
         let giving = generous(honest.0, 2, &honest.1, &asked);
-        let query = tenant.create("query").unwrap();
+        let query = tenant.create(&unique("query")).unwrap();
         let _first = query.try_charge(200).expect("the honest one made room");
         assert_eq!(giving.report().freed, 100);
         assert_eq!((panicking.report().runs, panicking.report().panics), (1, 1));
@@ -420,7 +420,7 @@ fn many_threads_reclaim_and_nothing_is_lost() {
             for thread in 0..8 {
                 let (tenant, caches) = (&tenant, &caches);
                 scope.spawn(move || {
-                    let query = tenant.create("query").unwrap();
+                    let query = tenant.create(&unique("query")).unwrap();
                     for round in 0..times(300, 30_000) {
                         if round % 10 == thread % 10 {
                             // A cache grows again, where there is room.

@@ -1,6 +1,6 @@
 //! Processes share a ledger: the rows of one that ends, however it ends, are settled.
 
-use crate::common::{Random, fork, in_both_modes, memfd, own_pid, ran_alone, times, wait};
+use crate::common::{Random, fork, in_both_modes, memfd, own_pid, ran_alone, times, unique, wait};
 use crate::support::alive;
 use ledgerline::{Group, GroupState, Ledger, Limit};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,7 +50,7 @@ fn what_an_ended_process_held_goes_back_and_stays_in_the_account() {
             let child = fork(|| {
                 let ledger = Ledger::open_in(&file).unwrap();
                 let group = ledger.attach_process("child", own_pid()).unwrap();
-                let below = group.create("below").unwrap();
+                let below = group.create(&unique("below")).unwrap();
                 // Both leave stock in their cells, and `below` keeps some units.
                 for n in 1..100 {
                     drop(below.try_charge(n * 50).unwrap());
@@ -104,7 +104,7 @@ fn a_process_killed_in_the_middle_leaves_at_most_its_one_request() {
             let child = fork(|| {
                 let ledger = Ledger::open_in(&file).unwrap();
                 let group = ledger.attach_process("child", own_pid()).unwrap();
-                let below = group.create("below").unwrap();
+                let below = group.create(&unique("below")).unwrap();
                 below.try_charge_units(500).unwrap();
                 report.charging.store(1, Relaxed);
                 // Nearly always in the middle of a walk.
@@ -197,7 +197,7 @@ fn a_process_has_a_batch_idle_whatever_others_have_and_takes_nothing_of_theirs()
             // Beside so much, four fifths of the slack are allowed, which are tolerated beside nothing.
             let much = mine.try_charge(4 * SLACK).unwrap();
             for _ in 0..20 {
-                let group = mine.create("q").unwrap();
+                let group = mine.create(&unique("q")).unwrap();
                 drop(group.try_charge(BATCH * 16).unwrap());
                 // What fills the cell, and lies in it then.
                 let held = [(); 4].map(|()| group.try_charge(BATCH / 4).unwrap());
@@ -214,7 +214,7 @@ fn a_process_has_a_batch_idle_whatever_others_have_and_takes_nothing_of_theirs()
                 }
                 let first = group.approximate().bound;
                 for _ in 0..100 {
-                    drop(group.create("q").unwrap().try_charge(BATCH * 16).unwrap());
+                    drop(group.create(&unique("q")).unwrap().try_charge(BATCH * 16).unwrap());
                 }
                 let all = group.approximate().bound;
                 let of_others = ledger.root().approximate().bound - all;

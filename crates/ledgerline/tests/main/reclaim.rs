@@ -1,12 +1,12 @@
 //! How much each reclaimer is asked for: in proportion to what is unprotected, as the kernel's reclaim
 //! takes it. Also what asking costs.
 
-use crate::common::{in_both_modes, ran_alone, times};
+use crate::common::{in_both_modes, ran_alone, times, unique};
 use crate::support::{LONG, limited};
 use ledgerline::{Charge, Group, Ledger, Limit, Mistakes, Reclaimer};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -60,7 +60,7 @@ struct Family {
 impl Family {
     fn new(protect: impl Fn(Group<'_>, u64), scale: u64, grain: u64) -> Family {
         let a = limited(ledger().root(), "a", 200 * scale);
-        let b = a.create("b").unwrap();
+        let b = a.create(&unique("b")).unwrap();
         protect(b, 50 * scale);
         let caches = [("c", 75, 50), ("d", 25, 50), ("e", 0, 50), ("f", 500, 0)];
         let caches = caches.map(|(name, protected, cached)| {
@@ -70,7 +70,7 @@ impl Family {
             cache.fill(cached * scale);
             cache
         });
-        Family { b, caches, g: a.create("g").unwrap() }
+        Family { b, caches, g: a.create(&unique("g")).unwrap() }
     }
 
     fn left(&self, scale: u64) -> [f64; 4] {
@@ -166,7 +166,7 @@ fn caches_of_equal_priority_give_in_proportion_also_to_small_requests() {
         for (piece, grain) in [(50_000, 1), (1000, 1), (10, 1), (10, 64), (1, 1)] {
             let tenant = limited(ledger().root(), "tenant", 100_000);
             let caches = [40_000, 30_000, 20_000, 10_000].map(|units| {
-                let cache = Cache::new(tenant.create("cache").unwrap(), grain);
+                let cache = Cache::new(tenant.create(&unique("cache")).unwrap(), grain);
                 cache.fill(units);
                 (cache, units)
             });
@@ -212,13 +212,13 @@ fn a_refusal_costs_by_those_below_what_is_full_and_not_by_others() {
     let other = limited(ledger.root(), "other", 1 << 40);
     let others: Vec<Cache> = (0..2000)
         .map(|_| {
-            let cache = Cache::new(other.create("cache").unwrap(), 1);
+            let cache = Cache::new(other.create(&unique("cache")).unwrap(), 1);
             cache.fill(1);
             cache
         })
         .collect();
     for _ in 0..60_000 {
-        other.create("group").unwrap();
+        other.create(&unique("group")).unwrap();
     }
     for (group, before) in [(alone, before[0]), (tenant, before[1])] {
         let after = refusals(group);
@@ -289,4 +289,44 @@ fn a_program_may_ask_for_units_whatever_the_limits_say() {
         assert_eq!(ledger.root().reclaim(10), 0, "there is nothing left");
         assert_eq!(asked.load(SeqCst), times);
     });
+}
+
+#[test]
+fn a_reclaimer_that_hangs_is_named_with_the_charge_that_waits_for_it() {
+    const NAME: &str = "a_reclaimer_that_hangs_is_named_with_the_charge_that_waits_for_it";
+    if ran_alone(NAME) {
+        return;
+    }
+    let time = Duration::from_millis(5);
+    let ledger =
+        Ledger::builder().capacity(8).reclaim_time(time).anonymous().unwrap().into_static();
+    ledger.root().set_max(Limit::units(100)).unwrap();
+    let [cache, query] = ["cache", "query"].map(|name| ledger.root().create(name).unwrap());
+    let _held = cache.try_charge(100).unwrap();
+    let go = Arc::new(Barrier::new(2));
+    let waits = go.clone();
+    let _reclaimer = cache.add_reclaimer(0, move |_| {
+        waits.wait();
+        0
+    });
+    std::thread::scope(|scope| {
+        let charge = scope.spawn(|| query.try_charge(10).unwrap_err());
+        // (As long as it takes: nothing but the watchdog ends this wait.)
+        while cache.local_events().reclaimer_hung == 0 {
+            std::thread::yield_now();
+        }
+        let diagnosis = query.diagnose();
+        let [hung] = &*diagnosis.hung else { panic!("{diagnosis}") };
+        assert_eq!((&*hung.group, &*hung.waiting), ("/cache", "/query"));
+        assert!(hung.running >= 10 * time);
+        let text = diagnosis.to_string();
+        assert!(
+            text.contains("The reclaimer of /cache has run for 0 s, and /query waits for it"),
+            "{text}"
+        );
+        go.wait();
+        charge.join().unwrap();
+    });
+    assert!(ledger.root().diagnose().hung.is_empty());
+    assert_eq!(ledger.root().events().reclaimer_hung, 1, "once");
 }

@@ -1,5 +1,6 @@
 //! A group is made while there is a row for it, whoever makes others at the same time.
 
+use crate::common::unique;
 use ledgerline::Ledger;
 use std::sync::Barrier;
 
@@ -16,7 +17,7 @@ fn groups_made_at_once_are_never_refused_while_there_is_room() {
                 scope.spawn(|| {
                     start.wait();
                     for group in 0..EACH {
-                        let made = ledger.root().create("group");
+                        let made = ledger.root().create(&unique("group"));
                         assert!(made.is_ok(), "round {round}, group {group}: {made:?}");
                     }
                 });

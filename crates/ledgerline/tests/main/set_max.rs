@@ -1,6 +1,6 @@
 //! Lowers a limit below what is in use: after asking reclaimers, or at once.
 
-use crate::common::{Random, in_both_modes, times};
+use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::tasks::{Crowd, block_on};
 use crate::support::{LONG, allowed_cpus, limited, pin};
 use ledgerline::{
@@ -170,7 +170,7 @@ fn under_fire_usage_only_falls_once_a_limit_is_set_at_once_below_it() {
     in_both_modes("under_fire_usage_only_falls_once_a_limit_is_set_at_once_below_it", || {
         let ledger = ledger();
         let runaway = ledger.root().create("runaway").unwrap();
-        let parts: Vec<_> = (0..3).map(|_| runaway.create("part").unwrap()).collect();
+        let parts: Vec<_> = (0..3).map(|_| runaway.create(&unique("part")).unwrap()).collect();
         for round in 0..times(10, 3000) {
             runaway.set_max_now(Limit::MAX).unwrap();
             let stop = AtomicBool::new(false);
@@ -222,7 +222,7 @@ fn who_waits_for_more_than_the_limit_now_allows_is_refused() {
     in_both_modes("who_waits_for_more_than_the_limit_now_allows_is_refused", || {
         let ledger = ledger();
         let tenant = limited(ledger.root(), "tenant", 1000);
-        let query = tenant.create("query").unwrap();
+        let query = tenant.create(&unique("query")).unwrap();
         let charge = query.try_charge(900).unwrap();
         let start = Instant::now();
         std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Shared charges are counted once, for one holder, until the last holder is dropped.
 
-use crate::common::{Random, in_both_modes, times};
+use crate::common::{Random, in_both_modes, times, unique};
 use ledgerline::{Group, Ledger, Limit, Mistakes, SharedCharge};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -291,7 +291,7 @@ proptest! {
         both.model.nodes.push(node(None, u64::MAX));
         for (parent, max) in tree {
             let parent = parent.index(both.groups.len());
-            let group = both.groups[parent].create("g").unwrap();
+            let group = both.groups[parent].create(&unique("g")).unwrap();
             if let Some(max) = max {
                 group.set_max(Limit::units(max)).unwrap();
             }
@@ -336,7 +336,7 @@ fn threads_that_join_and_leave_at_once_lose_no_unit_and_count_none_twice() {
     in_both_modes("threads_that_join_and_leave_at_once_lose_no_unit_and_count_none_twice", || {
         let ledger = Ledger::builder().capacity(64).batch(64).anonymous().unwrap();
         let parents = ["p", "q"].map(|name| ledger.root().create(name).unwrap());
-        let groups: Vec<_> = (0..6).map(|n| parents[n % 2].create("g").unwrap()).collect();
+        let groups: Vec<_> = (0..6).map(|n| parents[n % 2].create(&unique("g")).unwrap()).collect();
         for group in &groups[..3] {
             group.set_max(Limit::units(1500)).unwrap();
         }

@@ -1,6 +1,6 @@
 //! A file that is no ledger is refused, and a damaged one does no damage.
 
-use crate::common::{memfd, ran_alone};
+use crate::common::{memfd, ran_alone, unique};
 use ledgerline::{Ledger, OpenError};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -43,7 +43,7 @@ fn use_it(file: &File) {
     for parent in
         [ledger.root()].into_iter().chain(snapshot.groups.first().map(|g| ledger.group(g.id)))
     {
-        if let Ok(group) = parent.create("new") {
+        if let Ok(group) = parent.create(&unique("new")) {
             drop(group.try_charge(100));
             drop(group.charge(100));
             let _ = group.destroy();

@@ -1,6 +1,6 @@
 //! Signal handlers charge: whatever the interrupted thread was doing, nothing is lost.
 
-use crate::common::{Random, in_both_modes};
+use crate::common::{Random, in_both_modes, unique};
 use crate::support::seconds;
 use ledgerline::{Charge, Group, GroupId, Ledger, Limit, Mistakes};
 use std::sync::OnceLock;
@@ -64,7 +64,7 @@ fn work<'l>(ledger: &'l Ledger, stop: &AtomicBool, seed: u64) {
             1 => drop(group.set_max(Limit::units(random.size(24)))),
             2 => group.set_max(Limit::MAX).unwrap(),
             3 => {
-                let made = group.create("short").unwrap();
+                let made = group.create(&unique("short")).unwrap();
                 let kept = made.try_charge(random.size(16));
                 // Busy: a handler cannot destroy; but this is no handler.
                 made.destroy().unwrap();
@@ -121,7 +121,7 @@ fn handlers_charge_and_uncharge_whatever_they_interrupt_and_nothing_is_lost() {
             let top = ledger.root().create("top").unwrap();
             for (n, id) in IDS.iter().enumerate() {
                 let parent = if n % 2 == 0 { top } else { ledger.root() };
-                id.store(u64::from(parent.create("g").unwrap().id().index()), Relaxed);
+                id.store(u64::from(parent.create(&unique("g")).unwrap().id().index()), Relaxed);
             }
             blocked(true);
             install();

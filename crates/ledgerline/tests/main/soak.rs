@@ -1,6 +1,6 @@
 //! Everything runs at once for a while, and the invariants are checked all the time.
 
-use crate::common::{Random, in_both_modes};
+use crate::common::{Random, in_both_modes, unique};
 use crate::support::seconds;
 use ledgerline::{Charge, CreateError, DestroyError, Group, Ledger, Limit, Mistakes, Reason};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -34,7 +34,9 @@ impl<'l> Tree<'l> {
             })
             .collect();
         let queries = (0..12)
-            .map(|n| tenants[n % 4].create("area").unwrap().create(&format!("q{n}")).unwrap())
+            .map(|n| {
+                tenants[n % 4].create(&unique("area")).unwrap().create(&format!("q{n}")).unwrap()
+            })
             .collect();
         let calm = root.create("calm").unwrap();
         Tree { root, tenants, queries, calm }
@@ -79,7 +81,7 @@ impl<'l> Tree<'l> {
 
     /// A group that lives for a moment, and may leave charges behind.
     fn short_lived(&self, query: Group<'l>, random: &mut Random, held: &mut Vec<Charge<'l>>) {
-        match query.create("short") {
+        match query.create(&unique("short")) {
             Ok(group) => {
                 for _ in 0..random.below(4) {
                     held.extend(group.try_charge(random.size(SIZE_BITS)));

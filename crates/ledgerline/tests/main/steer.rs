@@ -1,6 +1,6 @@
 //! Limits that are set by another thread or process: who hears of it, who may do it, and what the counts say.
 
-use crate::common::{in_both_modes, ran_alone};
+use crate::common::{fork, in_both_modes, ran_alone, wait};
 use crate::support::LONG;
 use ledgerline::{Charge, Events, Group, Ledger, Limit, OpenError, SetMaxError};
 use std::fs::File;
@@ -391,4 +391,24 @@ fn a_word_that_is_written_over_delays_and_tells_of_nothing() {
     assert_eq!(watch.wait(Some(Duration::from_millis(50))).unwrap(), None);
     group.set_low(Limit::units(2));
     assert_eq!(limits(watch.wait(Some(LONG)).unwrap()), Some(2));
+}
+
+#[test]
+fn a_forked_child_ends_a_ledger_whose_watches_its_parent_hears_by_a_thread() {
+    const NAME: &str = "a_forked_child_ends_a_ledger_whose_watches_its_parent_hears_by_a_thread";
+    in_both_modes(NAME, || {
+        let file = memfd();
+        let ledger = Ledger::builder().capacity(8).create_in(&file).unwrap();
+        let tenant = ledger.root().create("tenant").unwrap();
+        let watch = tenant.watch().unwrap();
+        // SAFETY: the child ends the ledger as the parent would, and never returns to what borrows it.
+        let child = fork(|| unsafe {
+            drop(std::ptr::read(&raw const ledger));
+            0
+        });
+        assert_eq!(wait(child), 0, "it waits for no thread that it does not have");
+        tenant.set_max(Limit::units(5)).unwrap();
+        let heard = watch.wait(Some(LONG)).unwrap();
+        assert_eq!(limits(heard), Some(1), "the parent's thread goes on");
+    });
 }

@@ -1,6 +1,6 @@
 //! Threads come, move and go: a charge belongs to its group, whichever thread made it on whichever CPU.
 
-use crate::common::{Random, in_both_modes, times};
+use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::{allowed_cpus, pin};
 use ledgerline::{Charge, Ledger, Mistakes};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ fn a_thread_may_end_with_charges_and_stock_and_another_returns_them() {
     in_both_modes("a_thread_may_end_with_charges_and_stock_and_another_returns_them", || {
         let ledger = Ledger::builder().batch(1 << 16).anonymous().unwrap();
         let groups: Vec<_> = (0..8)
-            .map(|n| ledger.root().create("t").unwrap().create(&format!("g{n}")).unwrap())
+            .map(|n| ledger.root().create(&unique("t")).unwrap().create(&format!("g{n}")).unwrap())
             .collect();
         let basket: Mutex<Vec<Charge<'_>>> = Mutex::new(Vec::new());
         let held = AtomicU64::new(0);

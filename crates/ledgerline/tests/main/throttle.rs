@@ -1,6 +1,6 @@
 //! `high`: charges above it succeed and pay a bounded time each, which is counted.
 
-use crate::common::in_both_modes;
+use crate::common::{in_both_modes, unique};
 use crate::support::tasks::block_on;
 use ledgerline::{Group, Ledger, Limit};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const MILLI: Duration = Duration::from_millis(1);
 
 fn with_high<'l>(parent: Group<'l>, high: u64) -> Group<'l> {
-    let group = parent.create("group").unwrap();
+    let group = parent.create(&unique("group")).unwrap();
     group.set_high(Limit::units(high));
     group
 }
@@ -31,7 +31,7 @@ fn a_charge_pays_in_proportion_to_its_units_and_to_the_square_of_the_excess() {
         || {
             let ledger = ledger(Duration::from_secs(1000));
             let tenant = with_high(ledger.root(), 1_000_000);
-            let query = tenant.create("query").unwrap();
+            let query = tenant.create(&unique("query")).unwrap();
             assert!(query.try_charge(999_000).unwrap().backoff().penalty().is_zero());
             let hoard = query.try_charge(1_100_000).unwrap();
             // A tenth above: 0.64 s a batch of 64.

@@ -1,7 +1,7 @@
 //! Several threads make random operations, each with its own share of charges. At the end the books
 //! balance, and no limit was passed at any moment.
 
-use crate::common::{Random, times};
+use crate::common::{Random, times, unique};
 use crate::support::in_all_modes;
 use ledgerline::{Charge, Group, GroupId, Ledger, Limit, Mistakes, Reason};
 use std::collections::HashMap;
@@ -84,7 +84,7 @@ impl<'l> Share<'l> {
 
     /// A group of this thread alone, gone before its last charge is.
     fn short(&mut self, parent: Group<'l>, random: &mut Random) {
-        let group = parent.create("short").unwrap();
+        let group = parent.create(&unique("short")).unwrap();
         let left: Vec<_> = (0..3).filter_map(|_| group.try_charge(random.size(12)).ok()).collect();
         let settled = group.destroy().unwrap();
         assert_eq!(settled.leftover, left.iter().map(Charge::units).sum::<u64>());

@@ -1,6 +1,6 @@
 //! Requests wait for room: none is forgotten, none overtakes, none waits for what cannot be.
 
-use crate::common::{fork, in_both_modes, ran_alone, times, wait};
+use crate::common::{fork, in_both_modes, ran_alone, times, unique, wait};
 use crate::support::tasks::{Crowd, block_on};
 use crate::support::{LONG, limited};
 use ledgerline::{
@@ -105,7 +105,7 @@ fn a_raised_limit_and_a_destroyed_group_end_the_wait() {
     in_both_modes("a_raised_limit_and_a_destroyed_group_end_the_wait", || {
         let ledger = Ledger::new().unwrap();
         let tenant = limited(ledger.root(), "tenant", 100);
-        let group = tenant.create("group").unwrap();
+        let group = tenant.create(&unique("group")).unwrap();
         let _charge = tenant.try_charge(100).unwrap();
         let waits = |units| {
             let id = group.id();
@@ -197,7 +197,7 @@ struct Cache {
 
 impl Cache {
     fn below(parent: Group<'static>) -> Cache {
-        let group = parent.create("cache").unwrap();
+        let group = parent.create(&unique("cache")).unwrap();
         let pages: Arc<Mutex<Vec<Charge<'_>>>> = Arc::default();
         let evict = pages.clone();
         let reclaimer = group.add_reclaimer(0, move |need| {
@@ -226,7 +226,7 @@ fn who_waits_behind_others_has_caches_asked_when_his_turn_comes_and_before_he_is
         || {
             let ledger: &'static Ledger = Box::leak(Box::new(Ledger::new().unwrap()));
             let tenant = limited(ledger.root(), "tenant", 100);
-            let query = tenant.create("query").unwrap();
+            let query = tenant.create(&unique("query")).unwrap();
             let cache = Cache::below(tenant);
             let mut held = tenant.try_charge(50).unwrap();
             let first = waiting(query.request(60).wait(LONG));

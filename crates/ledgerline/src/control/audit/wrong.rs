@@ -251,3 +251,54 @@ impl fmt::Display for WrongUncharge {
         f.write_char('.')
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites() -> [Site; 11] {
+        macro_rules! here {
+            () => {
+                Location::caller()
+            };
+        }
+        // Each call stands in a line of its own.
+        [
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+            here!(),
+        ]
+    }
+
+    #[test]
+    fn the_eight_lines_that_returned_most_are_named_and_the_others_counted() {
+        let sites = sites();
+        let tally = |returned: usize| Tally {
+            site: sites[returned],
+            guard: false,
+            charged: 20,
+            returned: returned as u64,
+            held: 0,
+        };
+        for order in [
+            (0..11).collect::<Vec<_>>(),
+            (0..11).rev().collect(),
+            vec![5, 0, 10, 3, 8, 1, 9, 2, 7, 4, 6],
+        ] {
+            let mut wrong = WrongUncharge::blank(sites[0]);
+            order.iter().for_each(|&returned| wrong.name(&tally(returned)));
+            let named: Vec<u64> = wrong.sites.iter().map(|named| named.returned).collect();
+            assert_eq!((named, wrong.more_sites), ((3..11).rev().collect(), 3), "{order:?}");
+            assert!(wrong.sites.iter().all(|named| named.site == sites[named.returned as usize]));
+            assert_eq!(wrong.sites.capacity(), SITES_SHOWN, "nothing was allocated");
+        }
+    }
+}

@@ -6,7 +6,7 @@ pub mod public;
 pub mod stage;
 pub mod tasks;
 
-use crate::common::{Random, Run, in_modes, long};
+use crate::common::{Random, Run, in_modes, long, unique};
 use ledgerline::{Group, Ledger, LedgerBuilder, Limit, Mistakes};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn in_all_modes(test: &str, body: impl FnOnce()) {
 
 /// A group that may use so much.
 pub fn limited<'l>(parent: Group<'l>, name: &str, max: u64) -> Group<'l> {
-    let group = parent.create(name).unwrap();
+    let group = parent.create(name).or_else(|_| parent.create(&unique(name))).unwrap();
     group.set_max(Limit::units(max)).unwrap();
     group
 }

@@ -1,0 +1,185 @@
+//! Names reclaimers that run too long, and the charges that wait for them.
+//!
+//! A reclaimer may wait for a lock that the charging thread holds. Then nothing in the process can go on there, and nothing says
+//! why. So each run is listed while it lasts, and the thread of the [alarms](super::alarm) looks at the list when the first one is
+//! due. A run that ends in time costs a lock and an entry.
+
+use super::alarm::Alarm;
+use super::events;
+use crate::gate::lock::{self, Gated};
+use crate::ledger::Ledger;
+use crate::os;
+use crate::table::follow;
+use crate::table::id::GroupId;
+use crate::table::path;
+use crate::table::sums::Sum;
+use crate::whose;
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// A run is too long after so many times what reclaimers may take for one charge.
+const PATIENCE: u32 = 10;
+
+/// The runs of reclaimers under way.
+///
+/// Invariant W1: a run is listed by the thread that runs it, from before its start until after its end, and that thread borrows the
+/// ledger meanwhile. So the ledgers of listed runs live as long as the list is locked.
+struct Runs {
+    runs: Vec<Run>,
+    numbers: u64,
+    /// The process whose runs these are.
+    process: u32,
+    /// When the alarm goes off, if it is set.
+    due: Option<Instant>,
+}
+
+struct Run {
+    number: u64,
+    ledger: *const Ledger,
+    of: GroupId,
+    for_whom: GroupId,
+    began: Instant,
+    limit: Duration,
+    /// Whether it was named.
+    named: bool,
+}
+
+// SAFETY: W1 (guarded by `a_reclaimer_that_hangs_is_named_with_the_charge_that_waits_for_it`): the ledger is shared by reference.
+unsafe impl Send for Run {}
+
+static RUNS: Mutex<Runs> = Mutex::new(Runs { runs: Vec::new(), numbers: 0, process: 0, due: None });
+static ALARM: Mutex<Option<Alarm>> = Mutex::new(None);
+
+/// A reclaimer that has run too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HungReclaimer {
+    /// The path of its group.
+    pub group: String,
+    /// The path of the group whose charge waits for it, or of the one that is to be reclaimed.
+    pub waiting: String,
+    /// How long it has run.
+    pub running: Duration,
+}
+
+impl Run {
+    fn due(&self) -> Instant {
+        self.began + self.limit
+    }
+
+    /// The caller has the list locked.
+    fn ledger(&self) -> &Ledger {
+        // SAFETY: W1.
+        unsafe { &*self.ledger }
+    }
+
+    fn describe(&self) -> HungReclaimer {
+        let path = |id| follow::path_of(self.ledger().table(), id);
+        HungReclaimer {
+            group: path(self.of),
+            waiting: path(self.for_whom),
+            running: self.began.elapsed(),
+        }
+    }
+}
+
+/// The list, of this process.
+fn runs() -> Gated<'static, Runs> {
+    let mut runs = lock::gated(&RUNS);
+    let process = std::process::id();
+    if runs.process != process {
+        // The runs of the process that this one was forked from, and its alarm.
+        runs.runs.clear();
+        (runs.process, runs.due) = (process, None);
+    }
+    runs
+}
+
+/// Takes a run off the list.
+struct Listed(u64);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        runs().runs.retain(|run| run.number != self.0);
+    }
+}
+
+/// Calls `run`, the reclaimer of the group `of`, for a charge of another one. The caller is nobody's.
+pub(crate) fn watch<T>(
+    ledger: &Ledger,
+    of: GroupId,
+    for_whom: GroupId,
+    run: impl FnOnce() -> T,
+) -> T {
+    let limit = ledger.control().times.reclaim.saturating_mul(PATIENCE);
+    let began = Instant::now();
+    let (listed, set) = {
+        let mut runs = runs();
+        runs.numbers += 1;
+        let number = runs.numbers;
+        runs.runs.push(Run { number, ledger, of, for_whom, began, limit, named: false });
+        let due = began + limit;
+        let set = runs.due.is_none_or(|before| due < before);
+        if set {
+            runs.due = Some(due);
+        }
+        (Listed(number), set.then_some(due))
+    };
+    if let Some(due) = set {
+        set_alarm(due);
+    }
+    let done = run();
+    drop(listed);
+    done
+}
+
+/// Has the alarm go off at a time, unless it goes off sooner.
+fn set_alarm(at: Instant) {
+    struct Due(Instant);
+    impl Wake for Due {
+        fn wake(self: Arc<Self>) {
+            // (Where there is no thread for alarms, one goes off as it is set.)
+            if Instant::now() >= self.0 {
+                whose::nobody(name_those_that_hang);
+            }
+        }
+    }
+    lock::gated(&ALARM).get_or_insert_default().set(&Waker::from(Arc::new(Due(at))), Some(at));
+}
+
+/// Names each run that is too long, once, on standard error and in the events of the reclaimer's group.
+fn name_those_that_hang() {
+    let mut lines = Vec::new();
+    let next = {
+        let mut runs = runs();
+        let now = Instant::now();
+        for run in runs.runs.iter_mut().filter(|run| !run.named && run.due() <= now) {
+            run.named = true;
+            events::count(run.ledger(), run.of, Sum::ReclaimerHung);
+            let HungReclaimer { group, waiting, running } = run.describe();
+            lines.push(format!(
+                "ledgerline: the reclaimer of {group} has run for {:.1} s, and {waiting} waits for it. A reclaimer must not take a lock that is held while a thread charges.\n",
+                running.as_secs_f64()
+            ));
+        }
+        runs.due = runs.runs.iter().filter(|run| !run.named).map(Run::due).min();
+        runs.due
+    };
+    lines.iter().for_each(|line| os::say(line.as_bytes()));
+    if let Some(due) = next {
+        set_alarm(due);
+    }
+}
+
+/// The reclaimers of a group and of those below it that have run too long.
+pub(crate) fn hung_below(ledger: &Ledger, top: GroupId) -> Vec<HungReclaimer> {
+    let table = ledger.table();
+    let runs = runs();
+    let hung = runs.runs.iter().filter(|run| {
+        run.ledger().is(ledger)
+            && run.due() <= Instant::now()
+            && path::leads_through(table, run.of.index(), top.index())
+    });
+    hung.map(Run::describe).collect()
+}
