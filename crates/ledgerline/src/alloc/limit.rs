@@ -15,7 +15,7 @@
 use crate::charge::explain;
 use crate::control::{attempt, overrun, slow_path, throttle};
 use crate::current::Current;
-use crate::current::refused::told;
+use crate::current::refused::{outer, told};
 use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -206,7 +206,8 @@ impl Group<'static> {
     /// [`checkpoint`](super::checkpoint), or its result is dropped at its end. So does whatever was handed to other threads
     /// from inside of it, by [`current::spawn`](crate::current::spawn), `current::tokio`, `current::rayon`, `charged_to` or
     /// `inherit`: it is a part of the same work. Work of others that this thread runs meanwhile, like a job that rayon steals
-    /// while it waits, is not.
+    /// while it waits, is not. A `catch` inside of this one is a part of it if its group is this one or lies below; a `catch`
+    /// of another group begins work of its own, since nothing tells it from a stolen job.
     ///
     /// Beyond 1 MiB over the limit ([`catch_within`](Self::catch_within) sets another allowance) each allocation is slowed
     /// down, by at most 10 ms. Nothing on stable Rust can end a loop that neither polls nor calls `checkpoint`; it grows, ever
@@ -293,7 +294,8 @@ impl Group<'static> {
 pub(super) fn begin(group: Group<'static>, policy: Policy) -> Option<Held> {
     #[cfg(feature = "unwind")]
     hook::install();
-    nobody(|| Held::begin(Some(group.pack()), whose::scope(), policy))
+    let outer = outer(Some(group.pack()));
+    nobody(|| Held::begin(Some(group.pack()), outer, policy))
 }
 
 /// The refusal that unwound; any other panic goes on.
