@@ -24,6 +24,7 @@ use crate::stock::AtLimit;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::are_calls_forbidden;
 use crate::whose::{self, granting, nobody};
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -250,7 +251,7 @@ impl Group<'static> {
     /// The first refusal of an allocation in `work`, also where the work asked by `try_reserve`: nobody can tell who asks.
     ///
     /// # Panics
-    /// If `work` panics with anything else than a [`Refused`].
+    /// If `work` panics with anything else than a [`Refused`] and was not refused.
     pub fn catch<R>(self, work: impl FnOnce() -> R) -> Result<R, Refused> {
         self.catch_with(CATCH, work)
     }
@@ -285,7 +286,7 @@ impl Group<'static> {
                     Err(refused)
                 }
             },
-            Err(payload) => Err(refusal_of(payload)),
+            Err(payload) => Err(refusal_of(payload, Some(&scope))),
         }
     }
 }
@@ -298,11 +299,12 @@ pub(super) fn begin(group: Group<'static>, policy: Policy) -> Option<Held> {
     nobody(|| Held::begin(Some(group.pack()), outer, policy))
 }
 
-/// The refusal that unwound; any other panic goes on.
-pub(super) fn refusal_of(payload: Box<dyn std::any::Any + Send>) -> Refused {
+/// The refusal that unwound, or that the work had met when it panicked: code that unwraps the result of a part panics for the
+/// refusal of that part. Any other panic goes on.
+pub(super) fn refusal_of(payload: Box<dyn Any + Send>, scope: Option<&Held>) -> Refused {
     match payload.downcast::<Refused>() {
         Ok(refused) => *refused,
-        Err(other) => resume_unwind(other),
+        Err(other) => scope.and_then(told).unwrap_or_else(|| resume_unwind(other)),
     }
 }
 

@@ -131,6 +131,26 @@ fn what_is_unattributed_is_nobodys_and_the_work_still_ends() {
     result.unwrap_err();
 }
 
+/// As code does that unwraps the result of a part.
+#[test]
+fn a_panic_of_work_that_was_refused_is_its_refusal() {
+    let [group] = groups();
+    let part = || drop(vec![0u8; 2 * MAX as usize]);
+    let result = group.catch(|| {
+        part();
+        std::panic::resume_unwind(Box::new("of the part's result"));
+    });
+    assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+    let mut task = std::pin::pin!(group.catch_future(async {
+        part();
+        std::panic::resume_unwind(Box::new("of the part's result"));
+    }));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(result) = task.as_mut().poll(&mut context) else { panic!() };
+    assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+    assert_eq!((group.precise(), group.max_events()), (0, 2));
+}
+
 #[test]
 fn a_fiber_has_its_own_work_while_it_runs() {
     let [a, b] = groups();
