@@ -40,7 +40,9 @@
 //!
 //! It works with whatever serves `http::Request` by `tower::Service`: axum, hyper, tonic. It needs no runtime.
 
-use ledgerline::{Group, Limit, Refused};
+#[cfg(doc)]
+use ledgerline::Refused;
+use ledgerline::{Group, Limit};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,10 +52,12 @@ use tower_layer::Layer;
 mod body;
 mod future;
 mod service;
+mod unavailable;
 
 pub use body::{BodyError, GroupBody};
 pub use future::ResponseFuture;
 pub use service::InGroup;
+pub use unavailable::Unavailable;
 
 /// Gives each request a group; see [the crate](self).
 #[derive(Clone)]
@@ -133,15 +137,4 @@ impl<S, F: Clone> Layer<S> for RequestGroups<F> {
     fn layer(&self, inner: S) -> InGroup<S, F> {
         InGroup::new(inner, self.clone())
     }
-}
-
-/// The answer to a request that was refused.
-fn refusal<B: Default>(retry_after: Duration, refused: Option<Refused>) -> http::Response<B> {
-    let mut response = http::Response::new(B::default());
-    *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
-    response.headers_mut().insert(http::header::RETRY_AFTER, retry_after.as_secs().into());
-    if let Some(refused) = refused {
-        response.extensions_mut().insert(Arc::new(refused));
-    }
-    response
 }

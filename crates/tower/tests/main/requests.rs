@@ -1,6 +1,6 @@
-//! The layer around an axum server, with real clients of HTTP/1 and HTTP/2. The global allocator accounts, so each test has its
-//! own ledger and looks at its own groups.
+//! Requests that a limit ends, with their bodies, and those that it leaves alone.
 
+use crate::support::{ask, grows, serve, settled, tenants, to};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
@@ -8,36 +8,10 @@ use axum::routing::{get, post};
 use futures::stream;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use ledgerline::{Alloc, Group, Ledger, alloc, current};
+use ledgerline::current;
 use ledgerline_tower::{GroupBody, RequestGroups};
-use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tower::{Layer, ServiceExt};
-
-#[global_allocator]
-static ALLOC: Alloc = Alloc::system();
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn tenants<const N: usize>() -> [Group<'static>; N] {
-    let ledger = Ledger::builder().capacity(256).anonymous().unwrap().into_static();
-    std::array::from_fn(|number| {
-        let tenant = ledger.root().create(&format!("t{number}")).unwrap();
-        tenant.set_max("64M".parse().unwrap()).unwrap();
-        tenant
-    })
-}
-
-async fn grows() -> String {
-    let mut rows = Vec::new();
-    for row in 0..100_000u64 {
-        alloc::checkpoint();
-        rows.push([row; 512].to_vec());
-    }
-    rows.len().to_string()
-}
 
 /// Never looks whether it was refused, between its polls.
 async fn grows_and_awaits() -> String {
@@ -76,54 +50,6 @@ fn routes() -> Router {
         .route("/short", get(|| streams(10)))
         .route("/endless", get(|| streams(usize::MAX)))
         .layer(DefaultBodyLimit::disable())
-}
-
-async fn serve(routes: Router) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    address
-}
-
-/// Asks on a connection of its own. The status, `Retry-After`, and the body, or `None` if that was not whole.
-async fn ask(
-    address: SocketAddr,
-    two: bool,
-    request: Request<Full<Bytes>>,
-) -> (StatusCode, Option<String>, Option<Bytes>) {
-    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
-    let response = if two {
-        let (mut send, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-        tokio::spawn(connection);
-        send.send_request(request).await.unwrap()
-    } else {
-        let (mut send, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
-        tokio::spawn(connection);
-        send.send_request(request).await.unwrap()
-    };
-    let status = response.status();
-    let after = response.headers().get("retry-after").map(|it| it.to_str().unwrap().to_owned());
-    let body = response.into_body().collect().await.ok().map(|body| body.to_bytes());
-    (status, after, body)
-}
-
-fn to(path: &str) -> Request<Full<Bytes>> {
-    Request::get(path).header("host", "x").body(Full::default()).unwrap()
-}
-
-/// The runtime makes things when a request first needs them and keeps them for its threads, like the list of tasks that yielded.
-const RUNTIME_KEEPS: u64 = 4096;
-
-/// Waits until a tenant has no requests and holds no more than the runtime keeps: connections end by themselves.
-async fn settled(tenant: Group<'static>) {
-    let empty = async {
-        while tenant.children().count() > 0 || tenant.precise() > RUNTIME_KEEPS {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let done = tokio::time::timeout(PATIENCE, empty).await;
-    assert!(done.is_ok(), "{} children, {} held", tenant.children().count(), tenant.precise());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
