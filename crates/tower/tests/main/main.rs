@@ -12,3 +12,4 @@ mod connections;
 mod grpc;
 mod requests;
 mod support;
+mod uploads;

@@ -1,6 +1,6 @@
 //! Requests that a limit ends, with their bodies, and those that it leaves alone.
 
-use crate::support::{ask, grows, serve, settled, tenants, to};
+use crate::support::{ask, grows, post as upload, serve, settled, tenants, to};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
@@ -9,7 +9,7 @@ use futures::stream;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 use ledgerline::current;
-use ledgerline_tower::{GroupBody, RequestGroups};
+use ledgerline_tower::{GroupBody, RequestBody, RequestGroups};
 use std::time::Duration;
 use tower::{Layer, ServiceExt};
 
@@ -68,8 +68,7 @@ async fn a_runaway_request_alone_is_answered_by_503_however_it_grows() {
             );
             assert_eq!((honest.0, honest.2.as_deref()), (StatusCode::OK, Some(&b"hello"[..])));
         }
-        let body = Full::from(vec![1u8; 12 << 20]);
-        let upload = Request::post("/upload").header("host", "x").body(body).unwrap();
+        let upload = upload("/upload", Full::from(vec![1u8; 12 << 20]));
         assert_eq!(ask(address, two, upload).await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
     settled(tenant).await;
@@ -112,10 +111,12 @@ async fn the_tenant_is_found_by_the_head_and_whoever_has_none_is_left_alone() {
         let name = request.headers.get("x-tenant")?;
         if name == "acme" { Some(acme) } else { Some(other) }
     };
-    let app = RequestGroups::by(find).layer(tower::service_fn(|_: Request<Empty<Bytes>>| async {
-        let path = current::group().map_or("nobody".to_owned(), |group| group.path());
-        Ok::<_, std::convert::Infallible>(http::Response::new(Full::<Bytes>::from(path)))
-    }));
+    let app = RequestGroups::by(find).layer(tower::service_fn(
+        |_: Request<RequestBody<Empty<Bytes>>>| async {
+            let path = current::group().map_or("nobody".to_owned(), |group| group.path());
+            Ok::<_, std::convert::Infallible>(http::Response::new(Full::<Bytes>::from(path)))
+        },
+    ));
     for (tenant, prefix) in [(Some("acme"), "/t0/r"), (Some("else"), "/t1/r"), (None, "nobody")] {
         let mut request = Request::new(Empty::new());
         if let Some(tenant) = tenant {
@@ -134,7 +135,7 @@ async fn the_tenant_is_found_by_the_head_and_whoever_has_none_is_left_alone() {
 #[tokio::test]
 async fn a_layer_around_this_one_is_told_which_group_was_full() {
     let [tenant] = tenants();
-    let handler = tower::service_fn(|_: Request<Empty<Bytes>>| async {
+    let handler = tower::service_fn(|_: Request<RequestBody<Empty<Bytes>>>| async {
         Ok::<_, std::convert::Infallible>(http::Response::new(Full::<Bytes>::from(grows().await)))
     });
     let app = RequestGroups::below(tenant).max("1M".parse().unwrap()).layer(handler);
@@ -149,7 +150,7 @@ async fn above_high_a_request_is_shed_before_its_handler_is_called() {
     tenant.set_high("1M".parse().unwrap());
     let called = std::sync::atomic::AtomicU32::new(0);
     let called = &*Box::leak(Box::new(called));
-    let handler = tower::service_fn(move |_: Request<Empty<Bytes>>| async move {
+    let handler = tower::service_fn(move |_: Request<RequestBody<Empty<Bytes>>>| async move {
         called.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok::<_, std::convert::Infallible>(http::Response::new(Full::<Bytes>::from("done")))
     });

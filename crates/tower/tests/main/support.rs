@@ -3,11 +3,14 @@
 use axum::Router;
 use axum::body::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body::Body;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ledgerline::{Group, Ledger, alloc};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -40,10 +43,20 @@ pub async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
+/// What clients send.
+pub type Sent = UnsyncBoxBody<Bytes, Infallible>;
+
+pub fn post(
+    path: &str,
+    body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
+) -> Request<Sent> {
+    Request::post(path).header("host", "x").body(body.boxed_unsync()).unwrap()
+}
+
 /// A client's connection.
 pub enum Connection {
-    One(http1::SendRequest<Full<Bytes>>),
-    Two(http2::SendRequest<Full<Bytes>>),
+    One(http1::SendRequest<Sent>),
+    Two(http2::SendRequest<Sent>),
 }
 
 impl Connection {
@@ -62,7 +75,7 @@ impl Connection {
     }
 
     /// Waits until the connection takes a request, and sends it.
-    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+    pub async fn send(&mut self, request: Request<Sent>) -> Response<Incoming> {
         match self {
             Connection::One(send) => {
                 send.ready().await.unwrap();
@@ -75,7 +88,7 @@ impl Connection {
     /// The status, `Retry-After`, and the body, or `None` if that was not whole.
     pub async fn ask(
         &mut self,
-        request: Request<Full<Bytes>>,
+        request: Request<Sent>,
     ) -> (StatusCode, Option<String>, Option<Bytes>) {
         let response = self.send(request).await;
         let status = response.status();
@@ -90,13 +103,13 @@ impl Connection {
 pub async fn ask(
     address: SocketAddr,
     two: bool,
-    request: Request<Full<Bytes>>,
+    request: Request<Sent>,
 ) -> (StatusCode, Option<String>, Option<Bytes>) {
     Connection::new(address, two).await.ask(request).await
 }
 
-pub fn to(path: &str) -> Request<Full<Bytes>> {
-    Request::get(path).header("host", "x").body(Full::default()).unwrap()
+pub fn to(path: &str) -> Request<Sent> {
+    Request::get(path).header("host", "x").body(Empty::new().boxed_unsync()).unwrap()
 }
 
 /// The runtime makes things when a request first needs them and keeps them for its threads, like the list of tasks that yielded.
