@@ -392,11 +392,19 @@ fn outwards(id: ScopeId) -> impl Iterator<Item = (ScopeId, &'static Entry, u64)>
     .take(1000)
 }
 
-/// The innermost scope that was refused, of a scope and those around it.
+/// The innermost scope that was refused, of a scope and those around it. A reclaimer works for others than the work whose charge
+/// asked it, so it does not end with that.
 #[inline]
 pub(crate) fn refused(id: ScopeId) -> Option<Held> {
-    let found = outwards(id).find(|(_, _, state)| state & REFUSED != 0)?;
-    Held::new(found.0)
+    for (id, entry, state) in outwards(id) {
+        if state & REFUSED != 0 {
+            return Held::new(id);
+        }
+        if !entry.reclaims.load(Ordering::Relaxed).is_null() {
+            return None;
+        }
+    }
+    None
 }
 
 /// Whether reclaimers of a ledger (of any, for `None`) run in this scope or in one around it.

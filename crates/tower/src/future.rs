@@ -1,7 +1,7 @@
 //! The future of a response, polled in its request's group.
 
 use crate::body::GroupBody;
-use crate::refusal;
+use crate::unavailable::Unavailable;
 use http::Response;
 use ledgerline::alloc::Catching;
 use ledgerline::{DestroyOnDrop, Group};
@@ -80,6 +80,7 @@ where
             },
             Projected::Shed => None,
         };
-        Poll::Ready(Ok(refusal(*this.retry_after, refused).map(GroupBody::alone)))
+        let unavailable = Unavailable::new(refused, *this.retry_after);
+        Poll::Ready(Ok(unavailable.into_answer().map(GroupBody::alone)))
     }
 }

@@ -27,8 +27,9 @@
 //!
 //! **A request is charged** for everything that its handler allocates under [`ledgerline::Alloc`], and what it charges by
 //! [`ledgerline::current`], while its future and its response's body are polled and dropped. Tasks, threads and jobs that it
-//! spawns are charged, too, and are ended with it, where it spawns them by the helpers of `ledgerline::current`. Nobody is
-//! charged for the server's connection.
+//! spawns are charged, too, and are ended with it, where it spawns them by the helpers of `ledgerline::current`. Frames of its body
+//! are copied as they come in ([`RequestBody`]), so a slow upload is charged for what has come. Nobody is charged for the server's
+//! connection.
 //!
 //! **At a limit** a request that is over its limit ends at its next poll, or at its next
 //! [`checkpoint`](ledgerline::alloc::checkpoint), and is answered by 503 with `Retry-After`. The [`Refused`] is an extension of
@@ -38,21 +39,29 @@
 //! **At the end** the request's group is destroyed when its response's body has ended or is dropped, by a time-out or by a client
 //! that goes away, too. Memory that outlives it, like a row in a cache, stays charged to the tenant until it is freed.
 //!
+//! **The handler's service** takes a `Request<RequestBody<B>>`, where the server's requests are `Request<B>`. Axum's and tonic's take
+//! any body. One that is written by hand is generic in its body, or names that type.
+//!
 //! It works with whatever serves `http::Request` by `tower::Service`: axum, hyper, tonic. It needs no runtime.
 
-use ledgerline::{Group, Limit, Refused};
+#[cfg(doc)]
+use ledgerline::Refused;
+use ledgerline::{Group, Limit};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
 
 mod body;
 mod future;
+mod request;
 mod service;
+mod unavailable;
 
 pub use body::{BodyError, GroupBody};
 pub use future::ResponseFuture;
+pub use request::RequestBody;
 pub use service::InGroup;
+pub use unavailable::Unavailable;
 
 /// Gives each request a group; see [the crate](self).
 #[derive(Clone)]
@@ -125,15 +134,4 @@ impl<S, F: Clone> Layer<S> for RequestGroups<F> {
     fn layer(&self, inner: S) -> InGroup<S, F> {
         InGroup::new(inner, self.clone())
     }
-}
-
-/// The answer to a request that was refused.
-fn refusal<B: Default>(retry_after: Duration, refused: Option<Refused>) -> http::Response<B> {
-    let mut response = http::Response::new(B::default());
-    *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
-    response.headers_mut().insert(http::header::RETRY_AFTER, retry_after.as_secs().into());
-    if let Some(refused) = refused {
-        response.extensions_mut().insert(Arc::new(refused));
-    }
-    response
 }

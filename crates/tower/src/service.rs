@@ -3,6 +3,7 @@
 use crate::RequestGroups;
 use crate::body::GroupBody;
 use crate::future::ResponseFuture;
+use crate::request::{Calling, RequestBody};
 use http::request::Parts;
 use http::{Request, Response};
 use ledgerline::{DestroyOnDrop, Group};
@@ -50,32 +51,31 @@ fn is_above_high(tenant: Group<'static>) -> bool {
 
 impl<S, F, B, R> Service<Request<B>> for InGroup<S, F>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone,
     R: http_body::Body + Default,
     F: Fn(&Parts) -> Option<Group<'static>>,
 {
     type Response = Response<GroupBody<R>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ResponseFuture<Calling<S, Request<RequestBody<B>>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S::Future> {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let tenant = (self.settings.tenant)(&parts);
-        let request = Request::from_parts(parts, body);
-        let Some(tenant) = tenant else {
-            return ResponseFuture::alone(self.inner.call(request));
+        let Some(tenant) = (self.settings.tenant)(&parts) else {
+            let request = Request::from_parts(parts, RequestBody::alone(body));
+            return ResponseFuture::alone(Calling::Called { answer: self.inner.call(request) });
         };
-        match self.group(tenant) {
-            None => ResponseFuture::shed(self.settings.retry_after),
-            Some(group) => {
-                let RequestGroups { allowance, retry_after, .. } = self.settings;
-                let answer = group.scope(|| self.inner.call(request));
-                ResponseFuture::limited(group, allowance, answer, retry_after)
-            }
-        }
+        let RequestGroups { allowance, retry_after, .. } = self.settings;
+        let Some(group) = self.group(tenant) else { return ResponseFuture::shed(retry_after) };
+        // The one that said it was ready is called.
+        let next = self.inner.clone();
+        let service = std::mem::replace(&mut self.inner, next);
+        let request = Request::from_parts(parts, RequestBody::copied(body));
+        let answer = Calling::Ready { service, request: Some(request) };
+        ResponseFuture::limited(group, allowance, answer, retry_after)
     }
 }

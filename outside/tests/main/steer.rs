@@ -71,7 +71,8 @@ fn a_program_hears_what_another_process_sets_and_its_cache_gives_way() -> Tried 
     let cache = tenant.create("cache")?;
     let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
     for _ in 0..10 {
-        pages.lock().unwrap().push(cache.try_charge(100)?);
+        let page = cache.try_charge(100)?;
+        pages.lock().unwrap().push(page);
     }
     let evict = pages.clone();
     let _reclaimer = cache.add_reclaimer(0, move |need| {

@@ -107,7 +107,7 @@ impl<T> Catching<T> {
     /// Polls what is inside; a refusal ends it.
     ///
     /// # Panics
-    /// If what is inside panics.
+    /// If what is inside panics and was not refused.
     fn poll_inside<P>(
         self: Pin<&mut Self>,
         poll: impl FnOnce(Pin<&mut ChargedTo<T>>) -> Poll<P>,
@@ -123,7 +123,7 @@ impl<T> Catching<T> {
             let inside = inner.as_mut().as_pin_mut().expect("what has ended is not polled again");
             match catch_unwind(AssertUnwindSafe(|| poll(inside))) {
                 Ok(done) => polled = done,
-                Err(payload) => refused = Some(refusal_of(payload)),
+                Err(payload) => refused = Some(refusal_of(payload, scope.as_ref())),
             }
             refused = refused.or_else(|| scope.as_ref().and_then(told));
         }
@@ -147,7 +147,7 @@ impl<F: Future> Future for Catching<F> {
     type Output = Result<F::Output, Refused>;
 
     /// # Panics
-    /// If the task panics, and if it has ended already.
+    /// If the task panics and was not refused, and if it has ended already.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         assert!(self.inner.is_some(), "a task that has ended is not polled again");
         let polled = self.as_mut().poll_inside(|task| task.poll(context));

@@ -15,7 +15,7 @@
 use crate::charge::explain;
 use crate::control::{attempt, culprit, overrun, slow_path, throttle};
 use crate::current::Current;
-use crate::current::refused::told;
+use crate::current::refused::{outer, told};
 use crate::error::Refused;
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -24,6 +24,7 @@ use crate::stock::AtLimit;
 use crate::stock::refusal::{Reason, Refusal};
 use crate::sync::are_calls_forbidden;
 use crate::whose::{self, granting, nobody};
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -197,7 +198,8 @@ impl Group<'static> {
     /// [`checkpoint`](super::checkpoint), or its result is dropped at its end. So does whatever was handed to other threads
     /// from inside of it, by [`current::spawn`](crate::current::spawn), `current::tokio`, `current::rayon`, `charged_to` or
     /// `inherit`: it is a part of the same work. Work of others that this thread runs meanwhile, like a job that rayon steals
-    /// while it waits, is not.
+    /// while it waits, is not. A `catch` inside of this one is a part of it if its group is this one or lies below; a `catch`
+    /// of another group begins work of its own, since nothing tells it from a stolen job.
     ///
     /// Beyond 1 MiB over the limit ([`catch_within`](Self::catch_within) sets another allowance) each allocation is slowed
     /// down, by at most 10 ms. Nothing on stable Rust can end a loop that neither polls nor calls `checkpoint`; it grows, ever
@@ -240,7 +242,7 @@ impl Group<'static> {
     /// The first refusal of an allocation in `work`, also where the work asked by `try_reserve`: nobody can tell who asks.
     ///
     /// # Panics
-    /// If `work` panics with anything else than a [`Refused`].
+    /// If `work` panics with anything else than a [`Refused`] and was not refused.
     pub fn catch<R>(self, work: impl FnOnce() -> R) -> Result<R, Refused> {
         self.catch_with(CATCH, work)
     }
@@ -275,7 +277,7 @@ impl Group<'static> {
                     Err(refused)
                 }
             },
-            Err(payload) => Err(refusal_of(payload)),
+            Err(payload) => Err(refusal_of(payload, Some(&scope))),
         }
     }
 }
@@ -284,14 +286,16 @@ impl Group<'static> {
 pub(super) fn begin(group: Group<'static>, policy: Policy) -> Option<Held> {
     #[cfg(feature = "unwind")]
     hook::install();
-    nobody(|| Held::begin(Some(group.pack()), whose::scope(), policy))
+    let outer = outer(Some(group.pack()));
+    nobody(|| Held::begin(Some(group.pack()), outer, policy))
 }
 
-/// The refusal that unwound; any other panic goes on.
-pub(super) fn refusal_of(payload: Box<dyn std::any::Any + Send>) -> Refused {
+/// The refusal that unwound, or that the work had met when it panicked: code that unwraps the result of a part panics for the
+/// refusal of that part. Any other panic goes on.
+pub(super) fn refusal_of(payload: Box<dyn Any + Send>, scope: Option<&Held>) -> Refused {
     match payload.downcast::<Refused>() {
         Ok(refused) => *refused,
-        Err(other) => resume_unwind(other),
+        Err(other) => scope.and_then(told).unwrap_or_else(|| resume_unwind(other)),
     }
 }
 

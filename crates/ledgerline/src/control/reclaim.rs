@@ -193,7 +193,7 @@ impl Group<'_> {
     /// let cache = ledger.root().create("cache")?;
     /// let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
     /// for _ in 0..8 {
-    ///     let page = cache.try_charge(10)?;
+    ///     let page = cache.try_charge(10)?; // before the lock, which the reclaimer takes
     ///     pages.lock().unwrap().push(page);
     /// }
     /// let evict = pages.clone();

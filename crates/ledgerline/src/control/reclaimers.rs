@@ -123,6 +123,9 @@ impl<'l> Group<'l> {
     /// that it gave and nobody sees in the group's usage, another thread may have charged at once: then it is
     /// asked again, twice at most, and up to 64 times where what it gave was seen before.
     ///
+    /// Hold no lock around a charge that the function takes: the charging thread would wait for itself. A statement like
+    /// `pages.lock().unwrap().push(cache.try_charge(10)?)` locks before it charges.
+    ///
     /// In a ledger that processes share it is also asked when another process sets a max below what is in use
     /// ([`set_max_now`](Self::set_max_now)): by a thread that each process with reclaimers or watches of such a ledger
     /// has.

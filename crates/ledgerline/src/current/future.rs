@@ -1,6 +1,6 @@
 //! Tasks that are polled in a group. (Streams and sinks: feature `futures`.)
 
-use super::refused::joined;
+use super::refused::{joined, outer};
 use super::{Current, peek};
 use crate::group::Group;
 use crate::scope::Held;
@@ -39,9 +39,8 @@ pub trait ChargeTo: Sized {
     fn charged_to(self, group: impl Into<Current>) -> ChargedTo<Self> {
         let mut current: Current = group.into();
         // It is a part of the work that makes it.
-        let here = peek().scope;
-        if current.scope.is_unsaid() && here.is_named() {
-            current.scope = here;
+        if current.scope.is_unsaid() && peek().scope.is_named() {
+            current.scope = outer(current.group);
         }
         ChargedTo { inner: ManuallyDrop::new(self), current, held: Held::new(current.scope) }
     }

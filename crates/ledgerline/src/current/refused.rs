@@ -78,6 +78,17 @@ pub(crate) fn joined(current: Current) -> Current {
     current.within(join(current.group, around))
 }
 
+/// The scope that work of a group begins in: the one around it, if that is of the same group or of one above. Rayon's workers run
+/// jobs of others while they wait, so a job that begins with a `catch` may lie on top of a stranger's. A reclaimer has no group of
+/// its own, and what it begins stays inside of it.
+pub(crate) fn outer(group: Option<Packed>) -> scope::ScopeId {
+    let around = peek().scope;
+    match scope::group(around) {
+        Some(_) => join(group, around),
+        None => around,
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn join(own: Option<Packed>, around: scope::ScopeId) -> scope::ScopeId {

@@ -7,7 +7,8 @@
 //!
 //! Inside of a [`catch`](crate::Group::catch_future) a spawned task is a part of that work. A refusal ends all its parts, each at
 //! its next poll or `checkpoint`, and then a part's handle returns a panic whose payload is the
-//! [`Refused`](crate::Refused).
+//! [`Refused`](crate::Refused). Code that unwraps that result is ended by the refusal as well, and may print a panic's message before;
+//! `std::panic::resume_unwind(error.into_panic())` passes it on without one.
 //!
 //! ```
 //! use ledgerline::{Ledger, current};

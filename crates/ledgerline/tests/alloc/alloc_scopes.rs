@@ -131,6 +131,26 @@ fn what_is_unattributed_is_nobodys_and_the_work_still_ends() {
     result.unwrap_err();
 }
 
+/// As code does that unwraps the result of a part.
+#[test]
+fn a_panic_of_work_that_was_refused_is_its_refusal() {
+    let [group] = groups();
+    let part = || drop(vec![0u8; 2 * MAX as usize]);
+    let result = group.catch(|| {
+        part();
+        std::panic::resume_unwind(Box::new("of the part's result"));
+    });
+    assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+    let mut task = std::pin::pin!(group.catch_future(async {
+        part();
+        std::panic::resume_unwind(Box::new("of the part's result"));
+    }));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(result) = task.as_mut().poll(&mut context) else { panic!() };
+    assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+    assert_eq!((group.precise(), group.max_events()), (0, 2));
+}
+
 #[test]
 fn a_fiber_has_its_own_work_while_it_runs() {
     let [a, b] = groups();
@@ -220,6 +240,52 @@ mod on_rayon {
         assert_eq!(receive.recv_timeout(Duration::from_secs(60)), Ok(10));
         assert_eq!(of_a.unwrap_err().group, "/g0");
         assert_eq!(b.max_events(), 0);
+    }
+
+    /// As a server spawns it: the job says nothing of its group, and begins with a catch of its own.
+    #[test]
+    fn a_catch_on_top_of_anothers_stack_is_not_ended_by_that() {
+        let [a, b] = groups();
+        let pool = pool(1);
+        let (send, receive) = mpsc::channel();
+        let rows = || (0..10).map(|_| (alloc::checkpoint(), vec![0u8; 100])).count();
+        let task = move || {
+            use futures::FutureExt;
+            use ledgerline::current::future::ChargeTo;
+            async move { rows() }.charged_to(b).now_or_never()
+        };
+        let job = move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| (b.catch(rows).ok(), task())));
+            send.send(ended.ok()).unwrap();
+        };
+        let of_a = pool.install(|| {
+            a.catch(|| {
+                drop(vec![0u8; 3 * MAX as usize]);
+                rayon::spawn(job);
+                while let Some(rayon::Yield::Executed) = rayon::yield_now() {}
+            })
+        });
+        assert_eq!(receive.recv_timeout(Duration::from_secs(60)), Ok(Some((Some(10), Some(10)))));
+        assert_eq!(of_a.unwrap_err().group, "/g0");
+    }
+
+    #[test]
+    fn a_reclaimer_and_what_it_begins_are_not_ended_by_the_work_that_asks_for_room() {
+        let [a, b] = groups();
+        let rows = || (0..10).map(|_| (alloc::checkpoint(), vec![0u8; 100])).count();
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        let _reclaimer = a.add_reclaimer(0, move |_| {
+            assert_eq!((rows(), b.catch(rows).ok()), (10, Some(10)));
+            ENDED.store(true, SeqCst);
+            0
+        });
+        let _held = a.try_charge(MAX / 2).unwrap();
+        let of_a = a.catch(|| {
+            drop(vec![0u8; 3 * MAX as usize]);
+            a.try_charge(MAX - MAX / 4).map(drop).is_err()
+        });
+        assert_eq!(of_a.unwrap_err().group, "/g0");
+        assert!(ENDED.load(SeqCst));
     }
 
     #[test]

@@ -28,5 +28,7 @@ mod alloc_scopes;
 mod alloc_slots;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod alloc_stepped;
+#[cfg(all(feature = "futures", feature = "rayon", feature = "tokio", not(feature = "unwind")))]
+mod alloc_stress;
 mod alloc_switch;
 mod alloc_tasks;

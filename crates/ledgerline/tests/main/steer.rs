@@ -198,7 +198,8 @@ fn reclaimers_are_asked_when_another_process_sets_a_max_below_what_is_in_use() {
     let tenant = ledger.root().create("tenant").unwrap();
     let cache = tenant.create("cache").unwrap();
     let pages: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
-    pages.lock().unwrap().extend((0..10).map(|_| cache.try_charge(100).unwrap()));
+    let made: Vec<_> = (0..10).map(|_| cache.try_charge(100).unwrap()).collect();
+    pages.lock().unwrap().extend(made);
     let (evict, asked) = (pages.clone(), Arc::new(AtomicU64::new(0)));
     let asks = asked.clone();
     let _reclaimer = cache.add_reclaimer(0, move |need| {
