@@ -25,6 +25,7 @@ use clap::{Args, ValueHint};
 use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::given::{self, Given};
 use ledgerline_protocol::{By, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
@@ -118,9 +119,10 @@ itself under, as in most containers, change nothing.
 A program can see that it runs under this command: in its environment (LD_PRELOAD, LEDGERLINE_…), in its \
 mappings, and by its orphans, whose parent is this process and not process 1.
 
-The library that is preloaded lies in this command. A run makes a file of it in /var/tmp, else in /dev/shm, /tmp or \
-the folder that TMPDIR names: in the first where files may be executed and nobody else can exchange them. (The first \
-three also must be open to all users, since programs change theirs.) The file goes with the run. While processes of the \
+The library that is preloaded lies in this command. A run makes a file of it in a folder that nobody but root and its \
+user can write to: root's in /var/lib/ledgerline, else in /run/ledgerline-lib; another user's in XDG_CACHE_HOME \
+(~/.cache), else in XDG_RUNTIME_DIR or TMPDIR. A folder below one where others may write, as /tmp and /var/tmp, is not used, and none that is \
+mounted noexec. Where no folder is left, nothing is started (exit code 125). The file goes with the run. While processes of the \
 run outlive it, the file stays, and a later run of the same user removes it. A sandbox that hides the file has the \
 loader complain, and what runs in there is not seen. LEDGERLINE_PRELOAD names a file to be preloaded instead.";
 
@@ -300,11 +302,26 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let title: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     let record = args.record.order(one_line(&title.join(" ")))?;
     let signals = Signals::hold()?;
-    let (file, ledger) = ledger::new(&limits)?;
-    let heap = ledger::heap(&limits)?;
+    let unknown = |error: std::io::Error| {
+        Failure::internal(format!("the ledger cannot be told from other files: {error}"))
+    };
+    let nonce = given::nonce().map_err(unknown)?;
+    let (file, ledger) = ledger::new(&limits, nonce)?;
+    let heap = ledger::heap(&limits, nonce)?;
+    let of_heap = heap.as_ref().map(|(file, _)| file.as_raw_fd());
+    let given = Given::of(nonce, file.as_raw_fd(), of_heap).map_err(unknown)?.to_string();
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
         say(format_args!("ledgerline: warning: {}: {spot}", printable(&path)));
+    }
+
+    // (Only root's programs become other users that nobody but root can account.)
+    if let Some(folder) = launch.closed().filter(|_| rustix::process::geteuid().is_root()) {
+        say(format_args!(
+            "ledgerline: warning: the library lies in {}, which is closed to other users: what a process executes that has become \
+             another user will not be accounted",
+            printable(&folder.display().to_string())
+        ));
     }
 
     // The path leads through this process, which outlives the program: the
@@ -327,6 +344,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let cpus = ledgerline::percpu::possible_cpus().to_string();
     let order = Order {
         ledger: path.as_bytes(),
+        given: Some(given.as_bytes()),
         heap: path_of_heap.as_deref().map(str::as_bytes),
         by: args.by,
         on_max: args.on_max,

@@ -21,6 +21,7 @@ mod max_heap;
 mod musl;
 mod not_accounted;
 mod one_file;
+mod others;
 mod report;
 mod run;
 mod run_as_plain;
