@@ -32,7 +32,7 @@ use crate::carried::ACCOUNT;
 use fold::Folded;
 use ledgerline_run::account::model::{Account, Container, Mistakes, Processes, resident};
 use ledgerline_run::launch::{Failure, Launch, Signals, program};
-use ledgerline_view::terminal::output::{one_line, printable, say};
+use ledgerline_view::terminal::output::{printable, say};
 use living::Living;
 use outputs::Outputs;
 
@@ -299,8 +299,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             launch.program.path.display()
         )));
     }
-    let title: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
-    let record = args.record.order(one_line(&title.join(" ")))?;
+    let record = args.record.order(&args.command)?;
     let signals = Signals::hold()?;
     let unknown = |error: std::io::Error| {
         Failure::internal(format!("the ledger cannot be told from other files: {error}"))
