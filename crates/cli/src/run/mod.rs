@@ -10,6 +10,7 @@ mod ledger;
 mod living;
 mod outputs;
 pub mod record;
+mod unseen;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -35,6 +36,7 @@ use ledgerline_run::launch::{Failure, Launch, Signals, program};
 use ledgerline_view::terminal::output::{printable, say};
 use living::Living;
 use outputs::Outputs;
+use unseen::Unseen;
 
 /// What `ledgerline run --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -360,6 +362,15 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let percpu = std::env::var_os(percpu).is_none().then(|| (percpu, OsStr::new(&mode)));
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let started = (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unsigned_abs();
+    let mut escapes = args.strict.then(|| {
+        let users =
+            percpu.is_none().then(|| std::env::var_os(OsStr::from_bytes(PERCPU.to_bytes())));
+        let users = users.flatten().map(|value| (PERCPU.to_bytes(), value.as_bytes().to_vec()));
+        let ours = order.write().into_iter().chain(percpu);
+        let ours = ours.map(|(name, value)| (name.as_bytes(), value.as_bytes().to_vec()));
+        let strings = ours.chain(users).map(|(name, value)| [name, b"=", &value].concat());
+        Unseen::new(strings, launch.library())
+    });
     let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
     let record = record.and_then(record::Sampler::start);
@@ -373,6 +384,11 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         // account, so its rows stay as they are.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
         folded.fold();
+        if let Some(escapes) = &mut escapes {
+            escapes.look(&ledger, |program, pid| {
+                name_blind(&ledger, Path::new(program), pid, Blind::Unseen);
+            });
+        }
         if let Some((_, heap)) = &heap {
             ledger::tidy(heap, &|owner| living.may(owner));
         }
@@ -411,7 +427,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let code = ended.exit(outputs.write(&account))?;
     // (Each process that loads the library has a row, also one that allocates nothing.)
     let unseen = !account.saw_any() && !account.damaged;
-    if args.strict && (unseen || !account.not_accounted.is_empty()) {
+    let escaped = escapes.is_some_and(|escapes| escapes.any());
+    if args.strict && (unseen || escaped || !account.not_accounted.is_empty()) {
         let why = "the account says which processes were not accounted";
         let why = if unseen { "no process was accounted" } else { why };
         return Err(Failure::internal(format!("--strict: {why}")));
