@@ -7,6 +7,7 @@ use crate::serve::guard::{self, Guard};
 use crate::serve::settings::Settings;
 use crate::serve::watched::{Ledgers, Watched};
 use crate::serve::{metrics, page};
+use crate::terminal::output::plain_json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
@@ -299,7 +300,7 @@ async fn aside<T: Send + 'static>(
 fn json(document: &impl Serialize) -> Answer {
     let text = serde_json::to_string(document)
         .map_err(|_| No(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded"))?;
-    Ok(([(CONTENT_TYPE, JSON)], text).into_response())
+    Ok(([(CONTENT_TYPE, JSON)], plain_json(&text)).into_response())
 }
 
 fn find(shared: &Shared, id: &str) -> Result<Arc<Watched>, No> {
