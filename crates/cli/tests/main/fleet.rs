@@ -311,6 +311,7 @@ fn what_is_served_of_a_store_that_nobody_reaches_says_so_and_tells_no_password()
 struct Serving {
     child: Child,
     address: String,
+    token: String,
 }
 
 impl Serving {
@@ -323,14 +324,20 @@ impl Serving {
             .expect("the command runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).unwrap();
-        let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Serving { child, address }
+        let (address, token) = line
+            .trim()
+            .strip_prefix("http://")
+            .and_then(|rest| rest.split_once("/?token="))
+            .unwrap_or_else(|| panic!("an address with a token: {line:?}"));
+        Serving { child, address: address.to_owned(), token: token.to_owned() }
     }
 
     fn get(&self, path: &str) -> String {
-        let address = &self.address;
+        let (address, token) = (&self.address, &self.token);
         let mut socket = TcpStream::connect(address).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let head = format!(
+            "GET {path}?token={token} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        );
         socket.write_all(head.as_bytes()).unwrap();
         let mut reply = String::new();
         socket.read_to_string(&mut reply).unwrap();
