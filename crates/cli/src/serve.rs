@@ -91,7 +91,9 @@ impl Secret {
         match &self.token_file {
             _ if self.open => Ok(None),
             Some(file) => Token::of_file(file).map(Some),
-            None => Token::new().map(Some).map_err(|error| format!("there is no random number: {error}")),
+            None => Token::new()
+                .map(Some)
+                .map_err(|error| format!("there is no random number: {error}")),
         }
     }
 }

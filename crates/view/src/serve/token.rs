@@ -111,7 +111,12 @@ mod tests {
         let made = Token::of_file(&file).unwrap();
         assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600);
         assert_eq!(Token::of_file(&file), Ok(made));
-        for wrong in ["", "short", "sixteen letters and blanks", "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}"] {
+        for wrong in [
+            "",
+            "short",
+            "sixteen letters and blanks",
+            "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}",
+        ] {
             std::fs::write(&file, wrong).unwrap();
             assert!(Token::of_file(&file).unwrap_err().contains("no token"), "{wrong}");
         }

@@ -170,7 +170,10 @@ fn without_the_token_nothing_of_a_ledger_is_told_and_with_it_everything() {
         for wrong in ["", "Authorization: Bearer\r\n", "Authorization: Bearer 0\r\n"] {
             let answer = served.ask(path, wrong);
             assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")));
-            assert!(!answer.body.contains(token.as_str()) && !answer.body.contains("tmp"), "{path}");
+            assert!(
+                !answer.body.contains(token.as_str()) && !answer.body.contains("tmp"),
+                "{path}"
+            );
         }
     }
     for path in paths {
