@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -62,9 +63,16 @@ def served(ledgerline, groups, *options):
                 check(server.wait(10) == 0, "it ends cleanly at SIGTERM")
 
 
+def token_of(address):
+    """The token in the address that a server printed."""
+    return urllib.parse.parse_qs(urllib.parse.urlsplit(address).query)["token"][0]
+
+
 def get(address, path, accept=None):
-    """The status, the headers and the text of an answer."""
-    request = urllib.request.Request(address.rstrip("/") + path, headers={"Accept": accept} if accept else {})
+    """The status, the headers and the text of an answer, by the address that the server printed."""
+    headers = {"Authorization": f"Bearer {token_of(address)}"} | ({"Accept": accept} if accept else {})
+    place = urllib.parse.urlsplit(address)
+    request = urllib.request.Request(f"http://{place.netloc}{path}", headers=headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return answer.status, answer.headers, answer.read().decode()
 

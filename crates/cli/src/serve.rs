@@ -1,9 +1,10 @@
 //! `ledgerline serve`: ledgers that run as a page, as metrics and as JSON.
 
 use clap::Args;
-use ledgerline_view::serve::{Server, Settings};
+use ledgerline_view::serve::{Server, Settings, Token};
 use ledgerline_view::terminal::output::{print, say, status};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use std::time::Duration;
 pub const LONG_ABOUT: &str = "\
 Serve ledgers that run: a page, metrics and JSON.
 
-It prints the address of the page first, and answers until it is interrupted. Nobody but this machine can ask unless \
---listen says otherwise, pages of other sites cannot, and nothing can be changed: looking costs the programs nothing. \
+It prints the address of the page first, and answers until it is interrupted. The address has a token, without which \
+nobody is answered: other users of this machine reach the loopback, too. The page keeps the token; a program says it as \
+`Authorization: Bearer TOKEN` or as ?token=TOKEN. --token-file has it in a file, for Prometheus; with --open there is none. \
+Nobody but this machine can ask unless --listen says otherwise, pages of other sites cannot, and nothing can be changed: looking costs the programs nothing. \
 Without arguments it serves all ledgers that run, and finds new ones by itself.
 
   /                               the page: who holds what, over time, and in a table
@@ -31,7 +34,8 @@ Examples:
   ledgerline serve --listen 127.0.0.1:9187 4711
   ledgerline serve /dev/shm/server.ledger --interval 250ms
   ledgerline serve --listen 0.0.0.0:9187 --host build.example --groups 100
-  curl -s http://127.0.0.1:9187/metrics | promtool check metrics";
+  ledgerline serve --listen 127.0.0.1:9187 --token-file ~/.config/ledgerline.token
+  curl -s -H \"Authorization: Bearer $(cat ~/.config/ledgerline.token)\" http://127.0.0.1:9187/metrics | promtool check metrics";
 
 /// The options of `ledgerline serve`.
 #[derive(Args, Debug)]
@@ -48,6 +52,9 @@ pub struct ServeArgs {
     /// A name under which browsers may ask, besides localhost and the address: that of a proxy
     #[arg(long = "host", value_name = "NAME", value_parser = host)]
     hosts: Vec<String>,
+
+    #[command(flatten)]
+    secret: Secret,
 
     /// How often ledgers are looked at while somebody asks: at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
@@ -66,6 +73,31 @@ pub struct ServeArgs {
     no_history: bool,
 }
 
+/// Who is answered.
+#[derive(Args, Debug)]
+pub struct Secret {
+    /// Take the token from FILE, which is made for you alone where it is not there: for Prometheus, and for the same address each time
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "open")]
+    token_file: Option<PathBuf>,
+
+    /// Answer whoever reaches the address, without a token: every user of this machine at least
+    #[arg(long)]
+    open: bool,
+}
+
+impl Secret {
+    /// The token, if there is to be one.
+    pub fn token(&self) -> Result<Option<Token>, String> {
+        match &self.token_file {
+            _ if self.open => Ok(None),
+            Some(file) => Token::of_file(file).map(Some),
+            None => Token::new()
+                .map(Some)
+                .map_err(|error| format!("there is no random number: {error}")),
+        }
+    }
+}
+
 /// Serves until it is interrupted. The exit status is 0, 1 when a ledger cannot be opened or nobody can listen there, or 2
 /// for a bad command line.
 pub fn main(args: &ServeArgs) -> ExitCode {
@@ -73,9 +105,11 @@ pub fn main(args: &ServeArgs) -> ExitCode {
 }
 
 fn serve(args: &ServeArgs) -> Result<(), String> {
+    let token = args.secret.token()?;
     let settings = Settings {
         listen: args.listen,
         hosts: args.hosts.clone(),
+        token: token.clone(),
         named: Some(args.ledgers.clone()).filter(|ledgers| !ledgers.is_empty()),
         interval: args.interval,
         groups: args.groups as usize,
@@ -83,24 +117,34 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         history: !args.no_history,
     };
     let server = Server::bind(settings)?;
-    announce("serve", server.address(), args.listen, "groups")?;
+    announce("serve", server.address(), args.listen, token.as_ref(), "groups")?;
     server.run_until_signal()
 }
 
-/// Prints where a server listens, and warns where others than this machine can ask it.
+/// Prints the address of a server's page, with the token, and warns where others than this user can ask it.
 pub fn announce(
     subcommand: &str,
     address: SocketAddr,
     listen: SocketAddr,
+    token: Option<&Token>,
     what: &str,
 ) -> Result<(), String> {
-    print(format!("http://{address}/\n"), "cannot write the address")?;
-    if !listen.ip().is_loopback() {
-        say(format_args!(
-            "ledgerline: {subcommand}: whoever reaches {address} can read the names and figures of all {what}: there is \
-             no password, and no encryption"
-        ));
-    }
+    let query = token.map_or(String::new(), |token| format!("?token={}", token.as_str()));
+    print(format!("http://{address}/{query}\n"), "cannot write the address")?;
+    let beyond = !listen.ip().is_loopback();
+    let why = match (token, beyond) {
+        (Some(_), false) => return Ok(()),
+        (Some(_), true) => "there is no encryption, so whoever sees a request has the token",
+        (None, false) => "every user of this machine does, and there is no token (--open)",
+        (None, true) => "there is no token (--open), and no encryption",
+    };
+    let who = match token {
+        Some(_) => "whoever has the token and reaches",
+        None => "whoever reaches",
+    };
+    say(format_args!(
+        "ledgerline: {subcommand}: {who} {address} can read the names and figures of all {what}: {why}"
+    ));
     Ok(())
 }
 

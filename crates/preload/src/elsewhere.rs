@@ -57,18 +57,15 @@ impl Kept {
         (number >= 0 && is == was).then_some(number)
     }
 
-    /// Keeps a descriptor of a file, unless there is one. It may be read alone: whoever writes opens the file again. (The
+    /// Keeps a descriptor that is opened now, unless there is one. It may be read alone: whoever writes opens the file again. (The
     /// one process that has the ledger open to write is its supervisor, by which those who look on find it.)
-    fn keep(&self, path: &CStr) {
+    fn keep(&self, open: impl FnOnce() -> Option<c_int>) {
         if self.number().is_some() {
             return;
         }
-        // SAFETY: the path ends in zero; the descriptors are this function's own.
+        let Some(low) = open() else { return };
+        // SAFETY: the descriptors are this function's own.
         unsafe {
-            let low = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-            if low < 0 {
-                return;
-            }
             let high = NUMBERS
                 .into_iter()
                 .map(|least| libc::fcntl(low, libc::F_DUPFD_CLOEXEC, least))
@@ -87,16 +84,18 @@ impl Kept {
 
 /// Keeps what a program needs that is executed where it has no path.
 fn prepare() {
-    if process::run().is_none() || filter::is_on() {
-        return;
-    }
+    let Some(run) = process::run().filter(|_| !filter::is_on()) else { return };
     let failure = errno();
     for (kept, which) in KEPT.iter().zip([Which::Ledger, Which::Heap]) {
         if let Some(path) = process::path(which) {
-            kept.keep(path);
+            kept.keep(|| run.given.open(path, which, libc::O_RDONLY).ok());
         }
     }
-    KEPT[2].keep(own_path());
+    KEPT[2].keep(|| {
+        // SAFETY: the path ends in zero.
+        let opened = unsafe { libc::open(own_path().as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (opened >= 0).then_some(opened)
+    });
     set_errno(failure);
 }
 

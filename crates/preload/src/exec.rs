@@ -59,16 +59,17 @@ impl Plan {
             return unchanged(Some(Blind::Filter));
         }
         // SAFETY: as the caller says.
-        let Looks { library: has_library, order: has_order, other_run } = unsafe { looks(given) };
+        let Looks { library: has_library, order: has_order, intact, other_run } =
+            unsafe { looks(given) };
         let of_file = path.map(|path| blind::of(path, SERVES));
         let (is_read, of_file) =
             (matches!(of_file, Some(Ok(_))), of_file.and_then(Result::ok).flatten());
-        let blind = of_file.or_else(|| match has_library && has_order {
+        let blind = of_file.or_else(|| match has_library && intact {
             _ if other_run => Some(Blind::OtherRun),
             true => process::can_open(run).err(),
             false => Some(Blind::Environment),
         });
-        let is_to_be = !other_run && (has_library && has_order || run.strict);
+        let is_to_be = !other_run && (has_library && intact || run.strict);
         if of_file.is_none()
             && is_to_be
             && matches!(process::can_open(run), Err(Blind::Elsewhere | Blind::OtherUser))
@@ -83,6 +84,10 @@ impl Plan {
             unsafe {
                 match blind {
                     Some(Blind::Environment) if run.strict => Environment::with(given, None),
+                    // The library would go by values that are not the run's.
+                    Some(Blind::Environment) if has_library && has_order => {
+                        Environment::without(given, None)
+                    }
                     Some(
                         Blind::Sanitizer | Blind::OtherLibc | Blind::OtherUser | Blind::Elsewhere,
                     ) if has_library => Environment::without(given, None),
@@ -90,7 +95,7 @@ impl Plan {
                 }
             };
         match (blind, changed) {
-            (Some(Blind::Environment), Some(environment)) => plan(None, environment),
+            (Some(Blind::Environment), Some(environment)) if run.strict => plan(None, environment),
             (blind, Some(environment)) => plan(blind, environment),
             (None, None) => Plan { is_seen: is_read, ..unchanged(None) },
             (blind, None) => unchanged(blind),

@@ -25,8 +25,10 @@ use crate::text::Text;
 use crate::thread;
 use crate::vouch;
 use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
-use ledgerline_interpose::errno;
-use ledgerline_protocol::{By, DESCRIPTORS, Identity, Item, OnMax, Order, PERCPU, resident_ever};
+use ledgerline_protocol::given::Refused;
+use ledgerline_protocol::{
+    By, DESCRIPTORS, GIVEN, Given, Identity, Item, OnMax, Order, PERCPU, Which, resident_ever,
+};
 use names::Name;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -97,6 +99,8 @@ pub(crate) static STATE: State = unsafe { MaybeUninit::zeroed().assume_init() };
 /// What `ledgerline run` asked for, and its ledgers.
 pub(crate) struct Run {
     ledger: Ledger,
+    /// Which files the ledgers are.
+    pub(crate) given: Given,
     /// The second ledger, if blocks have a limit of their own (process/heap.rs).
     heap: Option<Ledger>,
     /// What rows stand for.
@@ -345,6 +349,13 @@ fn open() -> Option<Run> {
         say(&[PERCPU.to_bytes(), why]);
         return None;
     }
+    let Some(given) = order.given.and_then(Given::read) else {
+        say(&[
+            GIVEN.to_bytes(),
+            b" does not say which ledger is the run's; start programs with ledgerline run",
+        ]);
+        return None;
+    };
     if NEXT.is_secret() {
         return turn_away(&[b"the allocator does not tell how large its blocks are"]);
     }
@@ -353,7 +364,7 @@ fn open() -> Option<Run> {
         unsafe { ledgerline::percpu::tell_possible_cpus(cpus) };
     }
     // SAFETY: the environment's strings end in zero.
-    let ledger = unsafe { open_file(order.ledger) }?;
+    let ledger = unsafe { open_file(order.ledger, &given, Which::Ledger) }?;
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
@@ -366,7 +377,7 @@ fn open() -> Option<Run> {
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
     let heap = match order.heap {
         // SAFETY: as above.
-        Some(path) => Some(unsafe { open_file(path) }?),
+        Some(path) => Some(unsafe { open_file(path, &given, Which::Heap) }?),
         None => None,
     };
     // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1; geteuid has no preconditions.
@@ -384,6 +395,7 @@ fn open() -> Option<Run> {
         namespace: order.namespace.and_then(as_number),
         items: Item::NAMES.map(|name| ledger.item(name)),
         ledger,
+        given,
         heap,
     })
 }
@@ -393,21 +405,24 @@ fn as_number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Opens a ledger's file; says why not.
+/// Opens a ledger's file, if it is the run's; says why not.
 ///
 /// # Safety
 /// A zero follows the path, as it does in the environment.
-unsafe fn open_file(path: &'static [u8]) -> Option<Ledger> {
+unsafe fn open_file(path: &'static [u8], given: &Given, which: Which) -> Option<Ledger> {
     // SAFETY: the path ends in zero, as the caller says. (Not by `File::open`, whose code lies far from all else that a
     // start needs.)
-    let descriptor = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if descriptor < 0 {
-        // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain.
-        if errno() == libc::ENOENT && path.starts_with(b"/proc/") {
+    let opened = given.open(unsafe { CStr::from_ptr(path.as_ptr().cast()) }, which, libc::O_RDWR);
+    let descriptor = match opened {
+        Ok(descriptor) => descriptor,
+        // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain. Another
+        // process may have the run's number by now.
+        Err(Refused::System(libc::ENOENT) | Refused::Other) if path.starts_with(b"/proc/") => {
             return None;
         }
-        return turn_away(&[b"cannot open the ledger ", path]);
-    }
+        Err(Refused::Other) => return turn_away(&[path, b" is not a ledger of this run"]),
+        Err(Refused::System(_)) => return turn_away(&[b"cannot open the ledger ", path]),
+    };
     // SAFETY: just opened, and nobody else's.
     let file = unsafe { File::from_raw_fd(descriptor) };
     match Ledger::open_sparing(&file) {

@@ -25,7 +25,7 @@ named! {
         OtherLibc = 4: "another C library",
         /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
         Sanitizer = 5: "a sanitizer",
-        /// Whoever executed it dropped the environment that the library needs.
+        /// Whoever executed it dropped the environment that the library needs, or changed a value of it.
         Environment = 6: "environment cleared",
         /// It brings a malloc of its own, which its libraries call, too.
         OwnMalloc = 7: "a malloc of its own",
@@ -41,6 +41,8 @@ named! {
         NoRow = 12: "no row left",
         /// It was executed by a run within the run, which accounts it.
         OtherRun = 13: "a run of its own",
+        /// The supervisor found it without the library, or with another order than the run's (`--strict`).
+        Unseen = 20: "without the library",
     }
 }
 
@@ -80,6 +82,7 @@ impl fmt::Display for Blind {
             Blind::Elsewhere => "runs where the ledger has no path (a chroot, another /proc)",
             Blind::NoRow => "found no row left in the ledger",
             Blind::OtherRun => "has a run of its own, which accounts and limits it",
+            Blind::Unseen => "has no library, or another order than the run's",
         })?;
         f.write_str("; its allocations cannot be seen or limited")
     }

@@ -9,6 +9,7 @@
 //! | variable            | what it says                                  | where it is missing               |
 //! |---------------------|-----------------------------------------------|-----------------------------------|
 //! | `LEDGERLINE_LEDGER` | the path of the ledger's file                 | nothing is charged                |
+//! | `LEDGERLINE_RUN` | which files are the run's ledgers: [`Given`] | the library does not attach |
 //! | `LEDGERLINE_BY`     | what a row stands for: [`By`]                 | [`By::Thread`]                    |
 //! | `LEDGERLINE_ON_MAX` | what happens at the root's limit: [`OnMax`]   | [`OnMax::Enomem`]                 |
 //! | `LEDGERLINE_STRICT` | `1`: programs keep this environment over `exec` | they may drop it |
@@ -56,6 +57,7 @@ macro_rules! named {
 
 mod alive;
 pub mod blind;
+pub mod given;
 mod identity;
 #[cfg(test)]
 #[path = "../../../tests/support/seed.rs"]
@@ -63,6 +65,7 @@ mod seed;
 mod status;
 
 pub use alive::alive;
+pub use given::Given;
 pub use identity::{Identity, OWN_NAMESPACE, number, program};
 pub use status::{Start, at_start, most_resident, resident_ever, vouched};
 
@@ -71,6 +74,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// The variable that names the ledger's file.
 const LEDGER: &CStr = c"LEDGERLINE_LEDGER";
+/// The variable that says which files these are.
+pub const GIVEN: &CStr = c"LEDGERLINE_RUN";
 /// The variable that names the second ledger's file.
 const HEAP: &CStr = c"LEDGERLINE_HEAP";
 /// The variable that says what a row stands for.
@@ -166,13 +171,6 @@ pub const RESERVE_REQUEST: u64 = 16 << 10;
 /// Which part of the reserve one process may have.
 pub const RESERVE_SHARE: u64 = 4;
 
-/// What the ledger's file in memory is called, by which `ledgerline show --pid` finds it.
-pub const MEMORY_FILE: &str = "ledgerline";
-
-/// What the file of the second ledger is called. (`show` does not look for that: its rows say nothing that the first
-/// ledger's do not.)
-pub const HEAP_FILE: &str = "ledgerline-heap";
-
 named! {
     /// What a row of the account stands for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +204,8 @@ named! {
 pub struct Order<'a> {
     /// The path of the ledger's file.
     pub ledger: &'a [u8],
+    /// Which files the ledgers are, as [`Given`] writes it.
+    pub given: Option<&'a [u8]>,
     /// The path of a second ledger's file, if blocks have a limit of their own, which is that of its root. In it each
     /// process has one row, to which its blocks are charged a second time.
     pub heap: Option<&'a [u8]>,
@@ -234,7 +234,7 @@ pub struct Order<'a> {
 impl<'a> Order<'a> {
     /// The variables that carry the order, and their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 10] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 11] {
         [
             (HEAP, self.heap.unwrap_or_default()),
             (STACK, if self.stack { b"1".as_slice() } else { b"" }),
@@ -243,6 +243,7 @@ impl<'a> Order<'a> {
             (CPUS, self.cpus.unwrap_or_default()),
             (NAMESPACE, self.namespace.unwrap_or_default()),
             (RESERVE, self.reserve.unwrap_or_default()),
+            (GIVEN, self.given.unwrap_or_default()),
             (LEDGER, self.ledger),
             (BY, self.by.name().as_bytes()),
             (ON_MAX, self.on_max.name().as_bytes()),
@@ -258,6 +259,7 @@ impl<'a> Order<'a> {
         let on_max = OnMax::ALL.into_iter().find(|one| on_max == Some(one.name().as_bytes()));
         Some(Order {
             ledger,
+            given: variable(GIVEN).filter(|text| !text.is_empty()),
             heap: variable(HEAP).filter(|path| !path.is_empty()),
             by: by.unwrap_or(By::Thread),
             on_max: on_max.unwrap_or(OnMax::Enomem),
@@ -304,7 +306,9 @@ pub fn unmarked(string: &CStr) -> Option<&[u8]> {
 /// Whether a string of an environment, `NAME=value`, is a part of an order.
 #[must_use]
 pub fn is_of_order(string: &[u8]) -> bool {
-    [LEDGER, HEAP, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, CPUS, PERCPU]
+    let names =
+        [LEDGER, GIVEN, HEAP, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, CPUS, PERCPU];
+    names
         .iter()
         .any(|name| string.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
 }
@@ -343,6 +347,7 @@ mod tests {
                 let cpus = (by == By::Library).then_some(&b"64"[..]);
                 let order = Order {
                     ledger: b"/proc/7/fd/3",
+                    given: (by == By::Library).then_some(&b"0.1"[..]),
                     heap,
                     by,
                     on_max,
@@ -369,6 +374,7 @@ mod tests {
         let only = |name: &CStr| (name == LEDGER).then_some(&b"x"[..]);
         let order = Order {
             ledger: b"x",
+            given: None,
             heap: None,
             by: By::Thread,
             on_max: OnMax::Enomem,

@@ -2,10 +2,9 @@
 //! it is as a run to all of its children.
 
 use ledgerline::Ledger;
-use ledgerline_protocol::{Item, MEMORY_FILE};
+use ledgerline_protocol::{Item, Which, given};
 use ledgerline_view::watch::Source;
 use ledgerline_view::watch::find::{self, Kind};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -38,7 +37,7 @@ fn shell(commands: &str, ledger: &str) -> (Program, u32) {
 /// This process is as a supervisor: it has such a file open for writing. Others that look on have it for reading.
 #[test]
 fn a_run_is_found_by_its_supervisor_its_programs_and_their_children() {
-    let name = CString::new(MEMORY_FILE).unwrap();
+    let name = given::name(Which::Ledger, given::nonce().unwrap());
     // SAFETY: makes a file of its own; the name ends in zero.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC)) };
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());

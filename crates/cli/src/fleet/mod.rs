@@ -16,7 +16,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ledgerline_fleet::book::{Change, View};
 use ledgerline_fleet::store::{Access, Store, StoreError, open};
-use ledgerline_view::fleet::{Reader, Size, advised, milliseconds, organisation, size_of, unknown};
+use ledgerline_view::fleet::{
+    Damaged, Reader, Size, advised, milliseconds, organisation, size_of, unknown,
+};
 use ledgerline_view::terminal::output::{plain_json, print, status};
 use ledgerline_view::terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
@@ -30,7 +32,7 @@ Nodes lease parts of it, and charge what they leased without asking.
 
 STORE is redis://host:port, redis-sentinel://host:port,host:port/primary, redis-cluster://host:port, redis+unix:///path or \
 etcd://host:port,host:port; with TLS rediss://, rediss-sentinel://, rediss-cluster:// and etcds:// (if the command was \
-built with its feature tls). A user goes before the host, user@host. The environment has what must not be in a list of \
+built with its feature tls). A password goes to another machine by TLS alone, unless --insecure allows it plainly. A user goes before the host, user@host. The environment has what must not be in a list of \
 processes: LEDGERLINE_FLEET_STORE, LEDGERLINE_FLEET_USER, LEDGERLINE_FLEET_PASSWORD or LEDGERLINE_FLEET_PASSWORD_FILE.";
 
 const EXAMPLES: &str = "\
@@ -51,6 +53,10 @@ pub struct Place {
     /// The store's address
     #[arg(long, value_name = "STORE", env = "LEDGERLINE_FLEET_STORE", hide_env_values = true)]
     store: String,
+
+    /// Send a password without encryption to a store beyond this machine
+    #[arg(long)]
+    insecure: bool,
 }
 
 /// The subcommands of `ledgerline fleet`.
@@ -184,6 +190,11 @@ fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, Stri
         let document = serde_json::to_string_pretty(&ledgerline_view::fleet::json(&books));
         return Ok(plain_json(&document.expect("names are text")) + "\n");
     }
+    if let (Some(Damaged { organisation, why }), true) =
+        (books.damaged.first(), books.books.is_empty())
+    {
+        return Err(format!("{organisation} is damaged, no figure is known: {why}"));
+    }
     if books.books.is_empty() {
         return Err(
             "this store has no budgets: `ledgerline fleet set /NAME max=SIZE` makes one (a Redis wants `ledgerline fleet load` before)".to_owned()
@@ -200,8 +211,12 @@ struct Opened {
 
 impl Opened {
     fn new(place: &Place) -> Result<Opened, String> {
+        let insecure = place.insecure;
         let store = Access::from_environment()
-            .and_then(|access| open(&place.store, &access))
+            .and_then(|access| {
+                let insecure = insecure || access.insecure;
+                open(&place.store, &Access { insecure, ..access })
+            })
             .map_err(|error| advised(&error))?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("no asynchronous calls here: {error}"))?;

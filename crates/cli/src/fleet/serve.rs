@@ -11,13 +11,14 @@ use ledgerline_view::terminal::output::{printable, say};
 
 use super::top::interval;
 use super::{Opened, Place};
-use crate::serve::announce;
+use crate::serve::{Secret, announce};
 
 /// What `ledgerline fleet serve --help` says first.
 pub const LONG_ABOUT: &str = "\
 Serve a fleet's books: a page, metrics and JSON.
 
-It prints the address of the page first, and answers until it is interrupted. Nobody but this machine can ask unless \
+It prints the address of the page first, and answers until it is interrupted. The address has a token, without which \
+nobody is answered (`Authorization: Bearer TOKEN`, or ?token=TOKEN). Nobody but this machine can ask unless \
 --listen says otherwise, pages of other sites cannot, and nothing can be changed. One serves a whole fleet: the store has \
 the books once, while `ledgerline serve` shows the ledgers of its own machine.
 
@@ -32,7 +33,7 @@ const EXAMPLES: &str = "\
 Examples:
   ledgerline fleet serve --listen 127.0.0.1:9188
   ledgerline fleet serve acme --interval 15s --listen 127.0.0.1:9188
-  curl -s http://127.0.0.1:9188/metrics | promtool check metrics";
+  ledgerline fleet serve --token-file ~/.config/ledgerline.token --listen 127.0.0.1:9188";
 
 /// The options of `ledgerline fleet serve`.
 #[derive(Args, Debug)]
@@ -49,6 +50,8 @@ pub struct ServeArgs {
     /// A name under which browsers may ask, besides localhost and the address: that of a proxy
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    #[command(flatten)]
+    secret: Secret,
     /// The time between readings of the store, at least 100ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     interval: Duration,
@@ -57,6 +60,7 @@ pub struct ServeArgs {
 /// Serves until it is interrupted.
 pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
     let opened = Opened::new(&args.place)?;
+    let token = args.secret.token()?;
     let reader = Reader::new(opened.store.clone(), &args.organisations, Reader::MOST);
     let watch = Watch::start(reader, args.interval)
         .map_err(|error| format!("no thread to read with: {error}"))?;
@@ -64,8 +68,9 @@ pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
     for missing in watch.missing(Duration::from_secs(3)) {
         say(format_args!("ledgerline: fleet: {}", printable(&missing)));
     }
-    let server = Other::bind(args.listen, &args.hosts, Arc::new(Served::new(watch)))?;
-    announce("fleet", server.address(), args.listen, "budgets")?;
+    let served = Arc::new(Served::new(watch));
+    let server = Other::bind(args.listen, &args.hosts, token.clone(), served)?;
+    announce("fleet", server.address(), args.listen, token.as_ref(), "budgets")?;
     server.run_until_signal()?;
     Ok(String::new())
 }

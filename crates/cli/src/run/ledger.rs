@@ -1,13 +1,15 @@
 //! The ledger of a run: a file that exists only in memory, and only while somebody has it open.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::ops::RangeInclusive;
 
 use ledgerline::container::Settings;
 use ledgerline::{Ledger, Limit};
-use ledgerline_protocol::{HEAP_FILE, Item, MEMORY_FILE, MOST_BYTES};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use ledgerline_protocol::given::{self, MODE};
+use ledgerline_protocol::{Item, MOST_BYTES, Which};
+use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
 use ledgerline_run::launch::Failure;
@@ -54,11 +56,11 @@ impl Limits {
 }
 
 /// Makes the ledger, with the limits of its root. What a limit of the ledger does not tell is noted in it.
-pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
+pub(super) fn new(limits: &Limits, nonce: u128) -> Result<(File, Ledger), Failure> {
     let (max, reserve) = (limits.max, limits.reserve);
     let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
-    let (file, ledger) =
-        create(MEMORY_FILE, limits.rows, &Item::NAMES, container).map_err(failed)?;
+    let name = given::name(Which::Ledger, nonce);
+    let (file, ledger) = create(&name, limits.rows, &Item::NAMES, container).map_err(failed)?;
     // (What is more, an account could not tell from damage.)
     let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST_BYTES - 1) + 1);
     for (item, number) in [(Item::Reserved, limits.reserve), (Item::MaxHeap, max_heap)] {
@@ -69,20 +71,21 @@ pub(super) fn new(limits: &Limits) -> Result<(File, Ledger), Failure> {
     if !limits.container {
         limit("--max", &ledger, limits.ordinary(max))?;
     }
-    seal(&file);
+    seal(&file)?;
     ledger.root().set_high(limits.high);
     Ok((file, ledger))
 }
 
 /// Makes the second ledger, if blocks have a limit of their own.
-pub(super) fn heap(limits: &Limits) -> Result<Option<(File, Ledger)>, Failure> {
+pub(super) fn heap(limits: &Limits, nonce: u128) -> Result<Option<(File, Ledger)>, Failure> {
     if limits.max_heap == Limit::MAX {
         return Ok(None);
     }
     let rows = (limits.rows + MORE).min(MOST_ROWS);
-    let (file, ledger) = create(HEAP_FILE, rows, &[], None).map_err(failed)?;
+    let name = given::name(Which::Heap, nonce);
+    let (file, ledger) = create(&name, rows, &[], None).map_err(failed)?;
     limit("--max-heap", &ledger, limits.ordinary(limits.max_heap))?;
-    seal(&file);
+    seal(&file)?;
     Ok(Some((file, ledger)))
 }
 
@@ -106,10 +109,15 @@ fn limit(option: &str, ledger: &Ledger, max: Limit) -> Result<(), Failure> {
     set.map_err(|error| Failure::internal(format!("{option} cannot be set: {error}")))
 }
 
-/// From now on no process can make the file shorter: who has it mapped would be killed. (A sandbox may not know of
-/// seals; then nobody is kept from it.)
-fn seal(file: &File) {
-    let _ = fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+/// From now on no process can make the file shorter: who has it mapped would be killed. No program opens a file without
+/// these seals.
+fn seal(file: &File) -> Result<(), Failure> {
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(file, seals).map_err(|error| {
+        Failure::internal(format!(
+            "the ledger cannot be sealed, so no program would open it: {error}"
+        ))
+    })
 }
 
 fn failed(error: io::Error) -> Failure {
@@ -119,7 +127,7 @@ fn failed(error: io::Error) -> Failure {
 }
 
 fn create(
-    name: &str,
+    name: &CStr,
     mut rows: u32,
     items: &[&str],
     container: Option<Settings>,
@@ -129,6 +137,8 @@ fn create(
         |ledger: &Ledger| room.is_none_or(|room| ledger.footprint().reserved <= room / SHARE);
     loop {
         let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        // (Everybody may open a new one.)
+        fchmod(&file, Mode::from_raw_mode(MODE))?;
         let builder = Ledger::builder().items(items).capacity(rows).spare_addresses(true);
         let builder = match &container {
             Some(settings) => builder.container_with(settings.clone()),

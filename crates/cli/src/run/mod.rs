@@ -10,6 +10,7 @@ mod ledger;
 mod living;
 mod outputs;
 pub mod record;
+mod unseen;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -25,15 +26,17 @@ use clap::{Args, ValueHint};
 use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
+use ledgerline_protocol::given::{self, Given};
 use ledgerline_protocol::{By, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use fold::Folded;
 use ledgerline_run::account::model::{Account, Container, Mistakes, Processes, resident};
 use ledgerline_run::launch::{Failure, Launch, Signals, program};
-use ledgerline_view::terminal::output::{one_line, printable, say};
+use ledgerline_view::terminal::output::{printable, say};
 use living::Living;
 use outputs::Outputs;
+use unseen::Unseen;
 
 /// What `ledgerline run --help` says first.
 pub const LONG_ABOUT: &str = "\
@@ -118,9 +121,10 @@ itself under, as in most containers, change nothing.
 A program can see that it runs under this command: in its environment (LD_PRELOAD, LEDGERLINE_…), in its \
 mappings, and by its orphans, whose parent is this process and not process 1.
 
-The library that is preloaded lies in this command. A run makes a file of it in /var/tmp, else in /dev/shm, /tmp or \
-the folder that TMPDIR names: in the first where files may be executed and nobody else can exchange them. (The first \
-three also must be open to all users, since programs change theirs.) The file goes with the run. While processes of the \
+The library that is preloaded lies in this command. A run makes a file of it in a folder that nobody but root and its \
+user can write to: root's in /var/lib/ledgerline, else in /run/ledgerline-lib; another user's in XDG_CACHE_HOME \
+(~/.cache), else in XDG_RUNTIME_DIR or TMPDIR. A folder below one where others may write, as /tmp and /var/tmp, is not used, and none that is \
+mounted noexec. Where no folder is left, nothing is started (exit code 125). The file goes with the run. While processes of the \
 run outlive it, the file stays, and a later run of the same user removes it. A sandbox that hides the file has the \
 loader complain, and what runs in there is not seen. LEDGERLINE_PRELOAD names a file to be preloaded instead.";
 
@@ -297,14 +301,28 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
             launch.program.path.display()
         )));
     }
-    let title: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
-    let record = args.record.order(one_line(&title.join(" ")))?;
+    let record = args.record.order(&args.command)?;
     let signals = Signals::hold()?;
-    let (file, ledger) = ledger::new(&limits)?;
-    let heap = ledger::heap(&limits)?;
+    let unknown = |error: std::io::Error| {
+        Failure::internal(format!("the ledger cannot be told from other files: {error}"))
+    };
+    let nonce = given::nonce().map_err(unknown)?;
+    let (file, ledger) = ledger::new(&limits, nonce)?;
+    let heap = ledger::heap(&limits, nonce)?;
+    let of_heap = heap.as_ref().map(|(file, _)| file.as_raw_fd());
+    let given = Given::of(nonce, file.as_raw_fd(), of_heap).map_err(unknown)?.to_string();
     if let Some(spot) = launch.blind {
         let path = launch.program.path.display().to_string();
         say(format_args!("ledgerline: warning: {}: {spot}", printable(&path)));
+    }
+
+    // (Only root's programs become other users that nobody but root can account.)
+    if let Some(folder) = launch.closed().filter(|_| rustix::process::geteuid().is_root()) {
+        say(format_args!(
+            "ledgerline: warning: the library lies in {}, which is closed to other users: what a process executes that has become \
+             another user will not be accounted",
+            printable(&folder.display().to_string())
+        ));
     }
 
     // The path leads through this process, which outlives the program: the
@@ -327,6 +345,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let cpus = ledgerline::percpu::possible_cpus().to_string();
     let order = Order {
         ledger: path.as_bytes(),
+        given: Some(given.as_bytes()),
         heap: path_of_heap.as_deref().map(str::as_bytes),
         by: args.by,
         on_max: args.on_max,
@@ -343,6 +362,15 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let percpu = std::env::var_os(percpu).is_none().then(|| (percpu, OsStr::new(&mode)));
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let started = (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unsigned_abs();
+    let mut escapes = args.strict.then(|| {
+        let users =
+            percpu.is_none().then(|| std::env::var_os(OsStr::from_bytes(PERCPU.to_bytes())));
+        let users = users.flatten().map(|value| (PERCPU.to_bytes(), value.as_bytes().to_vec()));
+        let ours = order.write().into_iter().chain(percpu);
+        let ours = ours.map(|(name, value)| (name.as_bytes(), value.as_bytes().to_vec()));
+        let strings = ours.chain(users).map(|(name, value)| [name, b"=", &value].concat());
+        Unseen::new(strings, launch.library())
+    });
     let session = launch.start(order.write().into_iter().chain(percpu), signals)?;
 
     let record = record.and_then(record::Sampler::start);
@@ -356,6 +384,11 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         // account, so its rows stay as they are.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
         folded.fold();
+        if let Some(escapes) = &mut escapes {
+            escapes.look(&ledger, |program, pid| {
+                name_blind(&ledger, Path::new(program), pid, Blind::Unseen);
+            });
+        }
         if let Some((_, heap)) = &heap {
             ledger::tidy(heap, &|owner| living.may(owner));
         }
@@ -394,7 +427,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let code = ended.exit(outputs.write(&account))?;
     // (Each process that loads the library has a row, also one that allocates nothing.)
     let unseen = !account.saw_any() && !account.damaged;
-    if args.strict && (unseen || !account.not_accounted.is_empty()) {
+    let escaped = escapes.is_some_and(|escapes| escapes.any());
+    if args.strict && (unseen || escaped || !account.not_accounted.is_empty()) {
         let why = "the account says which processes were not accounted";
         let why = if unseen { "no process was accounted" } else { why };
         return Err(Failure::internal(format!("--strict: {why}")));

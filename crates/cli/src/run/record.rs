@@ -4,7 +4,7 @@
 //! any watcher does: those who charge do not notice.
 
 use ledgerline_view::report::{LEAST_SIZE, Recorder, Settings};
-use ledgerline_view::terminal::output::{printable, say};
+use ledgerline_view::terminal::output::{one_line, printable, say};
 use ledgerline_view::watch::Source;
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,6 +27,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<OsString>,
 
+    /// Keep the command line in the recording, too, and not the program's name alone
+    #[arg(long, requires = "record")]
+    record_command: bool,
+
     /// How often the recording looks: 100ms, 2s
     #[arg(long, value_name = "TIME", default_value = "100ms", requires = "record")]
     record_every: String,
@@ -44,8 +48,12 @@ pub struct Order<'a> {
 
 impl RecordArgs {
     /// What is asked for, if anything is.
-    pub fn order(&self, title: String) -> Result<Option<Order<'_>>, Failure> {
+    pub fn order(&self, command: &[OsString]) -> Result<Option<Order<'_>>, Failure> {
         let Some(file) = &self.record else { return Ok(None) };
+        // (Words of a command line may be secrets.)
+        let words = if self.record_command { command } else { &command[..1] };
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let title = one_line(&words.join(" "));
         let every = every(&self.record_every)
             .map_err(|why| Failure::usage(format!("--record-every: {why}")))?;
         let size = size(&self.record_size)

@@ -200,7 +200,8 @@ fn ledger_of(run: &mut Child) -> Option<File> {
     loop {
         let folder = std::fs::read_dir(format!("/proc/{}/fd", run.id())).ok()?;
         let is_ledger = |path: &PathBuf| {
-            path.read_link().is_ok_and(|link| link.as_os_str() == "/memfd:ledgerline (deleted)")
+            path.read_link()
+                .is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:ledgerline-"))
         };
         let found = folder.flatten().map(|entry| entry.path()).find(is_ledger);
         let file = found.and_then(|path| File::options().read(true).write(true).open(path).ok());

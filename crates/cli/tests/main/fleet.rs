@@ -311,6 +311,7 @@ fn what_is_served_of_a_store_that_nobody_reaches_says_so_and_tells_no_password()
 struct Serving {
     child: Child,
     address: String,
+    token: String,
 }
 
 impl Serving {
@@ -323,14 +324,20 @@ impl Serving {
             .expect("the command runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).unwrap();
-        let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Serving { child, address }
+        let (address, token) = line
+            .trim()
+            .strip_prefix("http://")
+            .and_then(|rest| rest.split_once("/?token="))
+            .unwrap_or_else(|| panic!("an address with a token: {line:?}"));
+        Serving { child, address: address.to_owned(), token: token.to_owned() }
     }
 
     fn get(&self, path: &str) -> String {
-        let address = &self.address;
+        let (address, token) = (&self.address, &self.token);
         let mut socket = TcpStream::connect(address).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let head = format!(
+            "GET {path}?token={token} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        );
         socket.write_all(head.as_bytes()).unwrap();
         let mut reply = String::new();
         socket.read_to_string(&mut reply).unwrap();
@@ -485,4 +492,112 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
     let output = unreached.call(&["show", "--help"]);
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(help.contains("LEDGERLINE_FLEET_STORE") && !help.contains("secret"), "{help}");
+}
+
+/// Whoever answers at the store's address may send without an end: what that costs is bounded.
+#[test]
+fn a_store_that_sends_without_an_end_costs_64_mib_at_most() {
+    use std::os::unix::process::ExitStatusExt;
+    /// The most that was resident, in bytes, when the store says this; and what was said.
+    fn resident(start: &'static [u8], more: &'static [u8]) -> (u64, String) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.unwrap();
+                std::thread::spawn(move || {
+                    let _ = socket.read(&mut [0; 4096]);
+                    let _ = socket.write_all(start);
+                    while !more.is_empty() && socket.write_all(more).is_ok() {}
+                });
+            }
+        });
+        let store = format!("redis://127.0.0.1:{port}?timeout=20s");
+        let mut command = crate::support::ledgerline();
+        command.args(["fleet", "show", "acme", "--store", &store]);
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let (mut status, pid) = (0, child.id() as libc::pid_t);
+        // SAFETY: a record of integers, for which zeros are valid; the child was not waited for.
+        let used = unsafe {
+            let mut used: libc::rusage = std::mem::zeroed();
+            assert_eq!(libc::wait4(pid, &raw mut status, 0, &raw mut used), pid);
+            used.ru_maxrss as u64 * 1024
+        };
+        assert_eq!(std::process::ExitStatus::from_raw(status).code(), Some(1), "{said}");
+        (used, said)
+    }
+    let (honest, said) = resident(b"-ERR no\r\n", b"");
+    assert!(said.contains("no"), "{said}");
+    for (start, more) in [
+        (&b"*1000000000\r\n"[..], &b":1\r\n:1\r\n:1\r\n:1\r\n"[..]),
+        (b"$4000000000\r\n", b"xxxxxxxxxxxxxxxx"),
+        (b"-ERR ", b"xxxxxxxxxxxxxxxx"),
+        (b"*9\r\n*1000000000\r\n", b"*1\r\n*1\r\n*0\r\n*0\r\n"),
+    ] {
+        let (used, said) = resident(start, more.repeat(4096).leak());
+        let more = used.saturating_sub(honest);
+        assert!(more < 64 << 20, "{} MiB for {start:?}: {said}", more >> 20);
+        assert!(said.len() < 3000 && said.contains("127.0.0.1"), "{said}");
+    }
+}
+
+/// Says something to a Redis, and reads the beginning of its reply.
+fn say(redis: &server::Server, words: &[&[u8]]) {
+    let mut socket = TcpStream::connect(("127.0.0.1", redis.port)).unwrap();
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        request.extend(format!("${}\r\n", word.len()).bytes());
+        request.extend(*word);
+        request.extend(b"\r\n");
+    }
+    socket.write_all(&request).unwrap();
+    let mut reply = [0; 64];
+    let length = socket.read(&mut reply).unwrap();
+    assert!(length > 0 && reply[0] != b'-', "{}", String::from_utf8_lossy(&reply));
+}
+
+#[test]
+fn one_bad_field_of_one_organisation_is_that_organisations_and_named_with_its_key() {
+    let Some(redis) = server::redis(&[]) else { return };
+    let operator = Operator { store: format!("redis://127.0.0.1:{}", redis.port) };
+    operator.says(&["load"]);
+    for organisation in ["acme", "beta", "zeta"] {
+        operator.says(&["set", &format!("/{organisation}"), "max=1G"]);
+    }
+    let minus = [(-1.0_f64).to_le_bytes(); 11].concat();
+    for (key, field, value) in [
+        ("budgets", "/beta", &b"short"[..]),
+        ("budgets", "/beta\u{1b}[31m", &minus),
+        ("nodes", "n1", b"nonsense"),
+        ("refusals", "1", b"nonsense"),
+    ] {
+        let at = format!("{{ledgerline:v1:beta}}:{key}");
+        say(&redis, &[b"HSET", at.as_bytes(), field.as_bytes(), value]);
+        let shown = operator.command(&["show"]).output().unwrap();
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.status.success(), "{key} {field}: {}", stderr(&shown));
+        assert!(text.contains("/acme") && text.contains("/zeta"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("beta: damaged")).expect(&text);
+        assert!(line.contains(key), "{line}");
+        assert!(key == "refusals" || line.contains(&field[..2]), "{line}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        let json = operator.command(&["show", "--json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(document["damaged"][0]["organisation"], "beta");
+        let serving = Serving::start(&operator);
+        let metrics =
+            serving.until("/metrics", "ledgerline_fleet_damaged{organisation=\"beta\"} 1");
+        assert!(metrics.contains("ledgerline_fleet_up 1"), "{metrics}");
+        assert!(metrics.contains("budget=\"/acme\""), "{metrics}");
+        // Who asks for it alone is told as well.
+        let alone = operator.command(&["show", "beta"]).output().unwrap();
+        assert_eq!(alone.status.code(), Some(1));
+        assert!(stderr(&alone).contains("beta is damaged"), "{}", stderr(&alone));
+        say(&redis, &[b"HDEL", at.as_bytes(), field.as_bytes()]);
+        if field == "/beta" {
+            operator.says(&["set", "/beta", "max=1G"]);
+        }
+    }
 }

@@ -107,6 +107,93 @@ fn a_cleared_environment_is_named_and_with_strict_it_is_not_cleared_of_the_libra
     assert!(row.is_some_and(|row| row["peak"].as_u64() >= Some(5_000_000)), "{kept}");
 }
 
+/// Values with which the library would not account the process, or by other rules.
+const CHANGES: [&str; 7] = [
+    "LEDGERLINE_CPUS=100000",
+    "LEDGERLINE_HEAP=/etc/passwd",
+    "LEDGERLINE_RUN=0",
+    "LEDGERLINE_PERCPU=none",
+    "LEDGERLINE_BY=process",
+    "--unset=LEDGERLINE_LEDGER",
+    "--unset=LEDGERLINE_PERCPU",
+];
+
+#[test]
+fn a_process_whose_variables_of_the_run_were_changed_is_named_and_with_strict_it_has_the_runs_own()
+{
+    let Some(program) = Compiled::new(SMALL, &[]) else { return };
+    for change in CHANGES {
+        let words = ["env", change, program.path()];
+        let (output, changed) = account(&[], &words);
+        assert_eq!(output.status.code(), Some(7), "{change}: {}", stderr(&output));
+        assert_eq!(told(&changed), one("program", "environment cleared", 1), "{change}");
+        assert!(
+            stderr(&output).starts_with("ledgerline: env"),
+            "no complaint: {}",
+            stderr(&output)
+        );
+        let (output, kept) = account(&["--strict"], &words);
+        assert_eq!((output.status.code(), told(&kept)), (Some(7), vec![]), "{}", stderr(&output));
+        let row =
+            groups(&kept).iter().find(|row| row["path"].as_str().unwrap().contains("/program."));
+        assert!(row.is_some_and(|row| row["peak"].as_u64() >= Some(5_000_000)), "{kept}");
+    }
+}
+
+/// It executes itself by a system call of its own, before which the library does not stand.
+const ESCAPES: &str = "#define _GNU_SOURCE
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+extern char **environ;
+int main(int count, char **words) {
+    if (count == 1) { char c; write(1, \"escaped\\n\", 8); return read(0, &c, 1) < 0; }
+    char *own[] = {words[0], 0}, *none[] = {0};
+    if (!strcmp(words[1], \"cleared\")) return syscall(SYS_execve, words[0], own, none);
+    for (char **at = environ; *at; at++)
+        if (!strncmp(*at, \"LEDGERLINE_CPUS=\", 16)) *at = \"LEDGERLINE_CPUS=100000\";
+    return syscall(SYS_execve, words[0], own, environ);
+}";
+
+#[test]
+fn strict_fails_for_a_process_that_escaped_by_a_system_call_of_its_own() {
+    let Some(program) = Compiled::new(ESCAPES, &[]) else { return };
+    for how in ["cleared", "changed"] {
+        let mut run = ledgerline();
+        run.args([
+            "run",
+            "--strict",
+            "--",
+            "sh",
+            "-c",
+            "\"$0\" \"$1\"; exit 0",
+            program.path(),
+            how,
+        ]);
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = run.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "escaped\n", "{how}");
+        // The supervisor looks several times before it says so.
+        let named = || {
+            let id = run.id().to_string();
+            let shown = ledgerline().args(["show", "--json", "--pid", &id]).output().unwrap();
+            String::from_utf8_lossy(&shown.stdout).contains("without the library")
+        };
+        let start = std::time::Instant::now();
+        while !named() {
+            assert!(start.elapsed().as_secs() < 60, "{how}: it is never found");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        drop(run.stdin.take());
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{how}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("program (without the library)"), "{how}: {said}");
+    }
+}
+
 #[test]
 fn strict_fails_where_a_process_is_not_accounted_before_the_start_if_that_is_known() {
     let Some(program) = Compiled::new(SMALL, &["-static"]) else { return };

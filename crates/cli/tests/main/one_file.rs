@@ -1,12 +1,12 @@
 //! The command works as one file: what it preloads lies inside, comes to lie where every process of a run finds it, and
 //! goes when nobody needs it.
 
+use crate::support::user::User;
 use crate::support::{self, binary, have, ledgerline, python, scratch, stderr};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -29,14 +29,6 @@ impl Folder {
     fn new(name: &str) -> Folder {
         let path = scratch(name);
         std::fs::create_dir(&path).unwrap();
-        Folder(path)
-    }
-
-    /// The same in a place that every user can look into.
-    fn for_all(name: &str) -> Folder {
-        let path = Path::new("/tmp").join(format!("ledgerline-test-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         Folder(path)
     }
 
@@ -79,12 +71,15 @@ fn mounted(places: &[(&str, &str)], script: &str) -> Option<Command> {
     }
     let mounts: String = places
         .iter()
-        .map(|(place, options)| format!("mount -t tmpfs -o mode=1777,{options} none {place} && "))
+        .map(|(place, options)| format!("mount -t tmpfs -o mode=755,{options} none {place} && "))
         .collect();
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &format!("exec 9<\"$BINARY\" && {mounts}{script}")]);
     command.env("BINARY", binary()).env("COMMAND", "/proc/self/fd/9").stdin(Stdio::null());
     for name in ["LD_PRELOAD", "LEDGERLINE_PRELOAD", "LEDGERLINE_PERCPU", "TMPDIR"] {
+        command.env_remove(name);
+    }
+    for name in ["HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
         command.env_remove(name);
     }
     // Whether this machine allows such mounts at all.
@@ -272,55 +267,63 @@ fn a_program_that_becomes_another_user_starts_others_without_a_word_and_finds_it
 
 #[test]
 fn another_user_runs_the_command_and_leaves_nothing() {
-    if !is_root() || !have("setpriv") {
-        return;
+    let Some(user) = User::new() else { return };
+    let command = user.copy(Path::new(binary()), "ledgerline");
+    let run = || {
+        let mut run = user.command(&command);
+        run.args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]).env_remove("LEDGERLINE_PRELOAD");
+        run
+    };
+    let library = placed(&said(&run().output().unwrap()));
+    assert!(library.starts_with(user.home()) && !library.exists(), "{library:?}");
+    assert!(stderr(&run().output().unwrap()).starts_with("ledgerline: sh"), "no warning");
+
+    // One who has no folder that is closed to others starts nothing, and is told why.
+    let output = run().env("HOME", "/").env("TMPDIR", "/tmp").output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(125), &b""[..]));
+    let said = stderr(&output);
+    for part in ["other users may write to /tmp", "/.cache/ledgerline: ", "set XDG_CACHE_HOME"] {
+        assert!(said.contains(part), "{part}: {said}");
     }
-    let folder = Folder::for_all("user");
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(folder.command())
-        .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
-        .env_remove("LD_PRELOAD")
-        .env_remove("LEDGERLINE_PRELOAD")
-        .current_dir("/")
-        .output()
-        .unwrap();
-    let library = placed(&said(&output));
-    assert!(library.is_absolute() && !library.exists(), "{library:?}");
 }
 
 #[test]
 fn a_place_where_nothing_may_be_executed_is_passed_over_and_where_all_are_each_is_named() {
-    let script = "\"$COMMAND\" run -- sh -c 'echo $LD_PRELOAD'; ls -A /var/tmp /dev/shm /tmp";
-    let Some(mut some) =
-        mounted(&[("/var/tmp", "noexec"), ("/dev/shm", "ro"), ("/tmp", "rw")], script)
-    else {
+    let script = "\"$COMMAND\" run -- sh -c 'echo $LD_PRELOAD'; \
+                  ls -A /var/lib/ledgerline /run/ledgerline-lib";
+    let Some(mut some) = mounted(&[("/var/lib", "noexec"), ("/run", "rw")], script) else {
         return;
     };
     let said = said(&some.output().unwrap());
     let library = placed(said.lines().next().unwrap());
-    assert_eq!(library.parent(), Some(Path::new("/tmp")), "{said}");
+    assert_eq!(library.parent(), Some(Path::new("/run/ledgerline-lib")), "{said}");
     // Nothing is left in any of them.
-    assert_eq!(said.lines().skip(1).collect::<String>(), "/dev/shm:/tmp:/var/tmp:", "{said}");
+    let left = said.lines().skip(1).collect::<String>();
+    assert_eq!(left, "/run/ledgerline-lib:/var/lib/ledgerline:", "{said}");
 
-    let places = [("/var/tmp", "noexec"), ("/dev/shm", "ro"), ("/tmp", "size=4k")];
-    let output = mounted(&places, "\"$COMMAND\" run true").unwrap().output().unwrap();
+    let places = [("/var/lib", "noexec"), ("/run", "size=12k"), ("/mnt", "ro")];
+    let script = "HOME=/mnt TMPDIR=/tmp \"$COMMAND\" run true";
+    let output = mounted(&places, script).unwrap().output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     let message = stderr(&output);
     for part in [
-        "/var/tmp: no program may be executed there (noexec); ",
-        "/dev/shm: Read-only file system (os error 30)",
-        "/tmp: No space left on device (os error 28)",
-        "set TMPDIR",
+        "/var/lib/ledgerline: no program may be executed there (noexec); ",
+        "/run/ledgerline-lib: No space left on device (os error 28)",
+        "/mnt/.cache/ledgerline: Read-only file system (os error 30)",
+        "/tmp: other users may write to /tmp",
+        "set XDG_CACHE_HOME",
     ] {
-        assert!(message.contains(part), "{message}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     let output = mounted(
-        &[("/var/tmp", "noexec"), ("/dev/shm", "noexec"), ("/tmp", "noexec"), ("/mnt", "rw")],
-        "TMPDIR=/mnt \"$COMMAND\" run -- sh -c 'echo $LD_PRELOAD'",
+        &[("/var/lib", "noexec"), ("/run", "noexec"), ("/mnt", "rw")],
+        "chmod 700 /mnt && TMPDIR=/mnt \"$COMMAND\" run -- sh -c 'echo $LD_PRELOAD'",
     );
-    let library = placed(&self::said(&output.unwrap().output().unwrap()));
+    let output = output.unwrap().output().unwrap();
+    let library = placed(&self::said(&output));
     assert_eq!(library.parent(), Some(Path::new("/mnt")), "{library:?}");
+    let warning = "warning: the library lies in /mnt, which is closed to other users";
+    assert!(stderr(&output).contains(warning), "{}", stderr(&output));
 }
 
 #[test]
@@ -336,7 +339,7 @@ fn namespaces_of_a_program_keep_the_place() {
 #[test]
 fn what_others_put_in_the_way_is_neither_used_nor_removed() {
     let script = "\
-        cd /var/tmp && \
+        mkdir /var/lib/ledgerline && cd /var/lib/ledgerline && \
         for i in a b c d e f g h; do \
             printf forged >ledgerline-preload-AAAAAAA$i.so; \
             chown 65534 ledgerline-preload-AAAAAAA$i.so; \
@@ -349,13 +352,14 @@ fn what_others_put_in_the_way_is_neither_used_nor_removed() {
             \"$COMMAND\" run true; i=$((i+1)); \
         done && \
         echo \"$before\" && echo then && ls";
-    let Some(mut command) = mounted(&[("/var/tmp", "rw")], script) else { return };
+    let Some(mut command) = mounted(&[("/var/lib", "rw")], script) else { return };
     let said = said(&command.output().unwrap());
     let mut lines = said.lines();
     let library = placed(lines.next().unwrap());
     let before: BTreeSet<&str> = lines.by_ref().take_while(|line| *line != "then").collect();
     let mut after: BTreeSet<&str> = lines.collect();
-    assert_eq!((before.len(), library.parent()), (12, Some(Path::new("/var/tmp"))), "{said}");
+    let place = Some(Path::new("/var/lib/ledgerline"));
+    assert_eq!((before.len(), library.parent()), (12, place), "{said}");
     assert!(!before.contains(library.file_name().and_then(OsStr::to_str).unwrap()), "{said}");
     // Only what this user could have left is swept. (Where a process of the machine begins a program, a later run does.)
     assert!(after.insert("ledgerline-preload-EEEEEEEE.so"), "{said}");
@@ -364,11 +368,10 @@ fn what_others_put_in_the_way_is_neither_used_nor_removed() {
 
 #[test]
 fn a_place_that_belongs_to_another_user_is_passed_over() {
-    let script = "chown 65534 /var/tmp && chmod 777 /dev/shm && \
-                  \"$COMMAND\" run -- sh -c 'echo $LD_PRELOAD'";
-    let Some(mut command) = mounted(&[("/var/tmp", "rw"), ("/dev/shm", "rw")], script) else {
+    let script = "chown 65534 /var/lib && \"$COMMAND\" run -- sh -c 'echo $LD_PRELOAD'";
+    let Some(mut command) = mounted(&[("/var/lib", "rw"), ("/run", "rw")], script) else {
         return;
     };
     let library = placed(&said(&command.output().unwrap()));
-    assert_eq!(library.parent(), Some(Path::new("/tmp")));
+    assert_eq!(library.parent(), Some(Path::new("/run/ledgerline-lib")));
 }

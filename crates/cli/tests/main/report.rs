@@ -63,7 +63,8 @@ fn a_run_is_recorded_and_reported() {
     assert!(refused >= 3, "{root}");
 
     let text = String::from_utf8(report(&[], &file).stdout).unwrap();
-    for words in ["sh -c", "exit code 3", "of max 64.0M", "charges refused", "/sort."] {
+    assert!(text.starts_with("sh\n"), "the program alone: {text}");
+    for words in ["exit code 3", "of max 64.0M", "charges refused", "/sort."] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let svg = report(&["--svg", "--title", "a <job>"], &file).stdout;
@@ -227,10 +228,28 @@ fn a_recording_does_not_go_over_the_ledger_that_it_is_of() {
 }
 
 #[test]
+fn a_recording_is_its_users_alone_and_has_no_word_of_the_command_line_unless_asked() {
+    use std::os::unix::fs::MetadataExt;
+    for (options, has_words) in
+        [(&["--record"][..], false), (&["--record-command", "--record"], true)]
+    {
+        let file = scratch("secret.rec");
+        let mut run = ledgerline();
+        run.arg("run").args(options).arg(&file).args(["--", "sh", "-c", ": a-secret-word"]);
+        assert!(run.output().unwrap().status.success());
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600);
+        let bytes = std::fs::read(&file).unwrap();
+        let found = bytes.windows(13).any(|word| word == b"a-secret-word");
+        assert_eq!(found, has_words, "{options:?}");
+    }
+}
+
+#[test]
 fn a_command_of_several_lines_heads_its_recording_on_one() {
     let file = scratch("lines.rec");
-    let output =
-        run(&["--record", file.to_str().unwrap(), "--", "sh", "-c", "set -e\n\ttrue\nexit 0"]);
+    let name = file.to_str().unwrap();
+    let words = ["--record-command", "--record", name, "--", "sh", "-c", "set -e\n\ttrue\nexit 0"];
+    let output = run(&words);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(report(&[], &file).stdout).unwrap();
     assert!(text.starts_with("sh -c set -e ⏎ true ⏎ exit 0\n"), "{text}");

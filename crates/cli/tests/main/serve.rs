@@ -1,13 +1,21 @@
 //! `ledgerline serve` as a user starts it.
 
-use crate::support::{ledgerline, python, started};
+use crate::support::user::User;
+use crate::support::{ledgerline, python, started, stderr};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that was started, and its host and port.
-fn serve(arguments: &[&str]) -> (Child, String) {
+/// Where a server listens, and the token of its address.
+#[derive(Clone, Debug)]
+struct At {
+    host: String,
+    token: String,
+}
+
+/// A server that was started, and where.
+fn serve(arguments: &[&str]) -> (Child, At) {
     let mut child = ledgerline()
         .arg("serve")
         .args(arguments)
@@ -17,23 +25,29 @@ fn serve(arguments: &[&str]) -> (Child, String) {
         .expect("the command starts");
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-    let host = line.trim_end().strip_prefix("http://").and_then(|rest| rest.strip_suffix('/'));
-    let host = host.unwrap_or_else(|| panic!("the first line is the address: {line:?}")).to_owned();
-    (child, host)
+    let rest = line.trim_end().strip_prefix("http://").and_then(|rest| rest.split_once('/'));
+    let (host, query) = rest.unwrap_or_else(|| panic!("the first line is the address: {line:?}"));
+    let token = query.strip_prefix("?token=").unwrap_or_default().to_owned();
+    (child, At { host: host.to_owned(), token })
 }
 
 /// An answer from its status line on.
-fn get(host: &str, path: &str) -> String {
-    let mut stream = ask(host, path);
+fn get(at: &At, path: &str) -> String {
+    let mut stream = ask(at, path);
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
     answer
 }
 
-fn ask(host: &str, path: &str) -> TcpStream {
+fn ask(At { host, token }: &At, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(host).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let token = match &**token {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{token}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     stream
 }
@@ -51,7 +65,7 @@ fn a_run_is_served_by_its_pid_and_the_server_ends_at_either_signal_while_events_
     let (mut run, ..) = started(&[python, "-c", program]);
     for name in ["-INT", "-TERM"] {
         let (mut server, host) = serve(&[&run.id().to_string()]);
-        assert!(host.starts_with("127.0.0.1:"), "{host}");
+        assert!(host.host.starts_with("127.0.0.1:") && host.token.len() == 32, "{host:?}");
         let groups = get(&host, "/api/ledgers/1/groups");
         assert!(groups.starts_with("HTTP/1.1 200") && groups.contains("\"pid\":"), "{groups}");
         assert!(get(&host, "/metrics").contains("ledgerline_current_bytes{"));
@@ -81,6 +95,69 @@ fn a_run_is_served_by_its_pid_and_the_server_ends_at_either_signal_while_events_
     assert!(!groups.contains("\"state\":\"live\""), "{groups}");
     signal(&server, "-TERM");
     server.wait().expect("it ends");
+}
+
+/// Every user of the machine reaches the loopback.
+#[test]
+fn another_user_of_the_machine_reads_nothing_of_a_run_by_the_server() {
+    let (mut run, ..) = started(&["sh", "-c", "echo ready; read line"]);
+    let (server, at) = serve(&[&run.id().to_string()]);
+    let own = get(&at, "/api/ledgers");
+    assert!(own.starts_with("HTTP/1.1 200") && own.contains("(run "), "{own}");
+    if let Some(user) = User::new()
+        && let Some(python) = python()
+    {
+        let script = format!(
+            "import http.client
+for path in ('/metrics', '/api/ledgers', '/api/ledgers/1/groups', '/api/ledgers/1/history', '/'):
+    ask = http.client.HTTPConnection('{}', timeout=60)
+    ask.request('GET', path)
+    answer = ask.getresponse()
+    print(path, answer.status, b'(run ' in answer.read())",
+            at.host
+        );
+        let output = user.command(python).args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(
+            said,
+            "/metrics 401 False\n/api/ledgers 401 False\n/api/ledgers/1/groups 401 False\n\
+             /api/ledgers/1/history 401 False\n/ 200 False\n",
+            "{}",
+            stderr(&output)
+        );
+    }
+    let nobody = get(&At { token: String::new(), ..at.clone() }, "/metrics");
+    assert!(nobody.starts_with("HTTP/1.1 401"), "{nobody}");
+    end(server);
+    // Whoever wants that says so, and is told.
+    let (mut server, at) = serve(&["--open", &run.id().to_string()]);
+    assert!(at.token.is_empty() && get(&at, "/metrics").starts_with("HTTP/1.1 200"));
+    signal(&server, "-TERM");
+    let mut said = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("every user of this machine does"), "{said}");
+    server.wait().unwrap();
+    drop(run.stdin.take());
+    run.wait().unwrap();
+}
+
+fn end(mut server: Child) {
+    signal(&server, "-TERM");
+    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn a_file_keeps_the_token_from_one_server_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let options = ["--token-file", file.to_str().unwrap()];
+    let (server, first) = serve(&options);
+    end(server);
+    let (server, second) = serve(&options);
+    assert_eq!((first.token.len(), &first.token), (32, &second.token));
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), first.token);
+    assert!(get(&second, "/metrics").starts_with("HTTP/1.1 200"));
+    end(server);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Access {
     pub password: Option<String>,
     /// A user's name and password at Redis's sentinels, where these have users of their own.
     pub sentinels: Option<(String, String)>,
+    /// Whether a password may go to another machine without encryption.
+    pub insecure: bool,
     /// What goes with addresses that ask for TLS.
     pub tls: Tls,
 }
@@ -38,7 +40,8 @@ pub struct Tls {
 
 impl Access {
     /// What the environment says, so that no password is in a list of processes: `LEDGERLINE_FLEET_` and `PREFIX`, `USER`,
-    /// `PASSWORD` or `PASSWORD_FILE`, `SENTINEL_USER`, `SENTINEL_PASSWORD`, `CA`, `CERTIFICATE`, `KEY`, `SERVER_NAME`.
+    /// `PASSWORD` or `PASSWORD_FILE`, `SENTINEL_USER`, `SENTINEL_PASSWORD`, `INSECURE` (`1`), `CA`, `CERTIFICATE`, `KEY`,
+    /// `SERVER_NAME`.
     ///
     /// # Errors
     /// [`Kind::Address`] if a variable is no text, or the file of the password cannot be read.
@@ -61,6 +64,7 @@ impl Access {
             user: variable("USER")?,
             password,
             sentinels,
+            insecure: variable("INSECURE")?.as_deref() == Some("1"),
             tls: Tls {
                 ca: variable("CA")?.map(PathBuf::from),
                 certificate: variable("CERTIFICATE")?.map(PathBuf::from),

@@ -3,7 +3,7 @@
 //! `redis://user:password@host:port`, and with TLS `rediss://`; `redis-sentinel://host:port,host:port/primary` and
 //! `redis-cluster://host:port,host:port`, with TLS `rediss-sentinel://` and `rediss-cluster://`; `redis+unix:///path`;
 //! `etcd://host:port,host:port`, with TLS `etcds://`. After `?`, with `&` between them: `prefix=`, `timeout=` (`1500ms`,
-//! `2s`), `password-file=`, `ca=`, `certificate=`, `key=`, `server-name=`. What is special in an address is written as `%40`.
+//! `2s`), `password-file=`, `insecure=1`, `ca=`, `certificate=`, `key=`, `server-name=`. What is special in an address is written as `%40`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,6 +128,7 @@ impl Parsed {
             let file = || Some(PathBuf::from(value));
             match name.as_str() {
                 "prefix" => access.prefix = Some(value.clone()),
+                "insecure" if value == "1" => access.insecure = true,
                 "timeout" => access.timeout = Some(duration(value)?),
                 "password-file" => access.password = Some(secret(Path::new(value))?),
                 "ca" => access.tls.ca = file(),
@@ -136,12 +137,20 @@ impl Parsed {
                 "server-name" => access.tls.server_name = Some(value.clone()),
                 _ => {
                     return Err(refused(
-                        "an option of its address is none of prefix, timeout, password-file, ca, certificate, key, server-name",
+                        "an option of its address is none of prefix, timeout, password-file, insecure=1, ca, certificate, key, server-name",
                     ));
                 }
             }
         }
         access.password = self.password.clone().or(access.password);
+        let has_password = access.password.is_some() || access.sentinels.is_some();
+        let beyond = self.hosts.iter().find(|host| !is_here(host));
+        if let Some(host) = beyond.filter(|_| has_password && !self.tls && !access.insecure) {
+            return Err(refused(format!(
+                "a password would go to {host} without encryption: ask for TLS (rediss://, etcds://), or allow it by \
+                 --insecure, or insecure=1 in the address"
+            )));
+        }
         if access.user.is_some() && access.password.is_none() {
             return Err(refused("its address or environment has a user without a password"));
         }
@@ -215,6 +224,16 @@ fn scheme_of(scheme: &str) -> Result<(Form, bool, u16), StoreError> {
             ));
         }
     })
+}
+
+/// Whether a host, with its port, is this machine's loopback.
+fn is_here(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// A host that may be a part of a password, for want of an `@`, is not shown.

@@ -53,7 +53,7 @@ pub enum Kind {
 
 impl StoreError {
     pub(crate) fn new(store: &str, kind: Kind, detail: impl fmt::Display) -> Self {
-        Self { store: store.to_owned(), kind, detail: detail.to_string() }
+        Self { store: store.to_owned(), kind, detail: shortened(&detail, LONGEST) }
     }
 
     /// What breaks the protocol is not sent.
@@ -74,6 +74,29 @@ impl StoreError {
                 | Kind::ReadOnly
         )
     }
+}
+
+/// The most letters of what a store said.
+const LONGEST: usize = 1000;
+
+/// The first letters of what is displayed. What comes after them is not even made.
+pub(super) fn shortened(shown: &impl fmt::Display, most: usize) -> String {
+    struct First(String, usize);
+
+    impl fmt::Write for First {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for letter in text.chars() {
+                self.1 = self.1.checked_sub(1).ok_or(fmt::Error)?;
+                self.0.push(letter);
+            }
+            Ok(())
+        }
+    }
+
+    let mut first = First(String::new(), most);
+    // (An error says that there is more.)
+    let _ = fmt::write(&mut first, format_args!("{shown}"));
+    first.0
 }
 
 impl fmt::Display for StoreError {

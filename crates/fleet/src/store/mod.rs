@@ -3,7 +3,7 @@
 mod access;
 mod address;
 mod error;
-mod etcd;
+pub mod etcd;
 mod memory;
 pub mod redis;
 #[cfg(not(feature = "tls"))]

@@ -11,7 +11,10 @@ pub(super) enum Certificates {}
 
 impl Certificates {
     pub(super) fn read(_: &Tls) -> Result<Self, StoreError> {
-        Err(refused("its address asks for TLS, and this build has none (feature `tls`)"))
+        Err(refused(
+            "its address asks for TLS, which this build does not have: the packages of the releases have it, and so has \
+             `cargo install ledgerline-cli --features tls`",
+        ))
     }
 }
 

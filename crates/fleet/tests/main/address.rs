@@ -21,9 +21,43 @@ fn every_form_is_opened() {
         "etcd://one,two:7000",
         "etcd://user:secret@one?timeout=300ms&prefix=mine",
     ] {
-        store::open(address, &Access::default())
-            .unwrap_or_else(|error| panic!("{address}: {error}"));
+        let access = Access { insecure: true, ..Access::default() };
+        store::open(address, &access).unwrap_or_else(|error| panic!("{address}: {error}"));
     }
+}
+
+#[test]
+fn a_password_goes_to_another_machine_by_tls_or_where_that_is_allowed() {
+    let with = |password: &str| Access { password: Some(password.into()), ..Access::default() };
+    let plain = Access::default();
+    let sentinels = Some(("default".to_owned(), "secret".to_owned()));
+    let sentinels = Access { sentinels, ..Access::default() };
+    for (address, access) in [
+        ("redis://user:secret@10.0.0.5", &plain),
+        ("redis://127.0.0.1.example", &with("secret")),
+        ("redis://[2001:db8::1]", &with("secret")),
+        ("redis-cluster://user:secret@localhost,10.0.0.5:7000", &plain),
+        ("redis-sentinel://10.0.0.5/main", &sentinels),
+        ("etcd://user:secret@etcd.example", &plain),
+    ] {
+        let error = store::open(address, access).err().unwrap_or_else(|| panic!("{address}"));
+        assert_eq!(error.kind, Kind::Address, "{address}: {error}");
+        let said = error.to_string();
+        assert!(said.contains("--insecure") && !said.contains("secret"), "{address}: {said}");
+        let allowed = Access { insecure: true, ..access.clone() };
+        assert!(store::open(address, &allowed).is_ok(), "{address}");
+        assert!(store::open(&format!("{address}?insecure=1"), access).is_ok(), "{address}");
+    }
+    for address in [
+        "redis://user:secret@localhost",
+        "redis://user:secret@127.0.0.9:7000",
+        "redis://user:secret@[::1]:7000",
+        "redis+unix:///run/redis.sock",
+        "etcd://user:secret@127.0.0.1",
+    ] {
+        assert!(store::open(address, &plain).is_ok(), "{address}");
+    }
+    assert!(store::open("redis://10.0.0.5", &plain).is_ok(), "there is no password");
 }
 
 #[test]

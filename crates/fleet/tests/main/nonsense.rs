@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledgerline_fleet::store::{self, Access, Kind, Store};
+use proptest::prelude::*;
 
 /// Answers whatever is said to it, on each connection, once with this and then with `more` as often as it is taken.
 fn listens(answer: &'static str, more: &'static [u8]) -> u16 {
@@ -73,7 +74,48 @@ async fn what_no_etcd_says_is_nonsense() {
 
 /// What is taken of it ends long before the memory does.
 #[tokio::test]
+async fn a_reply_without_an_end_is_nonsense() {
+    for (start, more) in [
+        ("*1000000000\r\n", &b":1\r\n:1\r\n:1\r\n:1\r\n"[..]),
+        ("$4000000000\r\n", &[b'x'; 65536]),
+        ("-ERR ", &[b'x'; 65536]),
+        ("*9\r\n*1000000000\r\n", b"$1\r\nx\r\n*0\r\n"),
+    ] {
+        // (Pieces of some size: each is a call.)
+        let more: &'static [u8] = more.repeat(65536 / more.len()).leak();
+        expect_nonsense("redis", listens(start, more), start).await;
+    }
+}
+
+/// What is taken of it ends long before the memory does.
+#[tokio::test]
 async fn an_answer_without_an_end_is_nonsense() {
     let endless = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\n";
     expect_nonsense("etcd", listens(endless, &[b' '; 65536]), "spaces").await;
+}
+
+/// Bytes that look as replies do, whatever they say.
+fn replies() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        Just(b"*9\r\n".to_vec()),
+        Just(b"*2\r\n".to_vec()),
+        Just(b"*0\r\n".to_vec()),
+        Just(b"$-1\r\n".to_vec()),
+        any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
+        "[ -~]{0,12}".prop_map(|text| format!("${}\r\n{text}\r\n", text.len()).into_bytes()),
+        proptest::collection::vec(any::<u8>(), 0..12),
+    ];
+    proptest::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_redis_answers_is_read_to_its_end(bytes in replies()) {
+        ledgerline_fleet::store::redis::read_anything(&bytes);
+    }
+
+    #[test]
+    fn whatever_an_etcd_answers_is_read_to_its_end(text in r#"(\{"header":\{\},"kvs":\[\{"mod_revision":"[0-9]{1,25}","value":"[A-Za-z0-9+/=]{0,40}"\}\]\}|[ -~]{0,60})"#) {
+        ledgerline_fleet::store::etcd::read_anything(text.as_bytes());
+    }
 }

@@ -1,8 +1,10 @@
 //! The folders in which announced ledgers lie. Each is this user's alone, and is reached by a descriptor: nobody can put
-//! another one in its place between the question whose it is and its use.
+//! another one in its place between the question whose it is and its use. In a folder that all users share another user may have taken the usual
+//! name first: then ours has further letters, and whoever looks for it goes by the owner.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,6 +26,11 @@ struct Place {
     /// another's.)
     own_parent: bool,
 }
+
+/// How many folders of one name and further letters are looked at, of all users.
+const LOOKS: usize = 4096;
+/// How often a name is tried that nobody has.
+const TRIES: usize = 16;
 
 /// The user for whom this process acts.
 fn user() -> u32 {
@@ -53,14 +60,14 @@ fn places() -> Vec<Place> {
 
 /// The folders that are there, of all places: a program may have been started with another environment.
 pub(super) fn existing() -> Vec<Folder> {
-    places().iter().filter_map(|place| place.open(false).ok()).collect()
+    places().iter().flat_map(Place::existing).collect()
 }
 
 /// The first folder that is there or can be made.
 pub(super) fn make() -> io::Result<Folder> {
     let mut told = Vec::new();
     for place in places() {
-        match place.open(true) {
+        match place.make() {
             Ok(folder) => return Ok(folder),
             Err(error) => told.push(format!("{}: {error}", place.parent.display())),
         }
@@ -72,9 +79,13 @@ pub(super) fn make() -> io::Result<Folder> {
     Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
+fn refused<T>(why: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
 impl Place {
-    fn open(&self, make: bool) -> io::Result<Folder> {
-        let refused = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    /// The folder that the others lie in.
+    fn open_parent(&self) -> io::Result<File> {
         // (The system's own folders may be links: `/dev/shm` is one on some.)
         let parent = open_at(libc::AT_FDCWD, self.parent.as_os_str(), FOLDER)?;
         let metadata = parent.metadata()?;
@@ -87,18 +98,75 @@ impl Place {
         if !self.own_parent && (!trusted || open_to_all && !sticky) {
             return refused("others may take away what lies there");
         }
-        let leaf = c_string(self.leaf.as_ref())?;
-        if make {
-            // SAFETY: makes a folder in one that is open; the name ends in zero. (It may be there already.)
-            unsafe { libc::mkdirat(parent.as_raw_fd(), leaf.as_ptr(), 0o700) };
-        }
-        let opened = open_at(parent.as_raw_fd(), self.leaf.as_ref(), FOLDER | libc::O_NOFOLLOW)?;
+        Ok(parent)
+    }
+
+    /// A folder of that name, if it is this user's alone.
+    fn open(&self, parent: &File, leaf: &str) -> io::Result<Folder> {
+        let opened = open_at(parent.as_raw_fd(), leaf.as_ref(), FOLDER | libc::O_NOFOLLOW)?;
         let metadata = opened.metadata()?;
         if metadata.uid() != user() || metadata.permissions().mode() & 0o077 != 0 {
-            return refused(&format!("{} in it is not this user's alone", self.leaf));
+            return refused(&format!("{leaf} in it is not this user's alone"));
         }
-        Ok(Folder { opened, path: self.parent.join(&self.leaf) })
+        Ok(Folder { opened, path: self.parent.join(leaf) })
     }
+
+    /// Makes a folder of that name; says nothing of one that is there already.
+    fn make_at(parent: &File, leaf: &str) -> io::Result<()> {
+        let leaf = c_string(leaf.as_ref())?;
+        // SAFETY: makes a folder in one that is open; the name ends in zero.
+        unsafe { libc::mkdirat(parent.as_raw_fd(), leaf.as_ptr(), 0o700) };
+        Ok(())
+    }
+
+    /// The folders of this user that are there.
+    fn existing(&self) -> Vec<Folder> {
+        let Ok(parent) = self.open_parent() else { return Vec::new() };
+        let usual = self.open(&parent, &self.leaf).into_iter();
+        usual.chain(self.others(&parent)).collect()
+    }
+
+    /// Those with further letters.
+    fn others(&self, parent: &File) -> Vec<Folder> {
+        if self.own_parent {
+            return Vec::new();
+        }
+        let prefix = format!("{}-", self.leaf);
+        let names = names(parent).filter(|name| name.starts_with(&prefix)).take(LOOKS);
+        names.filter_map(|name| self.open(parent, &name).ok()).collect()
+    }
+
+    /// The folder, which is made where it is not there.
+    fn make(&self) -> io::Result<Folder> {
+        let parent = self.open_parent()?;
+        Place::make_at(&parent, &self.leaf)?;
+        let refusal = match self.open(&parent, &self.leaf) {
+            Ok(folder) => return Ok(folder),
+            Err(refusal) if self.own_parent => return Err(refusal),
+            Err(refusal) => refusal,
+        };
+        // Another user was there first, which keeps nobody from a name that nobody has.
+        if let Some(folder) = self.others(&parent).into_iter().next() {
+            return Ok(folder);
+        }
+        for _ in 0..TRIES {
+            let number = RandomState::new().build_hasher().finish();
+            let leaf = format!("{}-{number:016x}", self.leaf);
+            Place::make_at(&parent, &leaf)?;
+            if let Ok(folder) = self.open(&parent, &leaf) {
+                return Ok(folder);
+            }
+        }
+        Err(refusal)
+    }
+}
+
+/// The names in a folder that are UTF-8.
+fn names(folder: &File) -> impl Iterator<Item = String> {
+    // (By the descriptor: the path may be another folder's by now.)
+    let entries = Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).read_dir();
+    let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name: OsString| String::from_utf8(name.into_vec()).ok())
 }
 
 /// Who may write to the folder may take away what is his own alone. (Its type differs between systems.)
@@ -127,10 +195,7 @@ impl Folder {
 
     /// The names in it that are UTF-8.
     pub(super) fn names(&self) -> Vec<String> {
-        // (By the descriptor: the path may be another folder's by now.)
-        let entries = Path::new(&format!("/proc/self/fd/{}", self.opened.as_raw_fd())).read_dir();
-        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
-        names.filter_map(|name: OsString| String::from_utf8(name.into_vec()).ok()).collect()
+        names(&self.opened).collect()
     }
 
     /// Opens a file of this user for reading.
@@ -173,24 +238,51 @@ mod tests {
     fn a_folder_that_is_not_this_users_alone_is_not_used() {
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path();
-        assert!(place(parent, true).open(false).is_err(), "it is not made to be listed");
-        let folder = place(parent, true).open(true).unwrap();
+        assert!(place(parent, true).existing().is_empty(), "it is not made to be listed");
+        let folder = place(parent, true).make().unwrap();
         assert_eq!(folder.opened.metadata().unwrap().mode() & 0o777, 0o700);
 
         mode(&parent.join("leaf"), 0o755);
-        assert!(place(parent, true).open(true).is_err(), "others may look into it");
+        assert!(place(parent, true).make().is_err(), "others may look into it");
         mode(&parent.join("leaf"), 0o700);
         mode(parent, 0o777);
-        assert!(place(parent, true).open(true).is_err(), "others may put another in its place");
-        assert!(place(parent, false).open(true).is_err());
+        assert!(place(parent, true).make().is_err(), "others may put another in its place");
+        assert!(place(parent, false).make().is_err());
         mode(parent, 0o1777);
-        assert!(place(parent, false).open(true).is_ok(), "as in /tmp");
-        assert!(place(parent, true).open(true).is_err());
+        assert!(place(parent, false).make().is_ok(), "as in /tmp");
+        assert!(place(parent, true).make().is_err());
         mode(parent, 0o700);
         if user() == 0 {
             chown(parent.join("leaf"), Some(4711), None).unwrap();
-            assert!(place(parent, true).open(true).is_err(), "somebody else's");
+            assert!(place(parent, true).make().is_err(), "somebody else's");
         }
+    }
+
+    #[test]
+    fn another_user_who_has_the_usual_name_in_a_shared_folder_keeps_nobody_from_a_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = parent.path();
+        mode(parent, 0o1777);
+        // (One that others may look into is as good as another user's, which only root can make.)
+        let usual = parent.join("leaf");
+        fs::create_dir(&usual).unwrap();
+        mode(&usual, 0o755);
+        if user() == 0 {
+            chown(&usual, Some(4711), None).unwrap();
+        }
+        for taken in ["leaf-0", "leaf-1"] {
+            symlink("/", parent.join(taken)).unwrap();
+        }
+        let made = place(parent, false).make().unwrap();
+        assert_ne!(made.path(), usual);
+        assert_eq!(made.opened.metadata().unwrap().mode() & 0o777, 0o700);
+        made.create("file").unwrap();
+        let again = place(parent, false).make().unwrap();
+        assert_eq!(again.path(), made.path(), "one is enough");
+        let found = place(parent, false).existing();
+        let paths: Vec<_> = found.iter().map(Folder::path).collect();
+        assert_eq!(paths, [made.path()], "and those who watch find it");
+        assert_eq!(found[0].names(), ["file"]);
     }
 
     #[test]
@@ -199,9 +291,9 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         mode(elsewhere.path(), 0o700);
         symlink(elsewhere.path(), parent.path().join("leaf")).unwrap();
-        assert!(place(parent.path(), true).open(true).is_err());
+        assert!(place(parent.path(), true).make().is_err());
 
-        let folder = place(elsewhere.path(), true).open(true).unwrap();
+        let folder = place(elsewhere.path(), true).make().unwrap();
         let secret = elsewhere.path().join("secret");
         fs::write(&secret, "x").unwrap();
         symlink(&secret, folder.path().join("link")).unwrap();

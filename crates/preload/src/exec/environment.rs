@@ -6,7 +6,7 @@ use crate::process;
 use crate::say::{List, strings};
 use crate::vouch;
 use ledgerline_interpose::anonymous;
-use ledgerline_protocol::{DESCRIPTORS, VOUCHED, Which, is_of_order, path_of, unmarked};
+use ledgerline_protocol::{DESCRIPTORS, FILTERS, VOUCHED, Which, is_of_order, path_of, unmarked};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -26,8 +26,10 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(super) struct Looks {
     /// That this library is preloaded.
     pub(super) library: bool,
-    /// What a run ordered.
+    /// What a run ordered, or a part of that.
     pub(super) order: bool,
+    /// All of what this run ordered, and nothing else.
+    pub(super) intact: bool,
     /// That this is another run than this process's: one that was begun within it.
     pub(super) other_run: bool,
 }
@@ -38,14 +40,37 @@ pub(super) struct Looks {
 /// As [`strings`].
 pub(super) unsafe fn looks(list: List) -> Looks {
     let own = own_path().to_bytes();
+    let ours = || process::order().map(|string| unvouched(string.to_bytes()));
+    // By bits: which of this run's strings were found. (They are a dozen.)
+    let (mut found, mut is_other) = (0_u64, false);
     // SAFETY: as the caller says.
-    unsafe { strings(list) }.fold(Looks::default(), |mut looks, string| {
+    let mut looks = unsafe { strings(list) }.fold(Looks::default(), |mut looks, string| {
         looks.library |=
             preloads(string).is_some_and(|value| elements(value).any(|one| one == own));
-        looks.order |= is_of_order(string.to_bytes());
         looks.other_run |= leads_to(string).is_some_and(is_of_another);
+        if is_of_order(string.to_bytes()) {
+            looks.order = true;
+            match ours().position(|one| one == unvouched(string.to_bytes())) {
+                Some(at) => found |= 1 << (at % 64),
+                None => is_other = true,
+            }
+        }
         looks
-    })
+    });
+    // (Where the order was too long to be kept, nothing is known.)
+    looks.intact = match ours().count() {
+        0 => looks.order,
+        count => !is_other && found.count_ones() as usize == count,
+    };
+    looks
+}
+
+/// A string of the order without the mark that vouches for a program.
+fn unvouched(string: &[u8]) -> &[u8] {
+    match string {
+        [rest @ .., VOUCHED] if string.starts_with(FILTERS.to_bytes()) => rest,
+        _ => string,
+    }
 }
 
 /// The path of a run's ledger, if the string says it.

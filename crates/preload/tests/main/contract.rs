@@ -157,9 +157,10 @@ fn an_unusable_ledger_costs_one_line_and_the_program_works() {
     let program = compiled!("hello.c");
     let account = Account::new();
     let run = |path: &str| account.run(&program, &[]).env("LEDGERLINE_LEDGER", path);
-    for path in ["", "/", "/no/such/file"] {
+    for path in ["", "/no/such/file"] {
         assert_one_line(&program, run(path), "cannot open the ledger");
     }
+    assert_one_line(&program, run("/"), "is not a ledger of this run");
     let folder = program.parent().unwrap();
     for (name, content) in
         [("empty", &b""[..]), ("text", &[b'x'; 100_000]), ("zeros", &[0; 10_000])]
@@ -182,6 +183,10 @@ fn an_unusable_ledger_costs_one_line_and_the_program_works() {
     assert_one_line(&program, run(path.to_str().unwrap()), "is not a ledger");
     let no_mode = account.run(&program, &[]).without("LEDGERLINE_PERCPU");
     assert_one_line(&program, no_mode, "LEDGERLINE_PERCPU");
+    for given in ["", "0"] {
+        let none = account.run(&program, &[]).env("LEDGERLINE_RUN", given);
+        assert_one_line(&program, none, "LEDGERLINE_RUN");
+    }
     assert_eq!(account.rows().0.groups.len(), 1);
 }
 

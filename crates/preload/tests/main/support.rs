@@ -11,7 +11,8 @@ mod tested;
 pub use have::have;
 use ledgerline::percpu::{self, Mode};
 use ledgerline::{GroupSnapshot, Ledger, Limit, Mistakes, Snapshot};
-use ledgerline_protocol::Item;
+use ledgerline_protocol::{Given, Item, Which, given};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -26,7 +27,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What decides about an account, or about the C library: no run inherits it.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
+    "LEDGERLINE_RUN",
     "LEDGERLINE_HEAP",
     "LEDGERLINE_STACK",
     "LD_PRELOAD",
@@ -125,13 +127,27 @@ pub fn modes() -> &'static [&'static str] {
     }
 }
 
-fn memory_file() -> File {
+fn memory_file(name: &CStr) -> File {
     // SAFETY: the name is NUL-terminated; what is returned is a new descriptor, or refused.
     unsafe {
-        let descriptor = libc::memfd_create(c"ledgerline-test".as_ptr(), libc::MFD_CLOEXEC);
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let descriptor = libc::memfd_create(name.as_ptr(), flags);
         assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
         File::from_raw_fd(descriptor)
     }
+}
+
+/// The nonce of all ledgers of these tests.
+const NONCE: u128 = 7;
+
+/// A file for a ledger, which this makes.
+fn ledger_file(which: Which, make: impl FnOnce(&File) -> Ledger) -> (File, Ledger) {
+    let file = memory_file(&given::name(which, NONCE));
+    let ledger = make(&file);
+    // SAFETY: seals a file of this program's own.
+    let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, given::SEALS) };
+    assert_eq!(sealed, 0, "{}", std::io::Error::last_os_error());
+    (file, ledger)
 }
 
 fn path(file: &File) -> String {
@@ -148,9 +164,9 @@ pub struct Account {
 
 impl Account {
     pub fn new() -> Account {
-        let file = memory_file();
         let builder = Ledger::builder().capacity(4096).items(&Item::NAMES);
-        let ledger = builder.create_in(&file).expect("a ledger");
+        let (file, ledger) =
+            ledger_file(Which::Ledger, |file| builder.create_in(file).expect("a ledger"));
         Account { file, ledger, heap: None }
     }
 
@@ -162,8 +178,9 @@ impl Account {
 
     /// With a limit for blocks alone, beside one for all or none.
     pub fn with_heap(max: Option<u64>, max_heap: u64) -> Account {
-        let file = memory_file();
-        let heap = Ledger::builder().capacity(4096).create_in(&file).expect("a ledger");
+        let builder = Ledger::builder().capacity(4096);
+        let (file, heap) =
+            ledger_file(Which::Heap, |file| builder.create_in(file).expect("a ledger"));
         heap.root().set_max(Limit::units(max_heap)).expect("nothing is in use");
         let account = max.map_or_else(Account::new, Account::limited);
         Account { heap: Some((file, heap)), ..account }
@@ -183,10 +200,13 @@ impl Account {
     /// A program that is charged here, by thread and as the machine likes it best.
     pub fn run(&self, program: &Path, arguments: &[&str]) -> Run {
         let heap = self.heap.as_ref().map_or(String::new(), |(file, _)| path(file));
+        let of_heap = self.heap.as_ref().map(|(file, _)| file.as_raw_fd());
+        let given = Given::of(NONCE, self.file.as_raw_fd(), of_heap).expect("files");
         Run::bare(program, arguments)
             .env("LEDGERLINE_HEAP", &heap)
             .env("LD_PRELOAD", library().to_str().expect("a path in UTF-8"))
             .env("LEDGERLINE_LEDGER", &self.path())
+            .env("LEDGERLINE_RUN", &given.to_string())
             .env("LEDGERLINE_PERCPU", modes()[0])
             .env("LEDGERLINE_CPUS", &ledgerline::percpu::possible_cpus().to_string())
             .env(
@@ -254,7 +274,7 @@ impl Run {
     }
 
     pub fn start(mut self) -> Running {
-        let (stdout, stderr) = (memory_file(), memory_file());
+        let (stdout, stderr) = (memory_file(c"stdout"), memory_file(c"stderr"));
         self.0.stdout(stdout.try_clone().expect("a descriptor"));
         self.0.stderr(stderr.try_clone().expect("a descriptor"));
         Running { child: self.0.spawn().expect("the program starts"), stdout, stderr }

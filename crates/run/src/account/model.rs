@@ -191,19 +191,26 @@ pub struct Processes<'a> {
     pub of_run: bool,
 }
 
-/// The processes that were not accounted, by program and reason.
-fn not_accounted(ledger: &Ledger, rows: &[(&GroupSnapshot, Counted)]) -> Vec<NotAccounted> {
+/// The processes that were not accounted, by program and reason, as far as the rows that say so make sense; and whether the
+/// ledger counts more of them than a run can have.
+fn not_accounted(
+    ledger: &Ledger,
+    rows: &[(&GroupSnapshot, Counted)],
+    is_damaged: impl Fn(&GroupSnapshot, &Counted) -> bool,
+) -> (Vec<NotAccounted>, bool) {
     let mut found: BTreeMap<(Option<&str>, Blind), u64> = BTreeMap::new();
-    for (group, counted) in rows {
+    for (group, counted) in rows.iter().filter(|(group, counted)| !is_damaged(group, counted)) {
         if let Some(why) = counted.blind {
             let name = Some(program(&group.name));
             *found.entry((name, why)).or_default() += counted.processes.max(1);
         }
     }
-    let left_out = rows.first().map_or(0, |(_, of_root)| of_root.left_out);
-    for (why, processes) in [(Blind::AddressSpace, ledger.turned_away()), (Blind::NoRow, left_out)]
-    {
-        if processes > 0 {
+    // What the root and the ledger's header count is told where the root makes sense.
+    let root = rows.first().filter(|(group, counted)| !is_damaged(group, counted));
+    let of_header = root.map_or([0; 2], |(_, root)| [ledger.turned_away(), root.left_out]);
+    let is_absurd = of_header.into_iter().any(|number| number > counted::MOST_PROCESSES);
+    for (why, processes) in [Blind::AddressSpace, Blind::NoRow].into_iter().zip(of_header) {
+        if (1..=counted::MOST_PROCESSES).contains(&processes) {
             found.insert((None, why), processes);
         }
     }
@@ -212,7 +219,7 @@ fn not_accounted(ledger: &Ledger, rows: &[(&GroupSnapshot, Counted)]) -> Vec<Not
         why,
         processes,
     };
-    found.into_iter().map(told).collect()
+    (found.into_iter().map(told).collect(), is_absurd)
 }
 
 /// What a row counted.
@@ -233,17 +240,21 @@ impl Account {
         let snapshot = ledger.snapshot();
         let counted: Vec<(&GroupSnapshot, Counted)> =
             snapshot.groups.iter().map(|group| (group, count(ledger, group.id))).collect();
-        let not_accounted = not_accounted(ledger, &counted);
+        let is_damaged = |group: &GroupSnapshot, counted: &Counted| {
+            counted::is_damaged(group, counted, processes.of_run)
+        };
+        let (not_accounted, is_absurd) = not_accounted(ledger, &counted, is_damaged);
         let mut rows: Vec<Row> = counted
             .into_iter()
             // Who has charged nothing has no row of numbers.
             .filter(|(group, counted)| counted.blind.is_none() || group.charges > 0)
-            .map(|(group, counted)| match counted::is_damaged(group, &counted, processes.of_run) {
+            .map(|(group, counted)| match is_damaged(group, &counted) {
                 true => Row::damaged(group),
                 false => Row::of(group, counted, processes),
             })
             .collect();
-        let damaged = snapshot.damaged || rows.iter().any(|row| row.state == State::Damaged);
+        let damaged =
+            snapshot.damaged || is_absurd || rows.iter().any(|row| row.state == State::Damaged);
         // What ended processes had mapped is theirs, and not the root's any more.
         let going_on = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
         let now = going_on.fold(Mapped::default(), |sum, row| Mapped {
@@ -257,6 +268,7 @@ impl Account {
         let make_sense = |count: &Mistakes| count.underflows.max(count.strays) <= counted::MOST;
         Account {
             mistakes: self.mistakes.filter(make_sense),
+            heap_peak: self.heap_peak.filter(|&peak| peak <= counted::MOST),
             not_accounted,
             damaged,
             unit: snapshot.unit.to_owned(),
@@ -333,6 +345,65 @@ pub(crate) mod tests {
             watched: vec!["/sys/fs/cgroup/job/memory.pressure is watched".to_owned()],
         };
         Account { container: Some(container), ..account(rows) }
+    }
+
+    /// The largest number in a document.
+    fn largest(value: &serde_json::Value) -> u64 {
+        match value {
+            serde_json::Value::Number(number) => number.as_u64().unwrap_or(0),
+            serde_json::Value::Array(list) => list.iter().map(largest).max().unwrap_or(0),
+            serde_json::Value::Object(fields) => fields.values().map(largest).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// A program writes over each word of the header, of the root and of a row.
+    #[test]
+    fn no_number_is_told_that_no_machine_counts_whichever_word_was_written_over() {
+        use ledgerline_protocol::Item;
+        use ledgerline_view::terminal::style::Style;
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile().unwrap();
+        let ledger = Ledger::builder().capacity(64).items(&Item::NAMES).create_in(&file).unwrap();
+        let row = ledger.create_for_process("sh.1", std::process::id()).unwrap();
+        let blind = ledger.item(Item::Blind.name()).unwrap();
+        row.add_stat(blind, Blind::Static as i64);
+        drop(ledger);
+        let processes = Processes { running: &|_| true, resident: &|_| None, of_run: true };
+        let told = || {
+            let opened = Ledger::open_in(&file).ok()?;
+            let mistakes = opened.mistakes();
+            let account = Account {
+                mistakes: Some(Mistakes {
+                    underflows: mistakes.underflows,
+                    strays: mistakes.strays,
+                }),
+                ..Account::default()
+            };
+            let account = account.with_rows(&opened, &processes);
+            let document = crate::account::json::groups(&account);
+            let text = crate::account::render::text(&account, &Style::plain());
+            Some((serde_json::from_str(&document).unwrap(), text))
+        };
+        let (before, text): (serde_json::Value, String) = told().unwrap();
+        assert_eq!(before["not_accounted"][0]["processes"], 1, "{before:#}");
+        assert!(text.contains("Not accounted: 1 process: sh"), "{text}");
+        let mut opened = 0;
+        // (The rows begin behind the header's page.)
+        for at in (0..1024).chain(4096..4096 + 2 * 256).step_by(8) {
+            let mut word = [0; 8];
+            file.read_exact_at(&mut word, at).unwrap();
+            file.write_all_at(&u64::MAX.to_ne_bytes(), at).unwrap();
+            if let Some((document, text)) = told() {
+                opened += 1;
+                assert!(largest(&document) <= counted::MOST, "{at}: {document:#}");
+                for absurd in ["18,446,744,073,709", "16.0E"] {
+                    assert!(!text.contains(absurd), "{at}: {text}");
+                }
+            }
+            file.write_all_at(&word, at).unwrap();
+        }
+        assert!(opened > 100, "{opened}");
     }
 
     #[test]

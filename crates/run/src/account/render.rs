@@ -314,7 +314,8 @@ fn not_accounted(out: &mut String, account: &Account, style: &Style) {
         format!("{program} ({times}{})", one.why.name())
     });
     let told: Vec<String> = told.collect();
-    let title = format!("Not accounted: {}:", processes(all.iter().map(|one| one.processes).sum()));
+    let sum = all.iter().fold(0, |sum: u64, one| sum.saturating_add(one.processes));
+    let title = format!("Not accounted: {}:", processes(sum));
     let _ = writeln!(out, "{} {}.", style.paint(Paint::Bad, &title), told.join(", "));
 }
 
@@ -339,7 +340,7 @@ fn footer(out: &mut String, account: &Account, style: &Style) {
         let _ = write!(text, " Blocks of malloc took {} at most.", size::format(peak));
     }
     let mistakes = account.mistakes.unwrap_or_default();
-    let mistakes = mistakes.underflows + mistakes.strays;
+    let mistakes = mistakes.underflows.saturating_add(mistakes.strays);
     if mistakes > 0 {
         let _ = write!(
             text,

@@ -9,10 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
 
 use ledgerline_protocol::blind::Serves;
-use tempfile::NamedTempFile;
 
 use super::failure::Failure;
-use super::place;
+use super::place::{self, Placed};
 use super::target::replace;
 
 /// A library that programs are started with. It lies in the command: another file could be of another version.
@@ -32,7 +31,7 @@ pub enum Ready {
     /// The user's.
     Named(PathBuf),
     /// What lies in the command. It goes when this is dropped.
-    Placed(NamedTempFile),
+    Placed(Placed),
 }
 
 impl Library {
@@ -159,10 +158,10 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 impl Ready {
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match self {
             Ready::Named(path) => path,
-            Ready::Placed(placed) => placed.path(),
+            Ready::Placed(placed) => placed.file.path(),
         }
     }
 }

@@ -35,6 +35,7 @@ use library::Ready;
 use program::Program;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 /// A program that was found, its words, and the library that is preloaded into it.
@@ -57,6 +58,19 @@ impl<'w> Launch<'w> {
     ) -> Result<Launch<'w>, Failure> {
         let blind = program.blind_spot(library.serves);
         Ok(Launch { program, words, library, ready: library.ready()?, blind })
+    }
+
+    /// The library's file.
+    pub fn library(&self) -> &Path {
+        self.ready.path()
+    }
+
+    /// Where the library lies, if that is closed to other users: a program that such a one executes cannot load it.
+    pub fn closed(&self) -> Option<&Path> {
+        match &self.ready {
+            Ready::Placed(placed) if !placed.for_all => placed.file.path().parent(),
+            _ => None,
+        }
     }
 
     /// Starts the program with these variables in its environment, under the library if that does not keep the
@@ -93,7 +107,7 @@ impl Drop for Launch<'_> {
         if let Ready::Placed(placed) = &mut self.ready
             && !supervise::alone()
         {
-            placed.disable_cleanup(true);
+            placed.file.disable_cleanup(true);
         }
     }
 }

@@ -2,24 +2,26 @@
 //!
 //! ```text
 //! put(name, bytes)     for each place, until one takes it:
-//!     trusted            nobody but this user and root can exchange files there; everybody can open them
+//!     trusted            only root and this user can make or exchange names there; everybody can open them, if possible
 //!     sweep              removes what earlier runs of this user left, and nobody uses
 //!     make               a new file, locked for as long as this process lives; mapped as the loader will, and compared
 //! Launch::drop         removes it, unless processes of the run live, and what they execute will look for it
 //! ```
 //!
-//! The file has a path of its own in a folder that all users share, because programs change their user, their root
-//! for other mounts, and their descriptors: nothing but a path comes along. A path in such a folder is exchanged by
-//! nobody else: the sticky bit keeps others from it.
+//! The file has a path of its own, because programs change their user, their root for other mounts, and their
+//! descriptors: nothing but a path comes along. The path outlives the file: in environments that were saved, and in
+//! processes that outlive the run. The loader takes whatever lies there then. So no folder of the path may take names
+//! from other users, not even where the sticky bit keeps what is there, as in `/tmp`: the name would be free to them when the file
+//! has gone.
 
 use std::collections::HashSet;
 use std::env::var_os;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::thread::sleep;
@@ -30,9 +32,11 @@ use tempfile::{Builder, NamedTempFile};
 
 use super::failure::Failure;
 
-/// Where it may lie, in this order; after them where TMPDIR says. Sandboxes replace the first less often than the
-/// others; the second needs no disk.
-const PLACES: [&str; 3] = ["/var/tmp", "/dev/shm", "/tmp"];
+/// Where the library of root's runs lies, in this order. (`/run` is mounted noexec on some systems, and sandboxes replace it
+/// more often.)
+const OF_ROOT: [&str; 2] = ["/var/lib/ledgerline", "/run/ledgerline-lib"];
+/// What the folder of a user is called in a folder of that user's own.
+const OF_USER: &str = "ledgerline";
 
 const PREFIX: &str = "ledgerline-";
 const SUFFIX: &str = ".so";
@@ -46,35 +50,96 @@ const LOOKS: u32 = 7;
 /// What is made ready for an environment at first. Few are longer; three quarters of 8 MiB is the kernel's limit.
 const ENVIRONMENT: usize = 64 << 10;
 
-/// Makes a file with these bytes that programs of any user can be started with.
-pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<NamedTempFile, Failure> {
-    let users = var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    // That the user's own is closed to others is the user's affair.
-    let mut places: Vec<_> = PLACES.iter().map(|place| (PathBuf::from(place), true)).collect();
-    places.extend(users.map(|place| (place, false)));
-    put_in(&places, name, bytes)
+/// A library's file. It goes when this is dropped.
+#[derive(Debug)]
+pub struct Placed {
+    pub(crate) file: NamedTempFile,
+    /// Whether processes of other users can open it.
+    pub(crate) for_all: bool,
 }
 
-fn put_in(places: &[(PathBuf, bool)], name: &str, bytes: &[u8]) -> Result<NamedTempFile, Failure> {
-    let mut tried = Vec::new();
-    for (place, for_all) in places {
-        let made = place.canonicalize().map_err(|error| error.to_string()).and_then(|folder| {
-            trusted(&folder, *for_all)?;
-            sweep(&folder);
-            make(&folder, name, bytes).map_err(|error| match error.raw_os_error() {
-                Some(libc::EPERM) => "no program may be executed there (noexec)".to_owned(),
-                _ => error.to_string(),
-            })
+/// A folder in which the library may lie.
+struct Place {
+    folder: PathBuf,
+    /// Whether it is made where it is not there, and its parent, too.
+    is_made: bool,
+}
+
+/// Makes a file with these bytes that programs of any user can be started with, where this user has a place for such a
+/// one; otherwise one for programs of this user.
+pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+    put_in(&places(), Path::new("/"), name, bytes)
+}
+
+/// The folders that this user may have, the best first.
+fn places() -> Vec<Place> {
+    let named = |name| var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = geteuid();
+    let of_root = OF_ROOT.iter().filter(|_| user.is_root()).map(PathBuf::from);
+    let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));
+    let usual = PathBuf::from(format!("/run/user/{}", user.as_raw()));
+    let runtime = named("XDG_RUNTIME_DIR").unwrap_or(usual);
+    let of_user = cache.into_iter().chain([runtime]).map(|folder| folder.join(OF_USER));
+    let made = of_root.chain(of_user).map(|folder| Place { folder, is_made: true });
+    made.chain(named("TMPDIR").map(|folder| Place { folder, is_made: false })).collect()
+}
+
+/// [`put`] in one of these places. What is above `base` is trusted.
+fn put_in(places: &[Place], base: &Path, name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
+    let put = |folder: &Path, for_all| {
+        sweep(folder);
+        let made = make(folder, name, bytes).map(|file| Placed { file, for_all });
+        made.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => "no program may be executed there (noexec)".to_owned(),
+            _ => error.to_string(),
+        })
+    };
+    let (mut tried, mut closed) = (Vec::new(), Vec::new());
+    for place in places {
+        let made = place.find(base).and_then(|folder| match trusted(&folder, base)? {
+            true => put(&folder, true).map(Some),
+            false => {
+                closed.push((place, folder));
+                Ok(None)
+            }
         });
         match made {
+            Ok(Some(placed)) => return Ok(placed),
+            Ok(None) => {}
+            Err(why) => tried.push(format!("{}: {why}", place.folder.display())),
+        }
+    }
+    for (place, folder) in closed {
+        match put(&folder, false) {
             Ok(placed) => return Ok(placed),
-            Err(why) => tried.push(format!("{}: {why}", place.display())),
+            Err(why) => tried.push(format!("{}: {why}", place.folder.display())),
         }
     }
     Err(Failure::internal(format!(
-        "no folder takes the library that is preloaded ({}); set TMPDIR to a folder of your own",
+        "no folder takes the library that is preloaded ({}); set XDG_CACHE_HOME to a folder of your own that lies in none \
+         where other users may write, such as /tmp",
         tried.join("; ")
     )))
+}
+
+impl Place {
+    /// The folder without links in its path.
+    fn find(&self, base: &Path) -> Result<PathBuf, String> {
+        let found = |folder: &Path| folder.canonicalize().map_err(|error| error.to_string());
+        // (The parent may be closed to others, as the user's cache is.)
+        let parent = self.folder.parent().unwrap_or(&self.folder);
+        for (folder, mode) in [(parent, 0o700), (&self.folder, 0o755)] {
+            if !self.is_made || folder.exists() {
+                continue;
+            }
+            trusted(&found(folder.parent().unwrap_or(folder))?, base)?;
+            let made = DirBuilder::new().mode(mode).create(folder);
+            // (The umask may have closed it.)
+            made.and_then(|()| fs::set_permissions(folder, Permissions::from_mode(mode)))
+                .map_err(|error| error.to_string())?;
+        }
+        found(&self.folder)
+    }
 }
 
 /// Whether `LD_PRELOAD`, a list without quoting in which names are expanded, can carry a path.
@@ -93,28 +158,28 @@ pub(crate) fn is_name(name: &str, file: &OsStr) -> bool {
     })
 }
 
-/// Whether nobody else can exchange what lies in a folder, and, if it is `for_all`, everybody can look files up there.
-fn trusted(folder: &Path, for_all: bool) -> Result<(), String> {
+/// Whether everybody can look files up in a folder, if nobody else can make or exchange names there. What is above `base`
+/// is not looked at.
+fn trusted(folder: &Path, base: &Path) -> Result<bool, String> {
     let status = |path: &Path| path.metadata().map_err(|error| error.to_string());
     if !can_be_listed(folder) {
         return Err("LD_PRELOAD cannot carry a space, a colon or a dollar sign".to_owned());
     }
     // Who owns the root may do anything; in a user namespace that need not look like root.
     let root = status(Path::new("/"))?.uid();
-    for step in folder.ancestors() {
+    let mut for_all = true;
+    for step in folder.ancestors().take_while(|step| step.starts_with(base)) {
         let found = status(step)?;
         let (mode, step) = (found.mode(), step.display());
         if found.uid() != root && found.uid() != geteuid().as_raw() {
             return Err(format!("{step} belongs to another user"));
         }
-        if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-            return Err(format!("others can exchange what lies in {step}"));
+        if mode & 0o022 != 0 {
+            return Err(format!("other users may write to {step}"));
         }
-        if for_all && mode & 0o001 == 0 {
-            return Err(format!("{step} is closed to other users"));
-        }
+        for_all &= mode & 0o001 != 0;
     }
-    Ok(())
+    Ok(for_all)
 }
 
 fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<NamedTempFile> {

@@ -3,13 +3,18 @@
 use ledgerline_fleet::book::{Event, Full, Refused, What};
 use serde_json::{Value, json};
 
-use crate::fleet::read::{Book, Books};
+use crate::fleet::read::{Book, Books, Damaged};
 
 /// All books in one document. Sizes are units (bytes, unless a fleet counts other things), times milliseconds.
 #[must_use]
 pub fn text(books: &Books) -> Value {
     let told: Vec<Value> = books.books.iter().map(book).collect();
-    json!({ "schema": "ledgerline/fleet.v1", "books": told, "more": books.more })
+    let damaged: Vec<Value> = books
+        .damaged
+        .iter()
+        .map(|Damaged { organisation, why }| json!({ "organisation": organisation, "why": why }))
+        .collect();
+    json!({ "schema": "ledgerline/fleet.v1", "books": told, "damaged": damaged, "more": books.more })
 }
 
 fn book(Book { organisation, view }: &Book) -> Value {

@@ -26,7 +26,7 @@ mod words;
 
 pub use arguments::{Size, milliseconds, organisation, organisation_of, size_of};
 pub use document::text as json;
-pub use read::{Book, Books, Reader};
+pub use read::{Book, Books, Damaged, Reader};
 pub use screen::{HELP, Screen};
 pub use served::Served;
 pub use table::text as table;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledgerline_fleet::book::View;
-use ledgerline_fleet::store::{Store, StoreError};
+use ledgerline_fleet::store::{Kind, Store, StoreError};
 
 /// One organisation's book.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +23,22 @@ impl Book {
     }
 }
 
+/// An organisation whose book makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The first name of its budgets' paths.
+    pub organisation: String,
+    /// What makes no sense, with its key and field as far as they are known. It may have any letters.
+    pub why: String,
+}
+
 /// The books that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     /// Sorted by organisation, or in the order in which they were named.
     pub books: Vec<Book>,
+    /// Organisations whose books make no sense. The others' are as good as ever.
+    pub damaged: Vec<Damaged>,
     /// Organisations that have books and are not among these.
     pub more: usize,
 }
@@ -60,23 +71,49 @@ impl Reader {
         Self { store, named: once, most, listed: None }
     }
 
-    /// Reads the books. Of organisations that are not named, those without budgets and nodes are left out.
+    /// How many damaged books are told of. With more the store is no store.
+    const DAMAGED: usize = 64;
+
+    /// How many budgets, leases, nodes and events are read, of all organisations together. (They are kept in memory.)
+    const ROWS: usize = 200_000;
+
+    /// Reads the books. Of organisations that are not named, those without budgets and nodes are left out. A book that makes no
+    /// sense is told of, and keeps nobody from the others.
     ///
     /// # Errors
-    /// The first error of the store.
+    /// The first error of the store that is not one organisation's alone.
     pub async fn read(&mut self) -> Result<Books, StoreError> {
         let (all, most) = match self.named.is_empty() {
             true => (self.list().await?, self.most),
             false => (self.named.clone(), usize::MAX),
         };
-        let mut books = Books { books: Vec::new(), more: all.len().saturating_sub(most) };
+        let mut books = Books::default();
+        let mut rows = 0;
+        let mut left = all.len();
         for organisation in all.into_iter().take(most) {
-            let view = self.store.view(&organisation).await?;
+            if rows > Self::ROWS {
+                break;
+            }
+            left -= 1;
+            let view = match self.store.view(&organisation).await {
+                Ok(view) => view,
+                Err(error)
+                    if matches!(error.kind, Kind::Nonsense | Kind::OtherVersion)
+                        && books.damaged.len() < Self::DAMAGED =>
+                {
+                    books.damaged.push(Damaged { organisation, why: error.to_string() });
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let holds = view.budgets.iter().map(|budget| 1 + budget.holds.len()).sum::<usize>();
+            rows += holds + view.nodes.len() + view.events.len() + view.refusals.len();
             let book = Book { organisation, view };
             if !book.is_blank() || !self.named.is_empty() {
                 books.books.push(book);
             }
         }
+        books.more = left;
         Ok(books)
     }
 
@@ -96,10 +133,62 @@ impl Reader {
 mod tests {
     use super::*;
     use ledgerline_fleet::book::Change;
-    use ledgerline_fleet::store::Memory;
+    use ledgerline_fleet::message::{Reply, Sync};
+    use ledgerline_fleet::store::{Answer, Memory, Nudges};
 
     fn set(path: &str) -> Change {
         Change::Set { path: path.to_owned(), limit: Some(1), minimum: None }
+    }
+
+    /// A store in which the book of one organisation makes no sense.
+    struct Damages(Memory);
+
+    impl Store for Damages {
+        fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply> {
+            self.0.sync(organisation, message)
+        }
+
+        fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()> {
+            self.0.administer(organisation, change)
+        }
+
+        fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View> {
+            let kind = match organisation {
+                "nonsense" => Kind::Nonsense,
+                "gone" => Kind::Unreachable,
+                _ => return self.0.view(organisation),
+            };
+            let (store, detail) = ("a store".to_owned(), "key budgets".to_owned());
+            Box::pin(async move { Err(StoreError { store, kind, detail }) })
+        }
+
+        fn organisations(&self) -> Answer<'_, Vec<String>> {
+            self.0.organisations()
+        }
+
+        fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {
+            self.0.nudges(organisation)
+        }
+    }
+
+    #[test]
+    fn the_damage_of_one_organisation_is_that_organisations() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store: Arc<dyn Store> = Arc::new(Damages(Memory::new(|| 1)));
+            for name in ["a", "nonsense", "z"] {
+                store.administer(name, &set(&format!("/{name}"))).await.unwrap();
+            }
+            let read = Reader::new(store.clone(), &[], 10).read().await.unwrap();
+            let names: Vec<_> = read.books.iter().map(|book| &*book.organisation).collect();
+            assert_eq!((names, read.more), (vec!["a", "z"], 0));
+            let [Damaged { organisation, why }] = &read.damaged[..] else { panic!("{read:?}") };
+            assert!(organisation == "nonsense" && why.contains("key budgets"), "{why}");
+            // A store that cannot be reached is the trouble of all.
+            store.administer("gone", &set("/gone")).await.unwrap();
+            let error = Reader::new(store, &[], 10).read().await.unwrap_err();
+            assert_eq!(error.kind, Kind::Unreachable);
+        });
     }
 
     #[test]

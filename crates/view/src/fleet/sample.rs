@@ -4,7 +4,7 @@ use ledgerline_fleet::book::{
     BudgetView, Event, Full, HoldView, IncarnationView, NodeView, Refused, View, What,
 };
 
-use crate::fleet::read::{Book, Books};
+use crate::fleet::read::{Book, Books, Damaged};
 
 fn hold(node: &str, lease: u64, used: u64, unmet: u64, excess: u64, refused: u64) -> HoldView {
     HoldView {
@@ -120,5 +120,7 @@ pub fn books() -> Books {
         ..View::default()
     };
     let book = |organisation: &str, view| Book { organisation: organisation.to_owned(), view };
-    Books { books: vec![book("acme", view()), book("zeta", other)], more: 3 }
+    let why = "redis at 10.0.0.5:6379 answers nonsense (key budgets, field \"/beta\")".to_owned();
+    let damaged = vec![Damaged { organisation: "beta".to_owned(), why }];
+    Books { books: vec![book("acme", view()), book("zeta", other)], damaged, more: 3 }
 }

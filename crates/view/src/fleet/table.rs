@@ -7,7 +7,7 @@ use crate::terminal::style::{Paint, Style};
 use crate::terminal::text::{aligned, counted};
 use ledgerline_fleet::book::{BudgetView, NodeView, View};
 
-use crate::fleet::read::{Book, Books};
+use crate::fleet::read::{Book, Books, Damaged};
 use crate::fleet::words::{
     NONE, age, ends, happened, holder, of_budget, of_hold, refused, terms, title,
 };
@@ -29,6 +29,14 @@ const REFUSALS: usize = 10;
 pub fn text(books: &Books, style: &Style) -> String {
     let told = |Book { organisation, view }: &Book| book(organisation, view, style);
     let mut text = books.books.iter().map(told).collect::<Vec<_>>().join("\n");
+    for Damaged { organisation, why } in &books.damaged {
+        let told = format!(
+            "{}: damaged, no figure is known: {}\n",
+            printable(organisation),
+            printable(why)
+        );
+        text += &style.paint(Paint::Bad, &told);
+    }
     if books.more > 0 {
         let more = counted(books.more, "organisation");
         let _ = write!(text, "\n{more} more: name those to see\n");
@@ -103,7 +111,7 @@ mod tests {
     #[test]
     fn a_book_says_who_has_what_who_lacks_some_and_what_happened() {
         let book = Book { organisation: "acme".to_owned(), view: sample::view() };
-        let told = text(&Books { books: vec![book], more: 2 }, &Style::plain());
+        let told = text(&Books { books: vec![book], more: 2, ..Books::default() }, &Style::plain());
         let expected = "\
 acme: 2 nodes; leases hold 10.0 s, then 1.5 s of grace
 budget                               max  leased  used    idle  unmet    over  refused
@@ -131,7 +139,7 @@ gone: drained: it gets no more; not here
         let one = view.refusals[1].clone();
         view.refusals = vec![one; 20];
         let book = Book { organisation: "acme".to_owned(), view };
-        let told = text(&Books { books: vec![book], more: 0 }, &Style::plain());
+        let told = text(&Books { books: vec![book], ..Books::default() }, &Style::plain());
         assert!(told.contains("10 refusals before these: --json has them\n"), "{told}");
         assert_eq!(told.matches("a refused /acme/batch 5.0M").count(), REFUSALS);
     }

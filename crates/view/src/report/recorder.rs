@@ -303,10 +303,10 @@ impl Recorder {
 /// Puts a file with these bytes where another may be, at once.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // As any new file: the umask takes its share.
+    // Names of programs are nobody else's to read.
     let file: NamedTempFile = tempfile::Builder::new()
         .prefix(".ledgerline-record")
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(0o600))
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.as_file().write_all_at(bytes, 0)?;
     if let Ok(old) = path.metadata() {

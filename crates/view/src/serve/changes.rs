@@ -2,6 +2,7 @@
 
 use crate::serve::api::{Figures, GroupRow, Id, PerSecond, items};
 use crate::serve::frame::Frame;
+use crate::terminal::output::plain_json;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -224,6 +225,7 @@ impl<'f> Changed<'f> {
 pub(crate) fn event(kind: &str, number: u64, document: &impl Serialize) -> String {
     // (Its keys are strings, so it can be encoded.)
     let json = serde_json::to_string(document).unwrap_or_else(|_| "{}".to_owned());
+    let json = plain_json(&json);
     format!("event: {kind}\nid: {number}\ndata: {json}\n\n")
 }
 

@@ -10,7 +10,11 @@
 //! | one `Host`: an address of this server, `localhost` | 421              |
 //! | `Origin`, if there is one, is that host            | 403              |
 //! | `Sec-Fetch-Site`, if there is one, is no other site, unless a link leads to the page itself | 403 |
+//! | the token, if there is one, by `Authorization: Bearer` or `?token=`, but for files that say nothing of a ledger | 401 |
+//!
+//! The last one keeps other users of this machine from the answers: they reach the loopback as well.
 
+use crate::serve::token::Token;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
 use std::net::{IpAddr, SocketAddr};
@@ -33,21 +37,42 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// Why a request is not answered.
 pub(crate) type Refusal = (StatusCode, &'static str);
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// A file of the page, which everybody may have.
+    ForTheOpen,
+    /// What not everybody may have.
+    More,
+}
+
 /// The rules of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     listen: IpAddr,
     hosts: Vec<String>,
+    token: Option<Token>,
+    /// Paths of files that everybody may have.
+    open: Vec<&'static str>,
 }
 
 impl Guard {
     pub(crate) fn new(listen: SocketAddr, hosts: &[String]) -> Guard {
         let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-        Guard { listen: listen.ip(), hosts }
+        Guard { listen: listen.ip(), hosts, token: None, open: Vec::new() }
+    }
+
+    /// Answers those alone who have the token, but for these files.
+    pub(crate) fn with_token(
+        self,
+        token: Option<Token>,
+        open: impl IntoIterator<Item = &'static str>,
+    ) -> Guard {
+        Guard { token, open: open.into_iter().collect(), ..self }
     }
 
     /// Whether a request may be answered.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Asks, Refusal> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err((
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -72,7 +97,17 @@ impl Guard {
         if is_of_another_site(headers) && !is_link(request) {
             return Err((StatusCode::FORBIDDEN, "other sites may not ask"));
         }
-        Ok(())
+        if self.open.contains(&request.uri().path()) {
+            return Ok(Asks::ForTheOpen);
+        }
+        match &self.token {
+            Some(token) if !says(request, token) => Err((
+                StatusCode::UNAUTHORIZED,
+                "the token is missing: it is in the address that the server printed; give it as \
+                 `Authorization: Bearer TOKEN` or as ?token=TOKEN",
+            )),
+            _ => Ok(Asks::More),
+        }
     }
 
     /// The host that was asked for, in small letters, if this server is called so.
@@ -114,6 +149,19 @@ impl Guard {
             own == Some(host)
         })
     }
+}
+
+/// Whether a request says the token.
+fn says<B>(request: &Request<B>, token: &Token) -> bool {
+    let mut headers = request.headers().get_all(header::AUTHORIZATION).iter();
+    let in_header = |value: &HeaderValue| {
+        let (scheme, rest) = value.as_bytes().split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.is(rest.trim_ascii()))
+    };
+    let query = request.uri().query().unwrap_or_default();
+    let mut pairs = query.split('&').filter_map(|pair| pair.strip_prefix("token="));
+    headers.any(|value| in_header(value) == Some(true))
+        || pairs.any(|value| token.is(value.as_bytes()))
 }
 
 /// What follows the address in brackets: nothing, or a port.
@@ -196,6 +244,32 @@ mod tests {
         assert!(
             asked(&one, "10.0.0.1:80") && !asked(&one, "10.0.0.2:80") && !asked(&one, "127.0.0.1")
         );
+    }
+
+    #[test]
+    fn what_is_not_everybodys_is_for_those_who_have_the_token() {
+        let token = Token::new().unwrap();
+        let guard = guard("127.0.0.1:0", &[]).with_token(Some(token.clone()), ["/", "/app.js"]);
+        let ask = |path: &str, header: Option<&str>| {
+            let mut request = Request::get(path).header("host", "localhost");
+            if let Some(header) = header {
+                request = request.header("authorization", header);
+            }
+            guard.check(&request.body(()).unwrap()).map_err(|(status, _)| status.as_u16())
+        };
+        let bearer = format!("Bearer {}", token.as_str());
+        let query = format!("/metrics?x=1&token={}", token.as_str());
+        assert_eq!(ask("/app.js", None), Ok(Asks::ForTheOpen));
+        assert_eq!(ask("/metrics", Some(&bearer)), Ok(Asks::More));
+        assert_eq!(ask("/metrics", Some(&bearer.to_lowercase())), Ok(Asks::More));
+        assert_eq!(ask(&query, None), Ok(Asks::More));
+        let basic = format!("Basic {}", token.as_str());
+        for header in [None, Some("Bearer"), Some("Bearer "), Some("Bearer x"), Some(&*basic)] {
+            assert_eq!(ask("/metrics", header), Err(401), "{header:?}");
+        }
+        for path in ["/api/ledgers", "/app.js/", "/metrics?token=", "/metrics?token=x", "//"] {
+            assert_eq!(ask(path, None), Err(401), "{path}");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use crate::serve::api::items;
 use crate::serve::frame::{Frame, holds};
 use crate::serve::listing::Listed;
 use crate::serve::watched::{Ledgers, Watched};
-use crate::watch::{Counts, Row};
+use crate::terminal::output::printable;
+use crate::watch::{Counts, Row, State};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -196,15 +197,21 @@ impl Scrape {
     fn of_groups(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         for (name, of_other, of, help) in GAUGES {
             // (A family without a sample is not allowed.)
-            let has = |scraped: &Scraped| scraped.rows().any(|(row, _)| of(row, 0).is_some());
-            if !of_other && !self.0.iter().any(has) {
+            let has = |scraped: &Scraped| {
+                let sound = scraped.rows().filter(|(row, _)| row.state != State::Damaged);
+                (of_other && scraped.listed.others > 0)
+                    || sound.into_iter().any(|(row, _)| of(row, 0).is_some())
+            };
+            if !self.0.iter().any(has) {
                 continue;
             }
             let bytes = Some(&Unit::Bytes);
             let mut family = encoder.encode_descriptor(name, help, bytes, MetricType::Gauge)?;
             for scraped in &self.0 {
                 for ((row, name), &own) in scraped.rows().zip(&scraped.listed.own) {
-                    if let Some(value) = of(row, own) {
+                    // (What a damaged row says is no fact.)
+                    let is_sound = row.state != State::Damaged;
+                    if let Some(value) = of(row, own).filter(|_| is_sound) {
                         family.encode_family(&scraped.labels(name))?.encode_gauge(&value)?;
                     }
                 }
@@ -295,9 +302,9 @@ pub fn signed(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }
 
-/// The value of a label, as it stands between quotes. (The encoder writes it as it is.)
+/// The value of a label, as it stands between quotes: [`printable`], as on a terminal. (The encoder writes it as it is.)
 pub fn label(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    printable(value).replace('\\', r"\\").replace('"', "\\\"")
 }
 
 /// OpenMetrics as the older text format.

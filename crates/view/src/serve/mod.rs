@@ -3,6 +3,7 @@
 //! ```text
 //! server                                           connections, their limits, the end
 //!   guard                                          who may ask, and for what: hosts, origins, methods
+//!     token                                        the secret of those who may
 //!   page  metrics  events                          what is answered
 //!           listing                                which groups metrics name; what the others counted
 //!     watched                                      the ledgers: found, looked at once an interval at most
@@ -28,12 +29,14 @@ mod other;
 mod page;
 mod server;
 mod settings;
+mod token;
 mod watched;
 
 pub use metrics::{encoded, label, signed};
 pub use other::{Documents, Other};
 pub use server::{Server, Stop};
 pub use settings::Settings;
+pub use token::Token;
 
 /// What one refresh costs: for measurements, not for use.
 #[doc(hidden)]

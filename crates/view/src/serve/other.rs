@@ -3,6 +3,7 @@
 use crate::serve::guard::Guard;
 use crate::serve::page::{self, CSS, HTML};
 use crate::serve::server::{self, Answer, JSON, No};
+use crate::serve::token::Token;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,6 +16,8 @@ use tokio::sync::watch;
 
 /// The picture of every page.
 const ICON: &str = "/icon.svg";
+/// The style of the page.
+const STYLE: &str = "/page.css";
 
 const NOTHING: No = No(StatusCode::NOT_FOUND, "there is nothing here; / is the page");
 
@@ -48,17 +51,19 @@ pub struct Other {
 }
 
 impl Other {
-    /// Begins to listen, for those who ask under an address or under one of these names.
+    /// Begins to listen, for those who ask under an address or under one of these names, and have the token if there is one.
     ///
     /// # Errors
     /// A sentence: why nobody can listen there.
     pub fn bind(
         listen: SocketAddr,
         hosts: &[String],
+        token: Option<Token>,
         documents: Arc<dyn Documents>,
     ) -> Result<Other, String> {
         let (listener, address) = server::listen(listen)?;
-        Ok(Other { listener, address, guard: Guard::new(listen, hosts), documents })
+        let guard = Guard::new(listen, hosts).with_token(token, [STYLE, ICON]);
+        Ok(Other { listener, address, guard, documents })
     }
 
     /// Where it listens.
@@ -77,7 +82,7 @@ impl Other {
         let router = Router::new()
             .route("/", get(|State(of): Shown| async move { ([(CONTENT_TYPE, HTML)], of.page()) }))
             .route(
-                "/page.css",
+                STYLE,
                 get(|State(of): Shown| async move { ([(CONTENT_TYPE, CSS)], of.style()) }),
             )
             .route(ICON, get(|| async { page::file(ICON).ok_or(NOTHING) }))

@@ -9,10 +9,11 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// Path, type, text.
-const FILES: [(&str, &str, &str); 10] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page.css", CSS, include_str!("page/page.css")),
     ("/icon.svg", SVG, include_str!("page/icon.svg")),
+    ("/ask.js", JS, include_str!("page/ask.js")),
     ("/app.js", JS, include_str!("page/app.js")),
     ("/chart.js", JS, include_str!("page/chart.js")),
     ("/feed.js", JS, include_str!("page/feed.js")),

@@ -3,14 +3,15 @@
 use crate::serve::api::{Groups, Hour, Index, Summary};
 use crate::serve::changes::By;
 use crate::serve::events::{self, Told};
-use crate::serve::guard::{self, Guard};
+use crate::serve::guard::{self, Asks, Guard};
 use crate::serve::settings::Settings;
 use crate::serve::watched::{Ledgers, Watched};
 use crate::serve::{metrics, page};
+use crate::terminal::output::plain_json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap};
+use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
 use axum::http::{Request, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -28,14 +29,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
+mod crowd;
 mod patient;
 
-/// Connections at a time; whoever comes then is told to come again.
-const CONNECTIONS: usize = 128;
+use crowd::{Crowd, Doing};
+
 /// Streams of events at a time.
 const STREAMS: usize = 64;
 /// How long a client may take for the head of a request, and how long a connection may idle.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const HEAD_BYTES: usize = 16 << 10;
 /// How long answers that are under way may take at the end.
@@ -134,7 +136,8 @@ impl Server {
 
     async fn answer(self, signals: bool) -> std::io::Result<()> {
         let settings = &self.ledgers.settings;
-        let guard = Guard::new(settings.listen, &settings.hosts);
+        let guard = Guard::new(settings.listen, &settings.hosts)
+            .with_token(settings.token.clone(), page::paths());
         let shared = Shared {
             ledgers: self.ledgers,
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -178,6 +181,7 @@ pub(crate) async fn accept(
     }
     let guard = Arc::new(guard);
     let mut connections = JoinSet::new();
+    let mut crowd = Crowd::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -185,10 +189,12 @@ pub(crate) async fn accept(
             _ = connections.join_next(), if !connections.is_empty() => continue,
         };
         match accepted {
-            Ok((stream, _)) if connections.len() >= CONNECTIONS => turn_away(&stream),
-            Ok((stream, _)) => {
+            Ok((stream, peer)) if !crowd.admit(peer.ip()) => turn_away(&stream),
+            Ok((stream, peer)) => {
                 let (router, guard) = (router.clone(), guard.clone());
-                connections.spawn(connection(stream, router, guard, ending.clone()));
+                let doing = Arc::new(Doing::default());
+                let task = connection(stream, router, guard, doing.clone(), ending.clone());
+                crowd.add(peer.ip(), doing, connections.spawn(task));
             }
             // Out of files, say: it may pass.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -207,7 +213,7 @@ impl Stop {
     }
 }
 
-/// Tells a client that there are too many.
+/// Tells a client that all others are answered now.
 fn turn_away(stream: &TcpStream) {
     // (Nothing is lost if there is no room even for this.)
     let _ = stream.try_write(
@@ -219,21 +225,27 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     guard: Arc<Guard>,
+    doing: Arc<Doing>,
     mut ending: watch::Receiver<bool>,
 ) {
     let answer = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
         let (allowed, answer) = (guard.check(&request), answer.clone());
+        let answering = doing.answer();
+        if allowed == Ok(Asks::More) {
+            doing.prove();
+        }
         async move {
             let mut response = match allowed {
-                Ok(()) => match hyper::service::Service::call(&answer, request).await {
+                Ok(_) => match hyper::service::Service::call(&answer, request).await {
                     Ok(response) => response,
                     Err(never) => match never {},
                 },
                 Err((status, why)) => No(status, why).into_response(),
             };
             guard::seal(response.headers_mut());
-            Ok::<_, std::convert::Infallible>(response)
+            let told = response.map(|body| crowd::Told::new(body, answering));
+            Ok::<_, std::convert::Infallible>(told)
         }
     });
     let mut builder = http1::Builder::new();
@@ -260,6 +272,10 @@ impl IntoResponse for No {
         if status == StatusCode::METHOD_NOT_ALLOWED {
             let allowed = axum::http::HeaderValue::from_static("GET, HEAD");
             response.headers_mut().insert(ALLOW, allowed);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let how = axum::http::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
         response
     }
@@ -299,7 +315,7 @@ async fn aside<T: Send + 'static>(
 fn json(document: &impl Serialize) -> Answer {
     let text = serde_json::to_string(document)
         .map_err(|_| No(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded"))?;
-    Ok(([(CONTENT_TYPE, JSON)], text).into_response())
+    Ok(([(CONTENT_TYPE, JSON)], plain_json(&text)).into_response())
 }
 
 fn find(shared: &Shared, id: &str) -> Result<Arc<Watched>, No> {

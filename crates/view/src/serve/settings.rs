@@ -1,5 +1,6 @@
 //! What a server is told.
 
+use crate::serve::token::Token;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Names under which the server may be asked besides `localhost` and addresses: those of a proxy before it.
     pub hosts: Vec<String>,
+    /// The secret without which nobody is answered but with the page's own files, which say nothing of a ledger. Without one
+    /// whoever reaches the address is answered: on the loopback, every user of this machine.
+    pub token: Option<Token>,
     /// Which ledgers: a PID, a file, or a name that a program announced. All of them must be there. `None` is all that run,
     /// found anew every two seconds.
     pub named: Option<Vec<String>>,
@@ -28,12 +32,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// All ledgers that run, at a free port of the loopback, a look a second, 500 groups in metrics down to two levels
+    /// All ledgers that run, at a free port of the loopback, without a token, a look a second, 500 groups in metrics down to two levels
     /// below the root, with history.
     fn default() -> Settings {
         Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             hosts: Vec::new(),
+            token: None,
             named: None,
             interval: Duration::from_secs(1),
             groups: 500,

@@ -4,7 +4,7 @@
 
 mod damaged;
 
-pub use damaged::{MOST, is_damaged};
+pub use damaged::{MOST, MOST_PROCESSES, is_damaged};
 
 use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;

@@ -171,8 +171,9 @@ struct Server(Child, String);
 impl Server {
     fn of(file: &str) -> Server {
         let mut child = ledgerline()
-            .args(["serve", "--interval", "100ms", file])
+            .args(["serve", "--open", "--interval", "100ms", file])
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .expect("the command starts");
         let mut line = String::new();

@@ -10,6 +10,7 @@ mod have;
 #[path = "../../../../../tests/support/tested.rs"]
 pub mod tested;
 pub mod tmux;
+pub mod user;
 
 pub use command::{check_unread, copy_executable, executable, said, scratch, stderr};
 pub use have::have;

@@ -46,7 +46,9 @@ struct Connection {
 const IDLE: usize = 2;
 
 /// Many times what etcd takes as one value (1.5 MiB, if nobody chose otherwise).
-const LONGEST: usize = 64 << 20;
+const LONGEST: usize = 8 << 20;
+/// The most values in it. Each takes some forty bytes of memory, and may be two bytes long. (A book is one value.)
+const VALUES: usize = 400_000;
 
 /// What a member answered.
 pub(super) struct Answered {
@@ -207,6 +209,10 @@ impl Member {
                 .and_then(|words| words["message"].as_str().or(words["error"].as_str()));
             let said = said.map_or_else(shown, str::to_owned);
             return Err(self.error(kind(status, &said), format!("{status}: {said}")));
+        }
+        let values = bytes.iter().filter(|byte| b",[{:".contains(byte)).count();
+        if values > VALUES {
+            return Err(self.error(Kind::Nonsense, format!("more than {VALUES} values")));
         }
         let body = serde_json::from_slice(bytes);
         match (body, date) {

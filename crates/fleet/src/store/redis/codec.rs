@@ -10,6 +10,7 @@ use crate::book::{
     What,
 };
 use crate::message::{Granted, Line, MAX_UNITS, Refusal, Reply, State, Sync};
+use crate::store::error::shortened;
 
 /// The revision of the functions that this client knows.
 pub(super) const REVISION: u64 = 3;
@@ -38,8 +39,16 @@ pub(super) const KEYS: [&str; 10] = [
 pub(super) type Read<T> = Result<T, String>;
 
 pub(super) fn nonsense<T>(what: &str, value: &impl fmt::Debug) -> Read<T> {
-    let shown: String = format!("{value:?}").chars().take(200).collect();
+    let shown = shortened(&format_args!("{value:?}"), 200);
     Err(format!("{what} expected, and got {shown}"))
+}
+
+/// Says of which field of which of a book's keys something is.
+fn in_field<T>(key: &str, field: &str, read: Read<T>) -> Read<T> {
+    read.map_err(|what| {
+        let field = shortened(&field.replace('\0', " "), 200);
+        format!("key {key}, field {field:?}: {what}")
+    })
 }
 
 pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
@@ -130,7 +139,9 @@ pub(super) fn read_view(reply: &Value) -> Read<View> {
     for (path, hold) in read_holds(holds)? {
         match budgets.get_mut(&path) {
             Some(budget) => budget.holds.push(hold),
-            None => return nonsense("a budget for each lease", &path),
+            None => {
+                return in_field("holds", &path, nonsense("a budget for each lease", &hold.node));
+            }
         }
     }
     budgets.values_mut().for_each(|budget| budget.holds.sort());
@@ -140,7 +151,7 @@ pub(super) fn read_view(reply: &Value) -> Read<View> {
         grace: number(grace)?,
         budgets: budgets.into_values().collect(),
         nodes: read_nodes(nodes, incarnations)?,
-        events: array(events)?.iter().map(read_event).collect::<Result<_, _>>()?,
+        events: read_events(events)?,
         refusals: read_refusals(refusals)?,
     })
 }
@@ -148,7 +159,8 @@ pub(super) fn read_view(reply: &Value) -> Read<View> {
 fn read_budgets(rows: &Value) -> Read<BTreeMap<String, BudgetView>> {
     let read = |row: &[Value]| {
         let path = text(&row[0])?;
-        Ok((path.clone(), budget(path, numbers(&row[1..])?)))
+        let row = in_field(BUDGETS, &path, numbers(&row[1..]))?;
+        Ok((path.clone(), budget(path, row)))
     };
     chunks(rows, 12)?.map(read).collect()
 }
@@ -209,7 +221,9 @@ fn read_holds(rows: &Value) -> Read<Vec<(String, HoldView)>> {
         let [node, incarnation, path] = field.split('\0').collect::<Vec<_>>()[..] else {
             return nonsense("node, incarnation and path", &field);
         };
-        Ok((path.to_owned(), hold(node.to_owned(), digits(incarnation)?, numbers(&row[1..])?)))
+        let row = digits(incarnation).and_then(|digits| Ok((digits, numbers(&row[1..])?)));
+        let (incarnation, row) = in_field("holds", &field, row)?;
+        Ok((path.to_owned(), hold(node.to_owned(), incarnation, row)))
     };
     chunks(rows, 10)?.map(read).collect()
 }
@@ -225,18 +239,20 @@ fn read_nodes(nodes: &Value, incarnations: &Value) -> Read<Vec<NodeView>> {
     for row in chunks(nodes, 2)? {
         let (name, words) = (text(&row[0])?, text(&row[1])?);
         let [current, draining @ ("0" | "1"), ..] = words.split(' ').collect::<Vec<_>>()[..] else {
-            return nonsense("a node", &words);
+            return in_field("nodes", &name, nonsense("a node", &words));
         };
+        let current = in_field("nodes", &name, digits(current))?;
         let node = NodeView { name, draining: draining == "1", incarnations: Vec::new() };
-        read.insert(node.name.clone(), (digits(current)?, node));
+        read.insert(node.name.clone(), (current, node));
     }
     for row in chunks(incarnations, 8)? {
         let who = text(&row[0])?;
         let Some((name, incarnation)) = who.split_once('\0') else {
             return nonsense("node and incarnation", &who);
         };
-        let incarnation = digits(incarnation)?;
-        let [sequence, _, _, ends, freed, _, left] = numbers(&row[1..])?;
+        let row = digits(incarnation).and_then(|digits| Ok((digits, numbers(&row[1..])?)));
+        let (incarnation, row) = in_field("incarnations", &who, row)?;
+        let [sequence, _, _, ends, freed, _, left] = row;
         let Some((current, node)) = read.get_mut(name) else {
             return nonsense("a node for each incarnation", &who);
         };
@@ -247,6 +263,11 @@ fn read_nodes(nodes: &Value, incarnations: &Value) -> Read<Vec<NodeView>> {
     }
     read.values_mut().for_each(|(_, node)| node.incarnations.sort());
     Ok(read.into_values().map(|(_, node)| node).filter(NodeView::is_here).collect())
+}
+
+fn read_events(list: &Value) -> Read<Vec<Event>> {
+    let events = array(list)?.iter().zip(0..);
+    events.map(|(event, at)| in_field("events", &i64::to_string(&at), read_event(event))).collect()
 }
 
 fn read_event(value: &Value) -> Read<Event> {
@@ -265,28 +286,32 @@ fn read_event(value: &Value) -> Read<Event> {
 
 /// By the places that are their fields: the order in which they were noted.
 fn read_refusals(rows: &Value) -> Read<Vec<Refused>> {
-    let read = |row: &[Value]| {
-        let (place, words) = (units(&text(&row[0])?)?, text(&row[1])?);
-        let [_, since, at, full, largest, count, node, incarnation, budget, group] =
-            words.split('\0').collect::<Vec<_>>()[..]
-        else {
-            return nonsense("a refusal", &words);
-        };
-        let full = match full {
-            "0" => Full::Limit,
-            "1" => Full::Lease,
-            "2" => Full::Deleted,
-            "3" => Full::Drained,
-            _ => return nonsense("what stands in the way", &full),
-        };
-        let (since, at) = (units(since)?, units(at)?);
-        let [node, budget, group] = [node, budget, group].map(str::to_owned);
-        let (units, count, incarnation) = (units(largest)?, units(count)?, digits(incarnation)?);
-        let refused = Refused { since, at, node, incarnation, budget, group, full, units, count };
-        Ok((place, refused))
+    let read = |row: &[Value]| -> Read<(u64, Refused)> {
+        let field = text(&row[0])?;
+        let place = in_field("refusals", &field, units(&field))?;
+        Ok((place, in_field("refusals", &field, read_refusal(&text(&row[1])?))?))
     };
     let read: BTreeMap<u64, Refused> = chunks(rows, 2)?.map(read).collect::<Result<_, _>>()?;
     Ok(read.into_values().collect())
+}
+
+fn read_refusal(words: &str) -> Read<Refused> {
+    let [_, since, at, full, largest, count, node, incarnation, budget, group] =
+        words.split('\0').collect::<Vec<_>>()[..]
+    else {
+        return nonsense("a refusal", &words);
+    };
+    let full = match full {
+        "0" => Full::Limit,
+        "1" => Full::Lease,
+        "2" => Full::Deleted,
+        "3" => Full::Drained,
+        _ => return nonsense("what stands in the way", &full),
+    };
+    let (since, at) = (units(since)?, units(at)?);
+    let [node, budget, group] = [node, budget, group].map(str::to_owned);
+    let (units, count, incarnation) = (units(largest)?, units(count)?, digits(incarnation)?);
+    Ok(Refused { since, at, node, incarnation, budget, group, full, units, count })
 }
 
 fn units(word: &str) -> Read<u64> {

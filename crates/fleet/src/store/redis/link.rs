@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
-use redis::{AsyncConnectionConfig, Cmd, RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -17,9 +17,8 @@ use crate::store::access::refused;
 use crate::store::tls::Certificates;
 use crate::store::{Kind, Nudges, StoreError, Tls};
 
-use super::Address;
 use super::way::Way;
-use super::wrong;
+use super::{Address, connect, wrong};
 
 /// A way to the server that holds a book.
 pub(super) struct Link {
@@ -28,7 +27,8 @@ pub(super) struct Link {
     way: Way,
     timeout: Duration,
     connection: Mutex<Option<Connection>>,
-    tls: bool,
+    /// With which TLS is spoken, if it is.
+    certificates: Option<Certificates>,
     /// Something came from there that makes sense to this side.
     heard: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl Primary {
 #[derive(Clone)]
 enum Connection {
     Server(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    Cluster(ClusterConnection<connect::Node>),
 }
 
 impl Link {
@@ -73,7 +73,7 @@ impl Link {
             .and_then(|name| Ok((name, Way::new(address, timeout, certificates.as_ref())?)));
         let (name, way) = made.map_err(|error| StoreError::new("redis", Kind::Address, error))?;
         let connection = Mutex::new(None);
-        Ok(Self { name, way, timeout, connection, tls: wants_tls, heard: AtomicBool::new(false) })
+        Ok(Self { name, way, timeout, connection, certificates, heard: AtomicBool::new(false) })
     }
 
     /// Sends a command and waits for its reply, for at most the time of one call.
@@ -132,15 +132,13 @@ impl Link {
             return Ok(open.clone());
         }
         let open = match &self.way {
-            Way::Cluster(cluster, _) => Connection::Cluster(cluster.get_async_connection().await?),
+            Way::Cluster(cluster, _) => {
+                Connection::Cluster(cluster.get_async_generic_connection().await?)
+            }
             way => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(self.timeout)
-                    .set_response_timeout(self.timeout);
                 let client = way.client().await?;
-                Connection::Server(
-                    client.get_multiplexed_async_connection_with_config(&config).await?,
-                )
+                let certificates = self.certificates.as_ref();
+                Connection::Server(connect::commands(&client, self.timeout, certificates).await?)
             }
         };
         *connection = Some(open.clone());
@@ -150,11 +148,13 @@ impl Link {
     /// Listens on a channel, in a task that ends when nobody takes its messages or the connection breaks.
     pub(super) async fn listen(&self, channel: String) -> Result<Nudges, StoreError> {
         let subscribed = self.in_time(async {
-            let (mut sink, stream) = self.way.client().await?.get_async_pubsub().await?.split();
+            let client = self.way.client().await?;
+            let (messages, read) = connect::messages(&client, self.certificates.as_ref()).await?;
+            let (mut sink, stream) = messages.split();
             sink.subscribe(channel).await?;
-            Ok((sink, stream))
+            Ok((sink, stream, read))
         });
-        let (sink, mut stream) = subscribed.await?;
+        let (sink, mut stream, read) = subscribed.await?;
         let (sender, nudges) = Nudges::channel();
         tokio::spawn(async move {
             let _open = sink;
@@ -164,6 +164,7 @@ impl Link {
                     () = sender.closed() => None,
                 };
                 let Some(message) = message else { return };
+                read.forget();
                 if let Ok(path) = message.get_payload::<String>() {
                     // A listener that is slow loses nudges, never leases.
                     let _ = sender.try_send(Nudge::read(&path));
@@ -190,7 +191,7 @@ impl Link {
 
     /// What a server may mean that says nothing, or hangs up: it need not say that it expected TLS, or did not.
     fn hint(&self, kind: Kind) -> &'static str {
-        match (kind, self.tls) {
+        match (kind, self.certificates.is_some()) {
             _ if self.heard.load(Ordering::Relaxed) => "",
             (Kind::Unreachable | Kind::Slow, true) => {
                 "; nothing was ever heard: it may speak no TLS, or want a client's certificate"

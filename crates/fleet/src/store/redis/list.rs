@@ -17,6 +17,9 @@ const KEYS_A_CALL: u32 = 1_000;
 /// After so many commands to one server a listing ends with an error. Then it has ten million keys of others.
 const CALLS: u32 = 10_000;
 
+/// More organisations than one store serves.
+const ORGANISATIONS: usize = 50_000;
+
 /// The keys that say that an organisation has a book. (Events and refusals outlive the last budget.)
 const SIGNS: [&str; 2] = ["budgets", "nodes"];
 
@@ -33,6 +36,10 @@ pub(super) async fn organisations(link: &Link, prefix: &str) -> Result<Vec<Strin
             let (next, keys) =
                 page.map_err(|words| StoreError::new(&link.name, Kind::Nonsense, words))?;
             found.extend(keys.iter().filter_map(|key| organisation(key, &opening)));
+            if found.len() > ORGANISATIONS {
+                let detail = format!("more than {ORGANISATIONS} organisations");
+                return Err(StoreError::new(&link.name, Kind::Nonsense, detail));
+            }
             calls += 1;
             if next == "0" {
                 break;

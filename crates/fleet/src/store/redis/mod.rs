@@ -4,7 +4,9 @@
 //! [`Redis::RIGHTS`] lists. All keys of a book have one hash tag, so they lie on one node of a cluster.
 
 mod address;
+mod bounded;
 mod codec;
+mod connect;
 mod link;
 mod list;
 mod way;
@@ -108,6 +110,28 @@ impl Redis {
     fn parsed<T>(&self, reply: codec::Read<T>) -> Result<T, StoreError> {
         reply.map_err(|nonsense| self.error(Kind::Nonsense, nonsense))
     }
+}
+
+/// Reads bytes as a reply to each kind of call: for fuzzing, not for use. Whatever they are, it returns.
+#[doc(hidden)]
+pub fn read_anything(bytes: &[u8]) {
+    let Ok(value) = redis::parse_redis_value(bytes) else { return };
+    let paths = ["/a".to_owned(), "/a/b".to_owned()];
+    let _ = codec::read_view(&value);
+    let _ = codec::read_done(&value);
+    let _ = codec::read_totals(&value, &paths);
+    let message = Sync {
+        node: "n".to_owned(),
+        incarnation: 1,
+        sequence: 1,
+        taken: 0,
+        until: 0,
+        ended: false,
+        bye: false,
+        lines: Vec::new(),
+        refusals: Vec::new(),
+    };
+    let _ = codec::read_reply(&value, &message);
 }
 
 impl Store for Redis {

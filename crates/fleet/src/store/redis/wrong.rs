@@ -5,6 +5,8 @@ use redis::{ErrorKind, RedisError};
 use crate::store::Kind;
 use crate::store::error::disagrees;
 
+use super::bounded;
+
 /// What is the matter, by the error's code and words.
 pub(super) fn kind(error: &RedisError) -> Kind {
     let words = error.to_string();
@@ -12,6 +14,7 @@ pub(super) fn kind(error: &RedisError) -> Kind {
     match (error.kind(), error.code().unwrap_or_default()) {
         _ if error.is_timeout() => Kind::Slow,
         _ if disagrees(&words) => Kind::Tls,
+        _ if has(bounded::WORDS) => Kind::Nonsense,
         (ErrorKind::ReadOnly, _) | (_, "READONLY" | "NOREPLICAS" | "MISCONF") => Kind::ReadOnly,
         (ErrorKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS" | "NOPERM") => {
             Kind::Denied
@@ -56,7 +59,11 @@ pub(super) fn kind(error: &RedisError) -> Kind {
     }
 }
 
-/// A new connection may do better: this one is broken, or leads to a server that is no primary any more.
+/// A new connection may do better: this one is broken, is in the middle of something, or leads to a server that is no
+/// primary any more.
 pub(super) fn wants_new_connection(kind: Kind) -> bool {
-    matches!(kind, Kind::Unreachable | Kind::Slow | Kind::ReadOnly | Kind::NotReady)
+    matches!(
+        kind,
+        Kind::Unreachable | Kind::Slow | Kind::ReadOnly | Kind::NotReady | Kind::Nonsense
+    )
 }

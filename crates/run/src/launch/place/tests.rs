@@ -9,9 +9,15 @@ fn folder() -> tempfile::TempDir {
     ledgerline_view::terminal::folder::make("place").unwrap()
 }
 
-fn put_into(places: &[&Path]) -> Result<NamedTempFile, Failure> {
-    let places: Vec<_> = places.iter().map(|place| (place.to_path_buf(), false)).collect();
-    put_in(&places, "preload", BYTES)
+/// The file in the first of these folders that takes it, and whether it is for all users.
+fn placed(base: &Path, places: &[&Path]) -> Result<Placed, Failure> {
+    let place = |folder: &&Path| Place { folder: folder.to_path_buf(), is_made: true };
+    let places: Vec<_> = places.iter().map(place).collect();
+    put_in(&places, base, "preload", BYTES)
+}
+
+fn put_into(base: &Path, places: &[&Path]) -> Result<NamedTempFile, Failure> {
+    placed(base, places).map(|placed| placed.file)
 }
 
 fn files(folder: &Path) -> Vec<OsString> {
@@ -33,8 +39,8 @@ fn sweep_away(file: &Path) {
 #[test]
 fn a_file_holds_the_library_for_all_and_goes_unless_it_is_left() {
     let folder = folder();
-    let mut first = put_into(&[folder.path()]).unwrap();
-    let second = put_into(&[folder.path()]).unwrap();
+    let mut first = put_into(folder.path(), &[folder.path()]).unwrap();
+    let second = put_into(folder.path(), &[folder.path()]).unwrap();
     assert_ne!(first.path(), second.path());
     for placed in [&first, &second] {
         assert_eq!(fs::read(placed.path()).unwrap(), BYTES);
@@ -51,11 +57,12 @@ fn a_file_holds_the_library_for_all_and_goes_unless_it_is_left() {
 #[test]
 fn the_next_place_is_taken_where_one_fails_and_each_is_named_where_all_do() {
     let folder = folder();
-    let (gone, spaced) = (folder.path().join("gone"), folder.path().join("a b"));
+    let (gone, spaced) = (folder.path().join("a/b/c"), folder.path().join("a b"));
     fs::create_dir(&spaced).unwrap();
-    let placed = put_into(&[&gone, &spaced, folder.path()]).unwrap();
+    let put = |places: &[&Path]| put_into(folder.path(), places);
+    let placed = put(&[&gone, &spaced, folder.path()]).unwrap();
     assert_eq!(placed.path().parent(), Some(folder.path()));
-    let failure = put_into(&[&gone, &spaced]).err().unwrap();
+    let failure = put(&[&gone, &spaced]).err().unwrap();
     assert_eq!(failure.code(), 125);
     let expected = format!("{}: No such file", gone.display());
     assert!(failure.message().contains(&expected), "{failure:?}");
@@ -64,19 +71,39 @@ fn the_next_place_is_taken_where_one_fails_and_each_is_named_where_all_do() {
 }
 
 #[test]
-fn a_folder_where_others_could_exchange_files_is_no_place_and_one_closed_to_them_none_for_all() {
+fn a_folder_in_which_others_may_make_names_is_no_place_nor_is_what_lies_below() {
     let folder = folder();
-    let inner = folder.path().join("inner");
-    fs::create_dir(&inner).unwrap();
-    let mode = |mode| fs::set_permissions(&inner, Permissions::from_mode(mode)).unwrap();
-    mode(0o777);
-    assert!(trusted(&inner, false).unwrap_err().contains("others can exchange"));
-    mode(0o775);
-    assert!(trusted(&inner, false).unwrap_err().contains("others can exchange"));
-    mode(0o1777);
-    assert_eq!(trusted(&inner, false), Ok(()));
-    // The folder around it is this user's alone.
-    assert!(trusted(&inner, true).unwrap_err().contains("closed to other users"));
+    let (open, below) = (folder.path().join("open"), folder.path().join("open/below"));
+    fs::create_dir_all(&below).unwrap();
+    // (The sticky bit keeps a name while its file is there, and not afterwards.)
+    for mode in [0o777, 0o775, 0o1777, 0o1775] {
+        fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
+        for place in [&open, &below, &below.join("made")] {
+            let failure = put_into(folder.path(), &[place]).unwrap_err();
+            assert!(failure.message().contains("other users may write to"), "{failure:?}");
+        }
+        assert!(files(&open) == ["below"] && files(&below).is_empty());
+    }
+    if geteuid().is_root() {
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&open, Some(65534), None).unwrap();
+        let failure = put_into(folder.path(), &[&below]).unwrap_err();
+        assert!(failure.message().contains("belongs to another user"), "{failure:?}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_open_to_all_comes_before_one_that_is_closed() {
+    let folder = folder();
+    let [closed, open] = ["closed", "open"].map(|name| folder.path().join(name));
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+    let made = placed(folder.path(), &[&closed, &open]).unwrap();
+    assert!(made.for_all && made.file.path().starts_with(&open));
+    assert_eq!(open.metadata().unwrap().mode() & 0o7777, 0o755, "whatever the umask is");
+    let made = placed(folder.path(), &[&closed]).unwrap();
+    assert!(!made.for_all && made.file.path().starts_with(&closed));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::terminal::output::printable;
 use crate::terminal::text::counted;
 use crate::top::other::{Help, Pen, Theme, help, line_of_keys, rule, width_of};
 use ledgerline::size;
@@ -11,6 +12,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use crate::fleet::read::Damaged;
 use crate::fleet::words::{NONE, age, count, here, holder, of_budget, some};
 
 use super::keys::{HELP, LINE};
@@ -76,7 +78,12 @@ fn title(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme, now: Ins
         (Some(trouble), None) => format!("LOST: {trouble}"),
         (None, None) => "reading".to_owned(),
         (None, Some(old)) if state.paused => format!("PAUSED, this is {} old", whole(old)),
-        (None, Some(_)) => String::new(),
+        (None, Some(_)) => match state.books.damaged.first() {
+            Some(Damaged { organisation, why }) => {
+                format!("DAMAGED: {}: {}", printable(organisation), printable(why))
+            }
+            None => String::new(),
+        },
     };
     let next = pen.left(area.x, area.width, "ledgerline fleet top", theme.strong()) + 2;
     let width = area.right().saturating_sub(next);

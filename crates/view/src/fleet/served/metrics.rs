@@ -11,7 +11,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::fleet::read::Book;
+use crate::fleet::read::{Book, Damaged};
 use crate::fleet::watch::Seen;
 use crate::fleet::words::used;
 
@@ -74,14 +74,29 @@ impl Collector for Scrape {
         let unlisted = |all: usize, most: usize| all.saturating_sub(most) as f64;
         let help = "Organisations that are not read.";
         one("fleet_unlisted_organisations", help, None, books.more as f64)?;
+        let help = "Organisations whose books make no sense.";
+        one("fleet_damaged_organisations", help, None, books.damaged.len() as f64)?;
         let (name, more) = ("fleet_unlisted_budgets", unlisted(budgets.len(), BUDGETS));
         one(name, "Budgets without series.", None, more)?;
         let (name, more) = ("fleet_unlisted_nodes", unlisted(nodes.len(), NODES));
         one(name, "Nodes without series.", None, more)?;
         budgets.truncate(BUDGETS);
+        of_damaged(&mut encoder, &books.damaged)?;
         of_budgets(&mut encoder, &budgets)?;
         of_nodes(&mut encoder, &nodes[..nodes.len().min(NODES)])
     }
+}
+
+fn of_damaged(encoder: &mut DescriptorEncoder, damaged: &[Damaged]) -> fmt::Result {
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    let help = "1 for each organisation whose book makes no sense.";
+    let mut family = encoder.encode_descriptor("fleet_damaged", help, None, MetricType::Gauge)?;
+    for Damaged { organisation, .. } in damaged {
+        family.encode_family(&[("organisation", &*label(organisation))])?.encode_gauge(&1_i64)?;
+    }
+    Ok(())
 }
 
 fn of_budgets(encoder: &mut DescriptorEncoder, budgets: &[(String, &BudgetView)]) -> fmt::Result {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ledgerline::size;
 use ledgerline_fleet::book::{HoldView, NodeView, View};
 
-use crate::fleet::read::Book;
+use crate::fleet::read::{Book, Damaged};
 use crate::fleet::watch::Seen;
 use crate::fleet::words::{
     NONE, age, count, ends, happened, holder, of_budget, of_hold, refused, terms, title, used,
@@ -52,9 +52,17 @@ pub(super) fn of(seen: &Seen, now: Instant, interval: Duration) -> String {
     }
     page.push_str("</p>\n</header>\n<main>\n");
     if let Some((books, _)) = &seen.books {
-        if books.books.is_empty() {
+        if books.books.is_empty() && books.damaged.is_empty() {
             page.push_str(
                 "<p>There are no budgets: `ledgerline fleet set /NAME max=SIZE` makes one.</p>\n",
+            );
+        }
+        for Damaged { organisation, why } in &books.damaged {
+            let _ = writeln!(
+                page,
+                "<p class=\"state lost\"><strong>{}: damaged, no figure is known.</strong> {}</p>",
+                escaped(organisation),
+                escaped(why)
             );
         }
         for book in &books.books {

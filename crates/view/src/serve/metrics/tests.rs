@@ -16,8 +16,9 @@ fn what_is_accepted_is_what_is_sent() {
 }
 
 #[test]
-fn a_label_has_no_quote_backslash_or_end_of_line_of_its_own() {
-    assert_eq!(label("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
+fn a_label_has_no_quote_backslash_or_end_of_line_of_its_own_and_steers_no_terminal() {
+    assert_eq!(label("a\"b\\c\nd"), r#"a\"b\\c\\u{a}d"#);
+    assert_eq!(label("\u{1b}[31m\u{202e}"), r"\\u{1b}[31m\\u{202e}");
     assert_eq!(label("größe {x=\"y\"}"), "größe {x=\\\"y\\\"}");
 }
 

@@ -1,5 +1,6 @@
 // Puts the parts of the page together.
 
+import { ask as request } from "./ask.js";
 import { Chart } from "./chart.js";
 import { Feed, holds, share, standing } from "./feed.js";
 import { Table } from "./table.js";
@@ -64,7 +65,7 @@ async function ask() {
   const id = chosen.id;
   state.asked = performance.now();
   try {
-    const answer = await fetch(`/api/ledgers/${feed.id}/history?group=${encodeURIComponent(id)}`);
+    const answer = await request(`/api/ledgers/${feed.id}/history?group=${encodeURIComponent(id)}`);
     if (!answer.ok || group()?.id !== id) return;
     const hour = await answer.json();
     state.points = hour.points;
@@ -182,7 +183,12 @@ function draw() {
 /** Which ledgers there are. */
 async function index() {
   try {
-    const answer = await fetch("/api/ledgers");
+    const answer = await request("/api/ledgers");
+    if (answer.status === 401) {
+      const notice = get("notice");
+      notice.hidden = false;
+      say(notice, "This server answers those who have its token. Open the address that `ledgerline serve` printed.");
+    }
     if (!answer.ok) throw new Error(answer.statusText);
     const { ledgers } = await answer.json();
     chooser(ledgers);

@@ -3,6 +3,11 @@
 //   events "look"    everything
 //   events "change"  what differs from the look before: fields of groups, new groups, those that are gone
 
+import { ask, read } from "./ask.js";
+
+/** How long after a connection was lost it is tried again, in milliseconds. */
+const AGAIN = 3000;
+
 /** What the page knows of one ledger. */
 export class Feed {
   constructor(changed, linked) {
@@ -45,36 +50,49 @@ export class Feed {
   }
 
   close() {
-    if (this.source) this.source.close();
+    this.source?.abort();
     this.source = null;
   }
 
-  open() {
+  /** Reads events until they are closed, or the ledger is gone; again where the connection was lost. */
+  async open() {
     this.close();
-    const source = new EventSource(`/api/ledgers/${this.id}/events?by=field`);
+    const source = new AbortController();
     this.source = source;
-    source.addEventListener("look", (event) => {
-      this.take(JSON.parse(event.data));
+    while (this.source === source) {
+      try {
+        const answer = await ask(`/api/ledgers/${this.id}/events?by=field`, { signal: source.signal });
+        if (this.source !== source) return;
+        if (!answer.ok) {
+          this.source = null;
+          this.linked("gone");
+          return;
+        }
+        await read(answer, (kind, text) => {
+          if (this.source === source) this.told(kind, JSON.parse(text));
+        });
+      } catch {
+        // It was closed, or lost.
+      }
+      if (this.source !== source) return;
+      this.linked("waiting");
+      await new Promise((done) => setTimeout(done, AGAIN));
+    }
+  }
+
+  told(kind, document) {
+    if (kind === "look") {
+      this.take(document);
       this.linked("live");
       this.changed(true);
-    });
-    source.addEventListener("change", (event) => {
-      const change = JSON.parse(event.data);
-      if (change.number !== this.number + 1) {
-        // A look is missing: begin anew.
-        this.open();
-        return;
-      }
-      this.apply(change);
+    } else if (kind === "change" && document.number !== this.number + 1) {
+      // A look is missing: begin anew.
+      this.open();
+    } else if (kind === "change") {
+      this.apply(document);
       this.linked("live");
       this.changed(false);
-    });
-    source.addEventListener("error", () => {
-      if (this.source !== source) return;
-      const over = source.readyState === EventSource.CLOSED;
-      this.linked(over ? "gone" : "waiting");
-      if (over) this.source = null;
-    });
+    }
   }
 
   take(look) {

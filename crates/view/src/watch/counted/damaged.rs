@@ -8,6 +8,8 @@ use super::Counted;
 
 /// More than any machine holds, or anybody counts.
 pub const MOST: u64 = 1 << 56;
+/// More processes than a run has ever started.
+pub const MOST_PROCESSES: u64 = u32::MAX as u64;
 /// More than anybody sets as a limit, less than no limit.
 const LARGEST_LIMIT: u64 = 1 << 60;
 /// The largest id of a process.
@@ -36,6 +38,7 @@ pub fn is_damaged(group: &GroupSnapshot, counted: &Counted, of_run: bool) -> boo
         && group.name != UNTRACKED;
     group.state == GroupState::Damaged
         || counted.absurd
+        || counted.processes.max(counted.left_out) > MOST_PROCESSES
         || numbers.into_iter().any(|number| number > MOST)
         || ![group.max, group.high].into_iter().all(is_limit)
         || Identity::from_owner(group.owner).pid() > LARGEST_PID
@@ -95,6 +98,9 @@ mod tests {
         assert!(with(|group| group.owner = 1 << 23));
         assert!(with(|group| group.state = GroupState::Damaged));
         assert!(is_damaged(&process, &Counted { absurd: true, ..none() }, true));
+        let too_many = MOST_PROCESSES + 1;
+        assert!(is_damaged(&process, &Counted { processes: too_many, ..none() }, true));
+        assert!(is_damaged(&root, &Counted { left_out: too_many, ..none() }, true));
         root.owner = 1;
         assert!(is_damaged(&root, &none(), true), "a root of somebody's");
     }

@@ -100,9 +100,9 @@ impl Process {
         names
     }
 
-    /// Whether it shares a file of that name.
-    pub(super) fn shares(self, name: &str) -> bool {
-        self.shared_maps().iter().any(|mapped| mapped == name.as_bytes())
+    /// Whether it shares a file with such a name.
+    pub(super) fn shares(self, is_name: fn(&[u8]) -> bool) -> bool {
+        self.shared_maps().iter().any(|mapped| is_name(mapped))
     }
 
     /// Files that it has mapped to write to them, as far as they have a name.

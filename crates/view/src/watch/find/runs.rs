@@ -2,20 +2,20 @@
 
 use super::process::Process;
 use super::{Found, Kind, groups};
-use ledgerline_protocol::{DESCRIPTORS, MEMORY_FILE, Which, path_of};
+use ledgerline_protocol::{DESCRIPTORS, Which, given, path_of};
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel shows for such a file.
-fn shown() -> String {
-    format!("/memfd:{MEMORY_FILE} (deleted)")
+/// Whether it is such a file that the kernel shows by this name.
+fn is_shown(name: &[u8]) -> bool {
+    given::shown(name).is_some_and(|(which, _)| which == Which::Ledger)
 }
 
 fn is_ledger(link: &Path) -> bool {
-    link.read_link().is_ok_and(|file| file.as_os_str() == &*shown())
+    link.read_link().is_ok_and(|file| is_shown(file.as_os_str().as_bytes()))
 }
 
 /// All runs of this user.
@@ -46,7 +46,7 @@ pub(super) fn of(process: Process, in_run: &mut bool) -> Option<Found> {
     if let Some(found) = by_environment(process) {
         return Some(found);
     }
-    *in_run = process.shares(&shown());
+    *in_run = process.shares(is_shown);
     let path = process.map_files().find(|link| is_ledger(link))?;
     let program = process.name();
     let title = format!("{program} ({}, its run is gone)", process.0);

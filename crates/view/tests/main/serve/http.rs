@@ -1,6 +1,7 @@
 //! What is answered to whom.
 
 use super::support::served;
+use ledgerline_view::serve::Token;
 use std::io::{Read, Write};
 
 #[test]
@@ -138,9 +139,11 @@ fn a_head_that_is_too_long_or_no_http_does_no_harm() {
 }
 
 #[test]
-fn too_many_connections_are_told_to_come_again_and_then_may() {
+fn connections_that_ask_for_nothing_keep_nobody_out_and_the_oldest_give_way() {
     let served = served(|_| ());
     let open: Vec<_> = (0..300).map(|_| served.connect()).collect();
+    assert_eq!(served.get("/icon.svg").status, 200, "whoever asks is answered");
+    assert_eq!(served.get("/api/ledgers").status, 200);
     let mut turned_away = 0;
     for mut stream in open {
         let request = format!(
@@ -155,6 +158,54 @@ fn too_many_connections_are_told_to_come_again_and_then_may() {
     }
     assert!(turned_away >= 300 - 128, "{turned_away} of 300 were turned away");
     assert_eq!(served.get("/icon.svg").status, 200, "they are gone, so there is room");
+}
+
+#[test]
+fn without_the_token_nothing_of_a_ledger_is_told_and_with_it_everything() {
+    let token = Token::new().unwrap();
+    let served = served(|settings| settings.token = Some(token.clone()));
+    let paths = ["/metrics", "/api/ledgers", "/api/ledgers/1/groups", "/api/ledgers/1/history"];
+    let bearer = format!("Authorization: Bearer {}\r\n", token.as_str());
+    for path in paths.into_iter().chain(["/api/ledgers/1/events", "/nothing"]) {
+        for wrong in ["", "Authorization: Bearer\r\n", "Authorization: Bearer 0\r\n"] {
+            let answer = served.ask(path, wrong);
+            assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")));
+            assert!(
+                !answer.body.contains(token.as_str()) && !answer.body.contains("tmp"),
+                "{path}"
+            );
+        }
+    }
+    for path in paths {
+        assert_eq!(served.ask(path, &bearer).status, 200, "{path}");
+        assert_eq!(served.get(&format!("{path}?token={}", token.as_str())).status, 200, "{path}");
+    }
+    // The page itself says nothing of a ledger; it asks with the token of its address.
+    for path in ["/", "/app.js", "/ask.js", "/page.css"] {
+        assert_eq!(served.get(path).status, 200, "{path}");
+    }
+}
+
+/// Connections that never proved that they may ask give way to one that may, whatever they are doing.
+#[test]
+fn connections_without_the_token_keep_nobody_out_who_has_it() {
+    let token = Token::new().unwrap();
+    let served = served(|settings| settings.token = Some(token.clone()));
+    let bearer = format!("Authorization: Bearer {}\r\n", token.as_str());
+    // Each asks for files again and again, and reads none.
+    let request = format!("GET /app.js HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
+    let held: Vec<_> = (0..300)
+        .map(|_| {
+            let mut stream = served.connect();
+            stream.set_nonblocking(true).unwrap();
+            for _ in 0..40 {
+                let _ = stream.write(request.as_bytes());
+            }
+            stream
+        })
+        .collect();
+    assert_eq!(served.ask("/api/ledgers", &bearer).status, 200);
+    drop(held);
 }
 
 #[test]

@@ -68,7 +68,7 @@ local function rows(key, names)
   local all = redis.call('HGETALL', key)
   for at = 1, #all, 2 do
     table.insert(flat, all[at])
-    local row = unpacked(names, all[at + 1])
+    local row = unpacked(names, all[at + 1], key, all[at])
     for _, name in ipairs(names) do table.insert(flat, row[name]) end
   end
   return flat

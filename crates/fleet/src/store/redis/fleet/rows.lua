@@ -41,8 +41,13 @@ local function packed(names, row)
   return struct.pack('<' .. string.rep('d', #names), unpack(numbers))
 end
 
-local function unpacked(names, bytes)
-  if #bytes ~= 8 * #names then error('a row of another format') end
+-- What lies in a field, and where: an operator is told which.
+local function misread(key, field)
+  error('a row of another format: field ' .. tostring(field) .. ' of ' .. tostring(key))
+end
+
+local function unpacked(names, bytes, key, field)
+  if #bytes ~= 8 * #names then misread(key, field) end
   local numbers = { struct.unpack('<' .. string.rep('d', #names), bytes) }
   local row = {}
   for at, name in ipairs(names) do row[name] = numbers[at] end
@@ -78,18 +83,19 @@ local function open(keys)
   return book
 end
 
-local function node_row(text)
+local function node_row(text, key, field)
   local current, draining, starts, former = string.match(text, '^(%x+) (%d) (%d+) ?(.*)$')
+  if not current then misread(key, field) end
   local row = { current = current, draining = draining == '1', starts = tonumber(starts), former = {} }
   for earlier in string.gmatch(former, '%x+') do table.insert(row.former, earlier) end
   return row
 end
 
 local read = {
-  budgets = function(bytes) return unpacked(BUDGET, bytes) end,
+  budgets = function(bytes, key, field) return unpacked(BUDGET, bytes, key, field) end,
   nodes = node_row,
-  incarnations = function(bytes) return unpacked(INCARNATION, bytes) end,
-  holds = function(bytes) return unpacked(HOLD, bytes) end,
+  incarnations = function(bytes, key, field) return unpacked(INCARNATION, bytes, key, field) end,
+  holds = function(bytes, key, field) return unpacked(HOLD, bytes, key, field) end,
 }
 
 local written = {
@@ -106,7 +112,7 @@ local function get(book, kind, field)
   local row = book[kind][field]
   if row == nil then
     local bytes = redis.call('HGET', book.keys[kind], field)
-    row = bytes and read[kind](bytes) or false
+    row = bytes and read[kind](bytes, book.keys[kind], field) or false
     book[kind][field] = row
   end
   return row
@@ -118,7 +124,7 @@ local function fetch(book, kind, fields)
     local rows = redis.call('HMGET', book.keys[kind], unpack(fields, from, to))
     for at, bytes in ipairs(rows) do
       local field = fields[from + at - 1]
-      if book[kind][field] == nil then book[kind][field] = bytes and read[kind](bytes) or false end
+      if book[kind][field] == nil then book[kind][field] = bytes and read[kind](bytes, book.keys[kind], field) or false end
     end
   end
 end
