@@ -12,7 +12,7 @@ pub(crate) mod heap;
 mod names;
 
 pub(crate) use blind::{
-    access, can_open, count_left_out, leaves_anew, name_blind, order, path, unname_blind,
+    access, blind, can_open, count_left_out, leaves_anew, name_blind, order, path, unname_blind,
 };
 pub(crate) use end::note_end;
 pub(crate) use names::named_slot;
@@ -24,8 +24,10 @@ use crate::say::{environment, say, write};
 use crate::text::Text;
 use crate::thread;
 use crate::vouch;
-use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
+use blind::attached_blind;
+use ledgerline::{CreateError, Group, GroupId, Ledger, Limit, NAME_MAX, OpenError, StatItem};
 use ledgerline_interpose::errno;
+use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{By, DESCRIPTORS, Identity, Item, OnMax, Order, PERCPU, resident_ever};
 use names::Name;
 use std::cell::UnsafeCell;
@@ -107,6 +109,8 @@ pub(crate) struct Run {
     pub(crate) strict: bool,
     /// Whether the first refusal of each row comes with its stack.
     pub(crate) stack: bool,
+    /// Why no process of this program is accounted, if there is a reason.
+    blind: Option<Blind>,
     /// Who opened the ledger.
     user: u32,
     /// What is kept of the root's limit for those who were refused.
@@ -115,6 +119,13 @@ pub(crate) struct Run {
     namespace: Option<u64>,
     /// The ledger's items, by [`Item`]; none in a ledger without them.
     items: [Option<StatItem>; Item::ALL.len()],
+}
+
+impl Run {
+    /// Whether a limit holds for all of the run.
+    fn is_limited(&self) -> bool {
+        self.heap.is_some() || self.ledger.root().max() != Limit::MAX
+    }
 }
 
 /// What outlives a fork.
@@ -262,6 +273,20 @@ fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
     None
 }
 
+/// Names a process that is not accounted in the ledger, and, where there is a limit, at once.
+#[cold]
+fn turn_away_as(run: &Run, name: &Text<NAME_MAX>, identity: Identity, why: Blind) -> Option<()> {
+    let row = run.ledger.create_for_process(name.as_str(), identity.owner());
+    match row {
+        Ok(row) => note_in(row, Item::Blind, why as i64),
+        Err(_) => count_left_out(1),
+    }
+    if run.is_limited() {
+        blind::announce(name.as_str().as_bytes(), why);
+    }
+    None
+}
+
 fn attach() -> Option<()> {
     if INHERITED.opened.load(Ordering::Acquire) == 0 {
         let opened = open().map_or(2, |run| {
@@ -281,6 +306,9 @@ fn attach() -> Option<()> {
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
     push_process(&mut name, program_name(), identity);
+    if let Some(why) = run.blind {
+        return turn_away_as(run, &name, identity, why);
+    }
     let attached = heap::attach(run, name.as_str(), identity.owner())
         .and_then(|()| run.ledger.attach_process(name.as_str(), identity.owner()));
     let process = match attached {
@@ -293,6 +321,7 @@ fn attach() -> Option<()> {
         Err(_) => return turn_away(&[b"the ledger is damaged: a program wrote over it"]),
     };
     set_group(OWN as usize, process);
+    attached_blind();
     if !filter::is_on() {
         STATE.resident_before.store(resident_ever(libc::RUSAGE_SELF), Ordering::Relaxed);
     }
@@ -345,9 +374,6 @@ fn open() -> Option<Run> {
         say(&[PERCPU.to_bytes(), why]);
         return None;
     }
-    if NEXT.is_secret() {
-        return turn_away(&[b"the allocator does not tell how large its blocks are"]);
-    }
     if let Some(cpus) = order.cpus.and_then(as_number) {
         // SAFETY: the run has that from this machine, and made the ledger for it.
         unsafe { ledgerline::percpu::tell_possible_cpus(cpus) };
@@ -357,10 +383,7 @@ fn open() -> Option<Run> {
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
-    let wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
-    if !wiped {
-        return turn_away(&[b"this kernel cannot wipe memory on fork"]);
-    }
+    let is_wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
     // SAFETY: the handler is a plain function of a library that stays loaded, and touches a static alone. (Where it
     // cannot be registered, a child that is forked under a filter goes unaccounted.)
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
@@ -379,6 +402,10 @@ fn open() -> Option<Run> {
         on_max: order.on_max,
         strict: order.strict,
         stack: order.stack,
+        blind: match NEXT.is_secret() {
+            true => Some(Blind::Allocator),
+            false => Some(Blind::Kernel).filter(|_| !is_wiped),
+        },
         user,
         reserve: order.reserve.and_then(as_number).unwrap_or(0),
         namespace: order.namespace.and_then(as_number),

@@ -135,16 +135,13 @@ fn kill(slot: u32, refusal: &Refusal, most: u64, limit: Limit) -> ! {
     line.push(b"killed: ");
     process::push_path(&mut line, slot);
     line.push(match limit {
-        Limit::All => b": max of ",
-        Limit::Heap => b": max-heap of ",
+        Limit::All => b": max ",
+        Limit::Heap => b": max-heap ",
     });
-    line.push_number(most);
-    line.push(b" bytes reached, ").push_number(refusal.usage);
-    line.push(b" in use, ").push_number(refusal.requested);
-    write(line.push(b" requested"));
-    // SAFETY: signals this process; nothing runs after it.
-    unsafe {
-        libc::kill(libc::getpid(), libc::SIGKILL);
-        libc::abort()
+    line.push_size(most).push(b": ").push_size(refusal.usage).push(b" in use, ");
+    write(line.push_size(refusal.requested).push(b" asked for"));
+    loop {
+        // SAFETY: signals this process; nothing runs after it.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
 }

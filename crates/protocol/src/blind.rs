@@ -41,6 +41,14 @@ named! {
         NoRow = 12: "no row left",
         /// It was executed by a run within the run, which accounts it.
         OtherRun = 13: "a run of its own",
+        /// Its allocator does not tell how large blocks are, or lacks a function of malloc's family.
+        Allocator = 14: "an allocator that tells no sizes",
+        /// It loads libraries into a second namespace (`dlmopen`), which has a C library of its own.
+        Namespace = 15: "a second namespace (dlmopen)",
+        /// It loads a library that calls the C library's malloc whatever is preloaded (`RTLD_DEEPBIND`).
+        OwnScope = 16: "a library bound to itself (RTLD_DEEPBIND)",
+        /// The kernel cannot wipe memory on fork, so that a child would write its parent's cells.
+        Kernel = 17: "a kernel that wipes nothing on fork",
     }
 }
 
@@ -80,6 +88,10 @@ impl fmt::Display for Blind {
             Blind::Elsewhere => "runs where the ledger has no path (a chroot, another /proc)",
             Blind::NoRow => "found no row left in the ledger",
             Blind::OtherRun => "has a run of its own, which accounts and limits it",
+            Blind::Allocator => "has an allocator that does not tell how large its blocks are",
+            Blind::Namespace => "loads libraries into a second namespace (dlmopen)",
+            Blind::OwnScope => "loads a library that is bound to itself (RTLD_DEEPBIND)",
+            Blind::Kernel => "runs on a kernel that cannot wipe memory on fork",
         })?;
         f.write_str("; its allocations cannot be seen or limited")
     }

@@ -110,7 +110,7 @@ fn it_can_kill_and_says_that_it_was_this_limit() {
     assert_eq!(output.status.code(), Some(137), "{}", stderr(&output));
     assert!(output.stdout.is_empty());
     let text = stderr(&output);
-    assert!(text.contains(": max-heap of 33554432 bytes reached, "), "{text}");
+    assert!(text.contains(": max-heap 32.0M: "), "{text}");
     assert_eq!(number(&groups(&account)[0], "refused_heap"), 1, "{account:#}");
 }
 
