@@ -20,9 +20,10 @@ pub(crate) use names::named_slot;
 use crate::filter;
 use crate::next::NEXT;
 use crate::ranges::Table;
+use crate::refuse::milliseconds;
 use crate::say::{environment, say, write};
 use crate::text::Text;
-use crate::thread;
+use crate::thread::{self, Busy};
 use crate::vouch;
 use blind::attached_blind;
 use ledgerline::{CreateError, Group, GroupId, Ledger, Limit, NAME_MAX, OpenError, StatItem};
@@ -262,6 +263,15 @@ fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Ide
     .push_number(process.pid().into());
 }
 
+/// Notes that this process executes another program now, or that it did not after all. A child that shares its parent's memory
+/// notes nothing: the row is its parent's.
+pub(crate) fn note_execution(own: libc::pid_t, executes: bool) {
+    let is_own = attached_as().is_some_and(|process| process.pid() == own.unsigned_abs());
+    if is_own && let Some(_busy) = Busy::enter() {
+        note(OWN, Item::Executed, if executes { 1 } else { -1 });
+    }
+}
+
 /// Says why this process is not accounted.
 #[cold]
 fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
@@ -323,6 +333,9 @@ fn attach() -> Option<()> {
     set_group(OWN as usize, process);
     attached_blind();
     if !filter::is_on() {
+        // SAFETY: getppid has no preconditions.
+        note(OWN, Item::Parent, unsafe { libc::getppid() }.into());
+        note(OWN, Item::Started, milliseconds() + 1);
         STATE.resident_before.store(resident_ever(libc::RUSAGE_SELF), Ordering::Relaxed);
     }
     Some(())
@@ -446,8 +459,32 @@ unsafe fn open_file(path: &'static [u8]) -> Option<Ledger> {
     }
 }
 
-/// The program's name without its folder.
+/// The program's name without its folder, as it was when its first process began to be accounted. (A program that gives itself
+/// a title writes over the place where the C library has its name.)
 pub(crate) fn program_name() -> &'static [u8] {
+    static NAME: [AtomicU64; NAME_MAX / 8] = [const { AtomicU64::new(0) }; NAME_MAX / 8];
+    static KEPT: AtomicU32 = AtomicU32::new(0);
+    // Acquire and Release: whoever sees that it is kept sees all of it. (Two threads that keep it at a time write the same.)
+    if KEPT.load(Ordering::Acquire) == 0 {
+        let mut words = [0; NAME_MAX];
+        let name = invoked_as();
+        let length = name.len().min(NAME_MAX - 1);
+        words[..length].copy_from_slice(&name[..length]);
+        for (to, from) in NAME.iter().zip(words.chunks_exact(8)) {
+            let mut word = [0; 8];
+            word.copy_from_slice(from);
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+        KEPT.store(1, Ordering::Release);
+    }
+    // SAFETY: the numbers lie one behind the other, are written no more, and have no padding; the last byte is zero.
+    let bytes = unsafe { std::slice::from_raw_parts(NAME.as_ptr().cast::<u8>(), NAME_MAX) };
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+    &bytes[..length]
+}
+
+/// What the C library says of the program's name.
+fn invoked_as() -> &'static [u8] {
     unsafe extern "C" {
         static program_invocation_short_name: *const libc::c_char;
     }

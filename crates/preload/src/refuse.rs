@@ -53,7 +53,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
         // The first ledger, which the account is made of, counts none that it did not refuse itself.
         process::note(slot, Item::RefusedHeap, 1);
     }
-    note(slot, refusal.requested, now);
+    note(slot, refusal.requested, refusal.usage, now);
     if process::run().is_some_and(|run| run.on_max == OnMax::Kill) {
         kill(slot, &refusal, with_reserve(group, &refusal), limit);
     }
@@ -98,7 +98,7 @@ fn with_reserve(group: Group<'_>, refusal: &Refusal) -> u64 {
 }
 
 /// Keeps what a row was refused first, and when, and the most.
-fn note(slot: u32, requested: u64, now: i64) {
+fn note(slot: u32, requested: u64, usage: u64, now: i64) {
     let Some(largest) = STATE.refused.get(slot as usize) else { return };
     // Each request that raises it adds what it raised it by, so the item is the largest, and the one that finds a zero
     // is the first, whatever threads do at a time. (Each is an exchange of one word, which needs no ordering.)
@@ -106,6 +106,7 @@ fn note(slot: u32, requested: u64, now: i64) {
     if before == 0 {
         process::note(slot, Item::RefusedFirst, requested.cast_signed());
         process::note(slot, Item::RefusedFirstTime, now);
+        process::note(slot, Item::RefusedUsage, usage.cast_signed());
         if process::run().is_some_and(|run| run.stack) && !filter::is_on() {
             stack::say(slot, requested);
         }
@@ -116,7 +117,7 @@ fn note(slot: u32, requested: u64, now: i64) {
 }
 
 /// The time of `CLOCK_MONOTONIC`; zero under a filter (in strict mode the processor itself refuses to tell it).
-fn milliseconds() -> i64 {
+pub(crate) fn milliseconds() -> i64 {
     if filter::is_on() {
         return 0;
     }
