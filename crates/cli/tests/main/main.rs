@@ -19,6 +19,7 @@ mod manual;
 mod many;
 mod max_heap;
 mod musl;
+mod names;
 mod not_accounted;
 mod one_file;
 mod report;

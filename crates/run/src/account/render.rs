@@ -48,6 +48,8 @@ struct Printed {
     /// The lines that lead to the name.
     stem: String,
     name: (Paint, String),
+    /// What stands behind the name and is never cut.
+    times: String,
     cells: Vec<String>,
     note: Option<(Paint, String)>,
 }
@@ -174,7 +176,8 @@ fn table(out: &mut String, account: &Account, extent: Extent, held: &str, style:
     };
     let widths: Vec<usize> = columns.iter().enumerate().map(widest).collect();
     let numbers: usize = widths.iter().map(|width| width + 2).sum();
-    let named = lines.iter().map(|line| width(&line.stem) + width(&line.name.1));
+    let named =
+        lines.iter().map(|line| width(&line.stem) + width(&line.name.1) + width(&line.times));
     // ("group")
     let wanted = named.fold(5, usize::max);
     let notes =
@@ -207,7 +210,8 @@ fn table(out: &mut String, account: &Account, extent: Extent, held: &str, style:
 fn print_line(out: &mut String, line: &Printed, names: usize, widths: &[usize], style: &Style) {
     let stem = width(&line.stem);
     let (paint, name) = &line.name;
-    let name = shortened(name, names.saturating_sub(stem).max(1), style);
+    let times = width(&line.times);
+    let name = shortened(name, names.saturating_sub(stem + times).max(1), style) + &line.times;
     let padding = names.saturating_sub(stem + width(&name));
     let name = style.paint(*paint, &name);
     let mut text = format!("{}{name}{:padding$}", style.paint(Paint::Faint, &line.stem), "");
@@ -262,24 +266,26 @@ fn printed(line: &Line, stem: String, columns: &[Column<'_>], style: &Style) -> 
     };
     let cell = |(_, _, cell): &Column<'_>| if damaged { "-".to_owned() } else { cell(line) };
     let cells = columns.iter().map(cell).collect();
-    Printed { stem, name: (paint, name(line, style)), cells, note: note(line, style) }
+    let (name, times) = name(line, style);
+    Printed { stem, name: (paint, name), times, cells, note: note(line, style) }
 }
 
-/// What a line is called: `cc ×30`, or the names of what is too small for lines of its own.
-fn name(line: &Line, style: &Style) -> String {
+/// What a line is called and how many processes it stands for, `cc` and ` ×30`; or the names of what is too small for lines of
+/// its own.
+fn name(line: &Line, style: &Style) -> (String, String) {
     let sign = if style.unicode { "×" } else { "x" };
-    let times = |name: &str, times: u64| match times {
-        0 | 1 => printable(name),
-        times => format!("{} {sign}{}", printable(name), count(times)),
+    let times = |times: u64| match times {
+        0 | 1 => String::new(),
+        times => format!(" {sign}{}", count(times)),
     };
     if line.row.depth == 0 {
-        return "/".to_owned();
+        return ("/".to_owned(), String::new());
     }
     if line.small.is_empty() {
-        return times(&line.row.called, line.processes);
+        return (printable(&line.row.called), times(line.processes));
     }
-    let names: Vec<String> = line.small.iter().map(|(name, often)| times(name, *often)).collect();
-    names.join(", ")
+    let name = |(name, often): &(String, u64)| printable(name) + &times(*often);
+    (line.small.iter().map(name).collect::<Vec<_>>().join(", "), String::new())
 }
 
 /// Whether a limit of the row's own refused something, or was exceeded.
