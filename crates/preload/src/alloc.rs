@@ -234,7 +234,7 @@ pub(crate) fn is_passed_by(own: usize) -> bool {
     MALLOC.store(first_malloc as *const () as *mut (), Ordering::Release);
     // SAFETY: the functions that the program and its libraries call by these names, before its first instruction, too.
     unsafe { libc::free(call(own, 1)) };
-    MALLOC.load(Ordering::Acquire) == first_malloc as *const () as *mut ()
+    std::ptr::eq(MALLOC.load(Ordering::Acquire), first_malloc as *const ())
 }
 
 /// Calls a `malloc`.

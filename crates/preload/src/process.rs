@@ -20,7 +20,6 @@ pub(crate) use names::named_slot;
 use crate::filter;
 use crate::next::NEXT;
 use crate::ranges::Table;
-use crate::refuse::milliseconds;
 use crate::say::{environment, say, write};
 use crate::text::Text;
 use crate::thread::{self, Busy};
@@ -335,7 +334,7 @@ fn attach() -> Option<()> {
     if !filter::is_on() {
         // SAFETY: getppid has no preconditions.
         note(OWN, Item::Parent, unsafe { libc::getppid() }.into());
-        note(OWN, Item::Started, milliseconds() + 1);
+        note(OWN, Item::Started, filter::milliseconds() + 1);
         STATE.resident_before.store(resident_ever(libc::RUSAGE_SELF), Ordering::Relaxed);
     }
     Some(())

@@ -44,7 +44,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
             Err(again) => refusal = again,
         }
     }
-    let now = milliseconds();
+    let now = filter::milliseconds();
     if spare(group, &refusal, now) {
         process::note(slot, if limit == Limit::Heap { Item::SparedHeap } else { Item::Spared }, 1);
         return true;
@@ -114,17 +114,6 @@ fn note(slot: u32, requested: u64, usage: u64, now: i64) {
     if requested > before {
         process::note(slot, Item::RefusedLargest, (requested - before).cast_signed());
     }
-}
-
-/// The time of `CLOCK_MONOTONIC`; zero under a filter (in strict mode the processor itself refuses to tell it).
-pub(crate) fn milliseconds() -> i64 {
-    if filter::is_on() {
-        return 0;
-    }
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the record is live and writable; the clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
 /// [`OnMax::Kill`]: says who asked, who refused and why, and ends the process.

@@ -57,7 +57,7 @@ impl<const N: usize> Text<N> {
             return self.push_number(bytes).push(b"B");
         }
         // (Of what is more than 16 EiB there is none: the tenths fit.)
-        let tenths = u128::from(bytes) * 10 >> (10 * unit);
+        let tenths = (u128::from(bytes) * 10) >> (10 * unit);
         self.push_number((tenths / 10) as u64).push(b".").push_number((tenths % 10) as u64);
         self.push(&[b"BKMGTPE"[unit as usize]])
     }

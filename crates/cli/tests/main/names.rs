@@ -75,7 +75,8 @@ fn what_a_process_executed_before_has_nothing_of_what_it_is_now() {
     let rows: Vec<_> = groups(&json)
         .iter()
         .filter(|row| {
-            row["pid"].to_string() == pid && row["path"].to_string().matches('/').count() == 1
+            row["pid"].as_u64() == pid.parse().ok()
+                && row["path"].as_str().is_some_and(|path| path.matches('/').count() == 1)
         })
         .collect();
     assert!(rows.len() >= 2, "{json:#}");

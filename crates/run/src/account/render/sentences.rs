@@ -114,8 +114,8 @@ const MIB: f64 = (1_u64 << 20) as f64;
 /// A size in a sentence.
 fn mib(bytes: u64) -> String {
     match bytes {
-        ..1024 => format!("{bytes} bytes"),
-        ..LEAST_MIB => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        0..1024 => format!("{bytes} bytes"),
+        1024..LEAST_MIB => format!("{:.1} KiB", bytes as f64 / 1024.0),
         _ => format!("{:.1} MiB", bytes as f64 / MIB),
     }
 }
