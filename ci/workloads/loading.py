@@ -7,7 +7,7 @@ from .program import LIBRARIES, Program, find
 
 TOP = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 SOURCES = os.path.join(TOP, "crates/preload/tests/programs")
-# Where `ci/programs --wheels` installs them.
+# The folder into which `ci/programs --wheels` installs them.
 WHEELS = os.environ.get("LEDGERLINE_WHEELS", os.path.join(TOP, "target/wheels"))
 
 ALLOCATORS = {

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: c_int) -> *mut c_vo
     );
 }
 
-/// What is to be done before a library is loaded; the function that loads it.
+/// Prepares for a library that is about to be loaded. Returns the function that loads it.
 extern "C" fn before_dlopen(_file: *const c_char, mode: c_int) -> usize {
     let before = errno();
     operators::settle();
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn dlmopen(
     );
 }
 
-/// What is to be done before a library is loaded into a namespace; the function that loads it.
+/// Prepares for a library that is about to be loaded into a namespace. Returns the function that loads it.
 ///
 /// # Safety
 /// The file's name ends in zero, or is null.

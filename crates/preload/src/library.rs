@@ -1,7 +1,7 @@
 //! `--by library`: the slot of the shared object that called malloc, by its return address.
 //!
-//! A C++ library's `operator new` calls malloc for somebody else: who that is tells the stack. (Where that operator lies behind
-//! this library's, the caller is known: operators.rs.)
+//! A C++ library's `operator new` calls malloc for its own caller, which the stack tells. (If that operator lies behind this
+//! library's, the caller is known: operators.rs.)
 //!
 //! A direct-mapped table remembers the slot of each code page. A miss asks the dynamic linker with
 //! `_dl_find_object` (glibc 2.35 and later), which takes no lock and allocates nothing, so that it
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SLOT_BITS: u32 = 8;
 
-/// What the table has in place of a slot for the code of a C++ library.
+/// Stands in the table in place of a slot, for the code of a C++ library.
 const CXX: u32 = 0;
-/// What those libraries are called.
+/// The beginnings of those libraries' names.
 const CXX_NAMES: [&[u8]; 3] = [b"libstdc++.so", b"libc++.so", b"libc++abi.so"];
 
 /// The slot of whoever called malloc from this address.

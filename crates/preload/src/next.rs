@@ -177,7 +177,7 @@ impl Next {
     }
 }
 
-/// What stands in for a function that no library behind has: it grants nothing. The process is not accounted then.
+/// A stand-in for a function that no library behind has: it grants nothing. The process is not accounted then.
 fn lacks(name: &CStr) -> usize {
     NEXT.secret.store(true, Ordering::Relaxed);
     match name.to_bytes() {

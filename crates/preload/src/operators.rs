@@ -24,14 +24,14 @@
 //! * **A library that was loaded at the start has the operator.** The loader searches those first for every object, so all
 //!   objects share that operator, and it stays loaded for good. Each operator here is one jump to it.
 //! * **None has it**, as in a program in C. Then each object that `dlopen` loads has its own: from its C++ library, which
-//!   nobody else sees, or one that it defines itself. Who calls cannot be told by a return address, since a destructor jumps
-//!   to `operator delete` as its last step and leaves its caller's. So this library takes its own operator out of its table
+//!   nobody else sees, or one that it defines itself. A return address does not tell the caller: a destructor jumps to
+//!   `operator delete` as its last step, and leaves its own caller's address. So this library takes its own operator out of its table
 //!   of symbols before the first `dlopen` goes on, and the loader binds as it would plain. libstdc++'s operators then call
 //!   malloc and free, which count; another one's memory counts where it comes from.
 //!
 //! The decision is made for each operator by itself: an allocator may have some of them, and leave the rest to the C++
 //! library. It comes before the first object is loaded by `dlopen` or `dlmopen`, and holds for good. An object that the C
-//! library loads for itself (a module for host names) may come before it. Where such an object is bound to an operator here
+//! library loads for itself (a module for host names) may come before it. If such an object is bound to an operator here
 //! and no library has another, `malloc` and `free` serve, as they do in libstdc++ and libc++.
 //!
 //! | `tests/main/plugins.rs` has | |
@@ -61,13 +61,13 @@ type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
 #[derive(Clone, Copy)]
 struct Operator {
     name: &'static CStr,
-    /// What is called in its place if the one behind is an allocator's: one that throws nothing.
+    /// The operator that is called instead if the one behind is an allocator's: it throws nothing.
     quiet: &'static CStr,
-    /// Where that lies.
+    /// The address of that one.
     real: &'static AtomicUsize,
-    /// Where it goes on.
+    /// The address that it jumps to.
     next: &'static AtomicPtr<()>,
-    /// Where it does if the one behind is an allocator's, and if there is none.
+    /// That address if the one behind is an allocator's, and if there is none.
     counted: *const (),
     alone: *const (),
 }
@@ -110,7 +110,7 @@ impl Operator {
         let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let page = value as usize & !(size - 1);
         // SAFETY: the page is this library's own, private to the process, and holds no code. (By the call itself: `mprotect`
-        // is a function of this library. Where it fails the operator stays, and `alone` serves.)
+        // is a function of this library. If it fails the operator stays, and `alone` serves.)
         let may_write = unsafe {
             libc::syscall(libc::SYS_mprotect, page, size, libc::PROT_READ | libc::PROT_WRITE) == 0
         };

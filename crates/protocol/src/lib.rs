@@ -167,7 +167,7 @@ impl Item {
     /// What a row was refused: its own, of which no sum means anything.
     pub const REFUSED: [Item; 4] =
         [Item::RefusedFirst, Item::RefusedFirstTime, Item::RefusedLargest, Item::RefusedUsage];
-    /// What says of a process who it is: its own, of which no sum means anything.
+    /// The identity of a process: its own, of which no sum means anything.
     pub const ORIGIN: [Item; 3] = [Item::Parent, Item::Started, Item::Executed];
 }
 

@@ -1,6 +1,6 @@
-//! What `ledgerline run` says of itself: `-h`, `--help` and its page of the manual.
+//! The texts of `ledgerline run`: `-h`, `--help` and its page of the manual.
 
-/// What `ledgerline run --help` says first.
+/// The beginning of `ledgerline run --help`.
 pub const LONG_ABOUT: &str = "\
 Run a program and print who held its memory.
 
@@ -13,7 +13,7 @@ or 128 plus the signal that killed it.
 The page of the manual (`ledgerline man DIR`, then `man DIR/ledgerline-run.1`) says how to read the account, what \
 counts, who is not accounted, and what each field of --json means.";
 
-/// What the page of the manual says in its place.
+/// The beginning of the page of the manual.
 pub const MANUAL: &str = "\
 Run a program and print who held its memory.
 
@@ -134,13 +134,13 @@ the kernel saw resident in the process, or null where that is not known. `contai
 `kernel`, what the kernel charged against it at the end, or null; `untracked`, how much of \
 that no row had; `pressure`, how often the kernel told that memory was short; and `watched`, where that is heard.";
 
-/// What `-h` says last.
+/// The end of `-h`.
 pub(super) const FEW_EXAMPLES: &str = "\
 Examples:
   ledgerline run -- make -j8
   ledgerline run --max 512M -- python3 job.py";
 
-/// What `--help` says last.
+/// The end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ledgerline run -- make -j8
@@ -152,7 +152,7 @@ Examples:
   ledgerline run --by process --record build.rec -- make -j8      then: ledgerline report build.rec -o build.html
   ledgerline run --json - -- sort big.txt -o sorted.txt | jq '.groups[0].peak'";
 
-/// What `--help` says of `--json`.
+/// `--help` on `--json`.
 pub(super) const JSON_HELP: &str = "\
 Also write the account to FILE as JSON; `-` is standard output.
 

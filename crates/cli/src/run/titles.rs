@@ -1,4 +1,4 @@
-//! What the processes of a run are called, looked up while they live.
+//! The titles of a run's processes, looked up while they live.
 //!
 //! A process changes its title whenever it likes and tells nobody. So the supervisor looks a few times a second, at a bounded number of
 //! processes, and keeps what it saw last. A process that lives shorter than that is called as its program.
@@ -16,10 +16,10 @@ const EVERY: Duration = Duration::from_millis(250);
 /// At how many processes at a time. Each takes some thirty microseconds.
 const MANY: usize = 64;
 
-/// What was seen last.
+/// The last look at each process.
 pub(super) struct Titles {
     looked: Instant,
-    /// Where the next look goes on, where there are more processes than it takes.
+    /// The process at which the next look goes on, if there are more than it takes.
     next: usize,
     seen: RefCell<HashMap<Asked, Seen>>,
 }
@@ -54,7 +54,7 @@ impl Titles {
         self.next += MANY;
     }
 
-    /// What is to be seen of a process, or was seen last.
+    /// Looks at a process that goes on; returns the last look at one that has ended.
     pub(super) fn see(&self, asked: Asked, program: &str, goes_on: bool) -> Option<Seen> {
         let now = goes_on.then(|| Seen::of(asked, program, "VmHWM:")).flatten();
         let mut seen = self.seen.borrow_mut();

@@ -113,7 +113,7 @@ pub struct Row {
     pub pid: u32,
     /// The process of a row of a process, by which rows belong together; 0 for others.
     pub owner: u32,
-    /// What `ps` calls the process: its title, or the name that it gave itself, or its program.
+    /// The name of the process in `ps`: its title, or the name that it gave itself, or its program.
     pub called: String,
     /// The program; empty for rows that are no process's.
     pub program: String,
@@ -127,7 +127,7 @@ pub struct Row {
 impl Row {
     fn of(group: &GroupSnapshot, counted: Counted, processes: &Processes<'_>) -> Row {
         let is_process = group.depth == 1 && (group.owner != 0 || counted.processes > 0);
-        // (What has that number by now may be another program, or another process.)
+        // (Another program, or another process, may have that number by now.)
         let goes_on = group.owner != 0
             && is_process
             && group.state == GroupState::Live
@@ -216,7 +216,7 @@ pub enum State {
 pub struct Processes<'a> {
     /// Whether one still runs.
     pub running: &'a dyn Fn(u32) -> bool,
-    /// What is to be seen of one that ran a program, and goes on or not: of one that does not, what was seen last.
+    /// Looks at one that ran a program, and goes on or not; returns the last look at one that has ended.
     pub seen: &'a dyn Fn(Asked, &str, bool) -> Option<Seen>,
     /// Whether it is a run, of which each row is a process's.
     pub of_run: bool,

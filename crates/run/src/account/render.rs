@@ -29,7 +29,7 @@ const COMMAND: usize = 60;
 /// How much of an account is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Some twenty lines: processes that are alike in one, and what is small in another.
+    /// Some twenty lines: processes of one program share one, and small ones another.
     #[default]
     Folded,
     /// Each row, with all that is known of it.
@@ -48,7 +48,7 @@ struct Printed {
     /// The lines that lead to the name.
     stem: String,
     name: (Paint, String),
-    /// What stands behind the name and is never cut.
+    /// The count behind the name, which is never cut.
     times: String,
     cells: Vec<String>,
     note: Option<(Paint, String)>,
@@ -144,7 +144,7 @@ fn columns<'a>(
         column("resident", any(|row| row.resident.is_some()), move |line| {
             some(line.row.resident.unwrap_or(0))
         }),
-        // (What several held at their ends was not held at one time.)
+        // (Several processes did not hold their sums at one time.)
         column(held, true, |line| match line.processes {
             0 | 1 => size::format(line.row.current.max(line.row.at_exit)),
             _ => "-".to_owned(),
@@ -270,8 +270,8 @@ fn printed(line: &Line, stem: String, columns: &[Column<'_>], style: &Style) -> 
     Printed { stem, name: (paint, name), times, cells, note: note(line, style) }
 }
 
-/// What a line is called and how many processes it stands for, `cc` and ` ×30`; or the names of what is too small for lines of
-/// its own.
+/// The name of a line and its number of processes, `cc` and ` ×30`; or the names of processes too small for lines of their
+/// own.
 fn name(line: &Line, style: &Style) -> (String, String) {
     let sign = if style.unicode { "×" } else { "x" };
     let times = |times: u64| match times {
@@ -293,7 +293,7 @@ fn went_over(row: &Row) -> bool {
     row.max_events > 0 || (row.counted.max_heap.is_some() && row.counted.refused_heap > 0)
 }
 
-/// What the row's own limits did, what the process executed before, and whether it is still there.
+/// The effects of the row's own limits, the programs that the process executed before, and whether it is still there.
 fn note(line: &Line, style: &Style) -> Option<(Paint, String)> {
     let row = &line.row;
     if row.state == State::Damaged {

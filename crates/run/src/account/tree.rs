@@ -1,11 +1,11 @@
-//! The lines of an account: processes below those that started them, and what is small or alike in one line.
+//! The lines of an account: processes below those that started them; small ones, and those of one program, folded.
 //!
 //! ```text
 //! rows of the ledger          a row for each program that a process executed, below it its threads
 //!   joined                    one line for a process, with the chain of its programs
 //!   moved                     below the process that started it
 //!   folded, alike             processes of one program that ended, below one parent: `cc x30`
-//!   folded, small             what has a peak below 1 % of the root's: one line with the names
+//!   folded, small             peaks below 1 % of the root's: one line with the names
 //!   chosen                    the largest, with the way from each to the root
 //! ```
 
@@ -16,9 +16,9 @@ use ledgerline_protocol::Identity;
 
 use crate::account::model::{Account, Row, State};
 
-/// What is smaller than this part of the root's peak is folded.
+/// Peaks below this part of the root's are folded.
 const SMALL: u64 = 100;
-/// Levels below the root. What lies deeper stands on the last one: no reader follows so far.
+/// Levels below the root. Deeper processes stand on the last one: no reader follows so far.
 const DEEPEST: usize = 40;
 
 /// A line, and the lines below it.
@@ -112,7 +112,7 @@ impl Line {
     }
 }
 
-/// What of an account is shown.
+/// The lines that are shown of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// The root's line; `None` of an account without rows.
@@ -158,7 +158,7 @@ fn whole(account: &Account) -> Option<Line> {
         })
         .collect();
     let mut lines: Vec<Option<Line>> = rows.iter().map(|row| Some(Line::new(row))).collect();
-    // What a process executed last has the row that counts.
+    // The row of the program that a process executed last counts.
     for (chain, at) in
         chains.iter().flat_map(|chain| chain.iter().skip(1).map(move |&at| (chain, at)))
     {
@@ -268,7 +268,7 @@ fn sort(line: &mut Line) {
         .sort_by_key(|line| (std::cmp::Reverse(line.most()), line.row.counted.origin.started));
 }
 
-/// Folds what is alike, and then what is small, below a line.
+/// Folds processes of one program below a line, and then small ones.
 fn fold(line: &mut Line, small: u64) {
     let mut alike: Vec<Line> = Vec::new();
     let mut place: HashMap<_, usize> = HashMap::new();
@@ -294,7 +294,7 @@ fn fold(line: &mut Line, small: u64) {
     } else {
         line.below.extend(few);
     }
-    // (What was folded has a place by its peak.)
+    // (A folded line has its place by its peak.)
     sort_folded(line);
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel says of a process: what `ps` calls it, and how much of it is resident.
+//! A process as the kernel describes it: its name in `ps`, and its resident size.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub struct Asked {
     pub started: u64,
 }
 
-/// What was seen of a process.
+/// A look at a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Its title or the name that it gave itself, where that is another than its program's.
@@ -23,8 +23,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What a process is called, and a field of its `/proc/PID/status` that is a size. `None` of a process that has ended, of
-    /// another one that has its number by now, of one in another PID namespace than this one, and where `/proc` does not show it.
+    /// Reads the name of a process, and a field of its `/proc/PID/status` that is a size. Returns `None` for a process that has
+    /// ended, for another one that has its number by now, for one in another PID namespace, and without a `/proc` that shows it.
     #[must_use]
     pub fn of(asked: Asked, program: &str, field: &str) -> Option<Seen> {
         let process = Identity::from_owner(asked.owner);
@@ -73,7 +73,7 @@ fn size(status: &str, field: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// What `ps` shows in place of the program's name: the title, if the process wrote one over its words; else the name of its
+/// The name that `ps` shows in place of the program's: the title, if the process wrote one over its words; else the name of its
 /// first thread, if that is another than the kernel gave it.
 fn called(program: &str, comm: &str, words: &[u8]) -> Option<String> {
     /// More of a title is not shown.

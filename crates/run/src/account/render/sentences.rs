@@ -49,13 +49,13 @@ fn who(row: &Row) -> String {
 /// How much of a title a sentence has.
 const TITLE: usize = 40;
 
-/// Who was refused first: what was asked, by whom, when, and of what limit; and the largest request that was refused.
+/// Names the first request that was refused: its size, its process, its time and the limit; and the largest one.
 pub(super) fn refused(out: &mut String, account: &Account) {
     let rows = || {
         let rows = account.rows.iter().enumerate();
         rows.filter_map(|(at, row)| Some((at, row, row.counted.most_refused?)))
     };
-    // (Whoever was refused without a time comes last.)
+    // (A refusal without a time comes last.)
     let earliest = rows().min_by_key(|(_, _, refused)| refused.time.wrapping_sub(1));
     let Some((at, row, first)) = earliest else { return };
     let parents = account.parents();
@@ -107,7 +107,7 @@ pub(super) fn refused(out: &mut String, account: &Account) {
     out.push('\n');
 }
 
-/// What is less is said in kibibytes.
+/// Smaller sizes are printed in kibibytes.
 const LEAST_MIB: u64 = 104_858;
 const MIB: f64 = (1_u64 << 20) as f64;
 
