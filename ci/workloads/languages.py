@@ -295,6 +295,7 @@ PROGRAMS = [
         lambda context: ["rustc", "--edition", "2021", "-O", "-o", "program", "main.rs"],
         prepare=lambda context: context.write("main.rs", rust_source(context.size(10, 5))),
         files=("program",),
+        unseen=("rustc",),
     ),
     Program(
         "cargo build",
@@ -306,6 +307,7 @@ PROGRAMS = [
             context.write("src/main.rs", rust_source(context.size(10, 5))),
         ),
         files=("target/debug/p",),
+        unseen=("rustc",),
     ),
     Program(
         "C++",

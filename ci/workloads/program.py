@@ -98,6 +98,8 @@ class Program:
     files: tuple = ()
     environment: dict = dataclasses.field(default_factory=dict)
     accounted: bool = True
+    # Programs that it starts and that cannot be accounted, or parts of it, by name.
+    unseen: tuple = ()
     unprivileged: bool = False
     drive: object = None
     ready: object = None

@@ -244,6 +244,7 @@ PROGRAMS = [
         "'seq 1000 >out; tmux -S ./s wait-for -S done; tmux -S ./s wait-for read' && "
         "tmux -S ./s wait-for done && wc -l <out && tmux -S ./s wait-for -S read; sleep 0.2",
         compared="status, stdout, stderr; the last session ends the server",
+        unseen=("utempter",),
     ),
     Program(
         "valgrind",
@@ -253,6 +254,7 @@ PROGRAMS = [
         prepare=lambda context: context.compile("leak", LEAK, "-g"),
         compared="status, stdout, stderr, without addresses and process IDs",
         normalise=without_numbers,
+        unseen=("memcheck-amd64-linux",),
     ),
     Program(
         "gdb",

@@ -15,6 +15,7 @@ mod run;
 mod serve;
 mod set;
 mod show;
+mod sizes;
 mod steered;
 mod top;
 
@@ -50,7 +51,7 @@ enum Command {
     #[command(long_about = set::LONG_ABOUT)]
     Set(set::SetArgs),
     /// Watch a ledger on the terminal: who holds what, how fast it grows, who is refused
-    #[command(long_about = top::LONG_ABOUT, after_help = top::after_help())]
+    #[command(long_about = top::LONG_ABOUT, after_long_help = top::after_help())]
     Top(top::TopArgs),
     /// Serve ledgers that run: a page, OpenMetrics, JSON
     #[command(long_about = serve::LONG_ABOUT)]
@@ -106,7 +107,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::main(&args),
         Some(Command::Reproduce(_)) => lab::hand_over("reproduce"),
         Some(Command::Calibrate(_)) => lab::hand_over("calibrate"),
-        Some(Command::Man(args)) => man::main(&args, Cli::command()),
+        Some(Command::Man(args)) => man::main(&args, with_manual(Cli::command())),
         Some(Command::Completions(args)) => completions::main(&args, Cli::command()),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
@@ -116,6 +117,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// The definitions with what the pages of the manual say beyond --help.
+fn with_manual(command: clap::Command) -> clap::Command {
+    command.mut_subcommand("run", |run| run.long_about(run::MANUAL))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +129,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_short_help_of_each_subcommand_is_one_screen() {
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        for sub in command.get_subcommands_mut() {
+            let text = sub.render_help().to_string();
+            assert!(text.lines().count() <= 40, "{}: {text}", sub.get_name());
+        }
+        let run = command.find_subcommand_mut("run").expect("there is one");
+        let text = run.render_help().to_string();
+        assert!(text.lines().count() <= 30, "{text}");
     }
 
     #[test]

@@ -46,7 +46,10 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
             let through_new = thread::get(Word::Caller);
             thread::set(Word::Caller, 0);
             // The slot is not kept in the thread's word: the next caller may be another library.
-            return library::slot(if through_new != 0 { through_new } else { caller });
+            return match through_new {
+                0 => library::slot_of_caller(caller),
+                through_new => library::slot_of_new(through_new),
+            };
         }
     };
     if !is_ready {
@@ -219,6 +222,31 @@ unsafe extern "C" fn first_malloc(size: usize, caller: usize) -> *mut c_void {
     }
     // SAFETY: handed on.
     unsafe { malloc(size, caller) }
+}
+
+/// Whether the program's own `malloc` gets its blocks elsewhere. It is asked for one: programs that define `malloc` by the next
+/// one (`dlsym(RTLD_NEXT)`) pass the request on, and are accounted as others are. `own` is zero where there is none.
+pub(crate) fn is_passed_by(own: usize) -> bool {
+    if own == 0 || !NEXT.ready() {
+        return own != 0;
+    }
+    // The first request that comes here moves it on.
+    MALLOC.store(first_malloc as *const () as *mut (), Ordering::Release);
+    // SAFETY: the functions that the program and its libraries call by these names, before its first instruction, too.
+    unsafe { libc::free(call(own, 1)) };
+    std::ptr::eq(MALLOC.load(Ordering::Acquire), first_malloc as *const ())
+}
+
+/// Calls a `malloc`.
+///
+/// # Safety
+/// There is one at the address.
+unsafe fn call(malloc: usize, size: usize) -> *mut c_void {
+    // SAFETY: as the caller says.
+    unsafe {
+        let malloc: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(malloc);
+        malloc(size)
+    }
 }
 
 /// # Safety

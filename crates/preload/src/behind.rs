@@ -1,11 +1,10 @@
 //! The functions behind this library's, other than the allocator's.
 //!
-//! They are looked up when the library is started, not at the first call: a lookup might wait for a lock of the linker's
-//! that nobody returns, and an allocator that maps memory while it holds its own lock must not come back to itself
-//! through `dlsym`.
+//! They are looked up when the library is started, not at the first call: a look-up might wait for a lock of the loader's
+//! that nobody returns.
 
 use crate::say::List;
-use ledgerline_interpose::{find, set_errno, symbol};
+use ledgerline_interpose::{find, find_each, set_errno, symbol};
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -97,6 +96,7 @@ behind! {
         kernel(number, [a, b, c, d, e, f]);
     pthread_setname_np(of: libc::pthread_t, name: *const c_char) -> c_int,
         if is_found(Function::pthread_setname_np) { pthread_setname_np(of, name) } else { libc::ENOSYS };
+    dlmopen(namespace: c_long, file: *const c_char, mode: c_int) -> *mut c_void, std::ptr::null_mut::<c_void>();
     dlclose(handle: *mut c_void) -> c_int,
         if is_found(Function::dlclose) { dlclose(handle) } else { -1 };
 }
@@ -106,14 +106,28 @@ static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.
 
 /// Looks all of them up. Once, before the program's first instruction.
 pub(crate) fn start() {
-    for (address, name) in REAL.iter().zip(NAMES) {
-        address.store(find(name), Ordering::Relaxed);
-    }
+    find_each(&NAMES, &REAL);
 }
 
 /// Whether they were looked up.
 pub(crate) fn is_started() -> bool {
     REAL[Function::mmap as usize].load(Ordering::Relaxed) != 0
+}
+
+/// The address of the next `dlopen` or `dlmopen`, which are jumped to; zero where there is none. Looked up at the first call: few
+/// programs have one.
+pub(crate) fn opener(into_namespace: bool) -> usize {
+    static OPENERS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    const NAMES: [&CStr; 2] = [c"dlopen", c"dlmopen"];
+    let (place, name) = (&OPENERS[usize::from(into_namespace)], NAMES[usize::from(into_namespace)]);
+    match place.load(Ordering::Relaxed) {
+        0 => {
+            let found = find(name);
+            place.store(found, Ordering::Relaxed);
+            found
+        }
+        known => known,
+    }
 }
 
 /// Looks one up; whether there is one.

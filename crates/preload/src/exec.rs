@@ -12,7 +12,8 @@
 //! ```
 //!
 //! All this runs in children that share their parent's memory, too (`vfork`). So it takes no lock that a thread of the
-//! parent may hold, and writes no cell: a row of another process counts in its totals.
+//! parent may hold, and writes no cell: a row of another process counts in its totals. (A process that executes by itself notes
+//! that in its own row.)
 
 mod environment;
 
@@ -125,10 +126,13 @@ impl Plan {
         let row = |blind| Some((process::name_blind(path, own(), blind)?, blind));
         let row = self.blind.and_then(row);
         let leaves = self.is_seen && process::leaves_anew(own());
+        let number = own();
+        process::note_execution(number, true);
         let mut memory = [0; WORDS];
         let copy = self.copy_in(&mut memory);
         let result = go(copy.as_ref().unwrap_or(&self.environment).list);
         let failure = errno();
+        process::note_execution(number, false);
         if let Some((row, blind)) = row {
             process::unname_blind(row, blind);
         }

@@ -4,7 +4,6 @@
 use crate::thread::Busy;
 use crate::{alloc, behind, elsewhere, mapped, next, objects, process, realloc};
 use ledgerline_interpose::{errno, set_errno};
-use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 
@@ -168,9 +167,9 @@ extern "C" fn start() {
         && next::NEXT.look_up()
         && let Some(_busy) = Busy::enter()
         && process::attached().is_some()
-        && objects::has_own_malloc()
+        && alloc::is_passed_by(objects::own_malloc())
     {
-        process::note(process::OWN, Item::Blind, Blind::OwnMalloc as i64);
+        process::blind(Blind::OwnMalloc);
     }
     set_errno(before);
 }
@@ -191,10 +190,9 @@ macro_rules! export_exit {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
             process::note_end();
-            // SAFETY: ends the process; nothing runs after it.
-            unsafe {
-                libc::syscall(libc::SYS_exit_group, status);
-                libc::abort()
+            loop {
+                // SAFETY: ends the process; nothing runs after it. (A filter may refuse it once.)
+                unsafe { libc::syscall(libc::SYS_exit_group, status) };
             }
         }
     )*};

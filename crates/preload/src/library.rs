@@ -1,19 +1,51 @@
 //! `--by library`: the slot of the shared object that called malloc, by its return address.
 //!
+//! A C++ library's `operator new` calls malloc for its own caller, which the stack tells. (If that operator lies behind this
+//! library's, the caller is known: operators.rs.)
+//!
 //! A direct-mapped table remembers the slot of each code page. A miss asks the dynamic linker with
 //! `_dl_find_object` (glibc 2.35 and later), which takes no lock and allocates nothing, so that it
 //! may be asked in the middle of a `dlopen`; elsewhere with `dladdr`.
 
 use crate::objects;
 use crate::process::{self, STATE};
+use crate::stack;
 use ledgerline_interpose::find;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SLOT_BITS: u32 = 8;
 
-/// The slot of whoever contains this address.
-pub(crate) fn slot(caller: usize) -> u32 {
+/// Stands in the table in place of a slot, for the code of a C++ library.
+const CXX: u32 = 0;
+/// The beginnings of those libraries' names.
+const CXX_NAMES: [&[u8]; 3] = [b"libstdc++.so", b"libc++.so", b"libc++abi.so"];
+
+/// The slot of whoever called malloc from this address.
+pub(crate) fn slot_of_caller(caller: usize) -> u32 {
+    match slot(caller) {
+        CXX => {
+            let library = objects::object_of(caller).unwrap_or_default();
+            let beyond = stack::caller_beyond(library);
+            match beyond.map_or(CXX, slot) {
+                CXX => process::named_slot(object_name(caller)),
+                slot => slot,
+            }
+        }
+        slot => slot,
+    }
+}
+
+/// The slot of whoever called `operator new` from this address.
+pub(crate) fn slot_of_new(caller: usize) -> u32 {
+    match slot(caller) {
+        CXX => process::named_slot(object_name(caller)),
+        slot => slot,
+    }
+}
+
+/// The slot of whoever contains this address, or [`CXX`].
+fn slot(caller: usize) -> u32 {
     // A page of code belongs to one object. Its number is mixed, so that objects of equal layout do not collide.
     let page = caller >> 12;
     let entry = &STATE.pages[(page ^ page >> 12) % STATE.pages.len()];
@@ -22,7 +54,9 @@ pub(crate) fn slot(caller: usize) -> u32 {
     if known >> SLOT_BITS == page as u64 && known != 0 {
         return known as u32 & ((1 << SLOT_BITS) - 1);
     }
-    let slot = process::named_slot(object_name(caller));
+    let name = object_name(caller);
+    let is_cxx = CXX_NAMES.iter().any(|start| name.starts_with(start));
+    let slot = if is_cxx { CXX } else { process::named_slot(name) };
     entry.store((page as u64) << SLOT_BITS | u64::from(slot), Ordering::Relaxed);
     slot
 }

@@ -3,8 +3,8 @@
 use crate::expected;
 use crate::objects;
 use crate::thread::{self, Busy, Word};
-use ledgerline_interpose::{Allocator, find};
-use std::ffi::{CStr, c_void};
+use ledgerline_interpose::{Allocator, find, set_errno};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
@@ -41,8 +41,8 @@ impl Next {
         self.is_tried.load(Ordering::Acquire) || self.resolve()
     }
 
-    /// Looks everything up, and tries what its blocks are like. `false` while that is under way: for a caller that
-    /// either itself called, and for another thread in these first microseconds.
+    /// Looks everything up, and tries what its blocks are like. `false` while that is under way: for a caller that the
+    /// allocator itself called, and for another thread in these first microseconds.
     #[cold]
     #[inline(never)]
     fn resolve(&self) -> bool {
@@ -88,7 +88,12 @@ impl Next {
     /// where it may be so.
     pub(crate) fn is_secret(&self) -> bool {
         let of_it = || objects::is_allocators(self.raw.usable_size_address());
-        let may_be = self.look_up() && !of_it();
+        let is_looked_up = self.look_up();
+        // (It lacks a function.)
+        if self.secret.load(Ordering::Relaxed) {
+            return true;
+        }
+        let may_be = is_looked_up && !of_it();
         (may_be || self.is_tried.load(Ordering::Acquire))
             && self.ready()
             && self.secret.load(Ordering::Relaxed)
@@ -172,11 +177,29 @@ impl Next {
     }
 }
 
-/// What this library cannot do without: without one of these functions there is no telling how large a block is.
-fn lacks(name: &CStr) -> ! {
-    crate::say::say(&[b"the next allocator has no ", name.to_bytes()]);
-    // SAFETY: ends the process.
-    unsafe { libc::abort() }
+/// A stand-in for a function that no library behind has: it grants nothing. The process is not accounted then.
+fn lacks(name: &CStr) -> usize {
+    NEXT.secret.store(true, Ordering::Relaxed);
+    match name.to_bytes() {
+        b"malloc_usable_size" => nothing_known as *const () as usize,
+        b"free" => ignored as *const () as usize,
+        b"posix_memalign" => no_memory as *const () as usize,
+        _ => nothing as *const () as usize,
+    }
+}
+
+/// Stands for a function that makes blocks and is nowhere.
+extern "C" fn nothing(_: usize, _: usize) -> *mut c_void {
+    set_errno(libc::ENOMEM);
+    std::ptr::null_mut()
+}
+
+/// Stands for a `free` that is nowhere.
+extern "C" fn ignored(_block: *mut c_void) {}
+
+/// Stands for a `posix_memalign` that is nowhere.
+extern "C" fn no_memory(_into: *mut *mut c_void, _align: usize, _size: usize) -> c_int {
+    libc::ENOMEM
 }
 
 /// Stands for a `malloc_usable_size` that does not know the allocator's blocks.

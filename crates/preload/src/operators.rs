@@ -6,56 +6,148 @@
 //!
 //! ```text
 //! operator new(n):      the next one is the allocator's?   p = next.new(n); charge(my row, size(p))
-//!                         a limit says no: next.delete(p); call the new handler, or throw bad_alloc
+//!                         there is none, or a limit says no: call the new handler, or throw bad_alloc
 //!                       otherwise: note the caller, next.new(n) (and malloc counts)
 //! operator delete(p):   the next one is the allocator's?   uncharge(the block's owner); next.delete(p)
 //!                       otherwise: next.delete(p) (and free counts)
 //! ```
 //!
-//! The first call finds out which it is, as its caller sees it: an object that was loaded without `RTLD_GLOBAL` has a C++ library that
-//! nobody else sees. From then on each operator is one jump. Where no library has the operator, `malloc` and `free` serve.
+//! The allocator is asked by its operator that throws nothing. An exception that crosses a frame of this library, where
+//! something is to be cleaned up, would be handled by two unwinders: the program's, and the one that this library has inside.
+//!
+//! # Whose operator serves whom
+//!
+//! A block belongs to the library whose `operator new` made it, and must go to that library's `operator delete`. The loader
+//! keeps that rule plain: it binds each object's calls by that object's scope. So each call must end where the loader would
+//! have bound it without this library. There are two cases:
+//!
+//! * **A library that was loaded at the start has the operator.** The loader searches those first for every object, so all
+//!   objects share that operator, and it stays loaded for good. Each operator here is one jump to it.
+//! * **None has it**, as in a program in C. Then each object that `dlopen` loads has its own: from its C++ library, which
+//!   nobody else sees, or one that it defines itself. A return address does not tell the caller: a destructor jumps to
+//!   `operator delete` as its last step, and leaves its own caller's address. So this library takes its own operator out of its table
+//!   of symbols before the first `dlopen` goes on, and the loader binds as it would plain. libstdc++'s operators then call
+//!   malloc and free, which count; another one's memory counts where it comes from.
+//!
+//! The decision is made for each operator by itself: an allocator may have some of them, and leave the rest to the C++
+//! library. It comes before the first object is loaded by `dlopen` or `dlmopen`, and holds for good. An object that the C
+//! library loads for itself (a module for host names) may come before it. If such an object is bound to an operator here
+//! and no library has another, `malloc` and `free` serve, as they do in libstdc++ and libc++.
+//!
+//! | `tests/main/plugins.rs` has | |
+//! |---|---|
+//! | scope | `RTLD_LOCAL`, `RTLD_GLOBAL`, `RTLD_DEEPBIND` |
+//! | binding | `RTLD_NOW`, `RTLD_LAZY` |
+//! | operators | of the shared C++ library, of one that is linked statically, of the plug-in itself, of two plug-ins side by side |
+//! | end | `dlclose` and a second load, or none |
+//! | beneath | glibc's malloc, jemalloc, tcmalloc, mimalloc |
 
 use crate::expected::Expected;
 use crate::next::{NEXT, WINDOW};
 use crate::thread::{self, Busy, Word};
-use crate::{alloc, objects};
-use ledgerline_interpose::symbol;
+use crate::{alloc, exports, objects};
+use ledgerline_interpose::{find, find_each, own_entry, symbol};
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Any `operator new`: at most three arguments, in registers.
 type New = unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void;
+/// One that throws nothing.
+type Quiet = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 /// Any `operator delete`, likewise.
 type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
 
-/// Finds out at an operator's first call where it goes on from then: to `counted` if the next one is an allocator's,
-/// and otherwise to that, as the code at `caller` sees it. Returns null where no library has such an operator: then this
-/// call does as libstdc++'s operator does, and the next call asks again, for its own caller.
-fn resolve(
-    name: &CStr,
-    caller: usize,
-    real: &AtomicUsize,
-    next: &AtomicPtr<()>,
+/// One of the operators.
+#[derive(Clone, Copy)]
+struct Operator {
+    name: &'static CStr,
+    /// The operator that is called instead if the one behind is an allocator's: it throws nothing.
+    quiet: &'static CStr,
+    /// The address of that one.
+    real: &'static AtomicUsize,
+    /// The address that it jumps to.
+    next: &'static AtomicPtr<()>,
+    /// That address if the one behind is an allocator's, and if there is none.
     counted: *const (),
-) -> *mut () {
-    let found = objects::find_for(name, caller);
-    // libstdc++'s operators jump to each other, so the caller may seem to be this library, which finds itself.
-    if found == 0 || objects::is_own(found) {
-        return std::ptr::null_mut();
+    alone: *const (),
+}
+
+impl Operator {
+    /// Finds out where it goes on from now on: to `counted` if the next one is an allocator's, to that if there is another,
+    /// and to `alone` if there is none.
+    fn resolve(&self, found: usize) {
+        let quiet = match found {
+            found if found == 0 || !objects::is_allocators(found) => 0,
+            found if self.quiet == self.name => found,
+            _ => Some(find(self.quiet)).filter(|&quiet| objects::is_allocators(quiet)).unwrap_or(0),
+        };
+        self.real.store(quiet, Ordering::Relaxed);
+        let goes_on = match (found, quiet) {
+            (0, _) => self.alone,
+            (found, 0) => found as *const (),
+            _ => self.counted,
+        };
+        // Release: who is sent to `counted` sees where the real one is.
+        self.next.store(goes_on.cast_mut(), Ordering::Release);
     }
-    real.store(found, Ordering::Relaxed);
-    let goes_on = if objects::is_allocators(found) { counted.cast_mut() } else { found as *mut () };
-    // Release: who is sent to `counted` sees where the real one is.
-    next.store(goes_on, Ordering::Release);
-    goes_on
+
+    /// Runs at its first call.
+    fn resolve_first(&self) -> *mut () {
+        // The loader may allocate during the look-up for itself, which is not what the operator's caller asked for.
+        let caller = thread::get(Word::Caller);
+        thread::set(Word::Caller, 0);
+        self.resolve(find(self.name));
+        thread::set(Word::Caller, caller);
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Takes it out of this library's table of symbols: whoever is loaded from now on finds the next one.
+    fn hide(&self) {
+        let Some(entry) = own_entry(self.name) else { return };
+        // SAFETY: an entry of this library's own table, which stays loaded.
+        let value = unsafe { &raw const (*entry).st_value };
+        // SAFETY: takes a constant.
+        let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let page = value as usize & !(size - 1);
+        // SAFETY: the page is this library's own, private to the process, and holds no code. (By the call itself: `mprotect`
+        // is a function of this library. If it fails the operator stays, and `alone` serves.)
+        let may_write = unsafe {
+            libc::syscall(libc::SYS_mprotect, page, size, libc::PROT_READ | libc::PROT_WRITE) == 0
+        };
+        if may_write {
+            // SAFETY: the word is aligned and may be written by now. The loader skips an entry without an address; one that
+            // reads it meanwhile sees the old or the new word. Guarded by `tests/main/plugins.rs`.
+            unsafe { AtomicU64::from_ptr(value.cast_mut()).store(0, Ordering::Relaxed) };
+        }
+    }
+}
+
+/// Decides for each operator whose it is. Once, before the first object is loaded by `dlopen`. (Two threads that do so at a
+/// time decide the same.)
+pub(crate) fn settle() {
+    static SETTLED: AtomicBool = AtomicBool::new(false);
+    // Acquire and Release: whoever sees that it is settled sees the table without what was taken out.
+    if SETTLED.load(Ordering::Acquire) {
+        return;
+    }
+    let found = [const { AtomicUsize::new(0) }; ALL.len()];
+    find_each(&ALL.map(|operator| operator.name), &found);
+    for (operator, found) in ALL.iter().zip(found) {
+        let found = found.into_inner();
+        operator.resolve(found);
+        if found == 0 {
+            operator.hide();
+        }
+    }
+    SETTLED.store(true, Ordering::Release);
 }
 
 /// What a `new` that is not granted does: the program's handler makes room and it is tried again, or there is none.
-fn make_room(throws: bool, caller: usize) -> bool {
+fn make_room(throws: bool) -> bool {
     if !throws {
         return false;
     }
-    let handler = objects::find_for(c"_ZSt15get_new_handlerv", caller);
+    let handler = find(c"_ZSt15get_new_handlerv");
     if handler != 0 {
         // SAFETY: libstdc++'s function of that name: it takes nothing and returns a function, or null.
         let handler = unsafe {
@@ -68,7 +160,7 @@ fn make_room(throws: bool, caller: usize) -> bool {
             return true;
         }
     }
-    let throw = objects::find_for(c"_ZSt17__throw_bad_allocv", caller);
+    let throw = find(c"_ZSt17__throw_bad_allocv");
     if throw != 0 {
         // SAFETY: libstdc++'s function of that name, which takes nothing and does not return.
         unsafe {
@@ -86,7 +178,7 @@ fn make_room(throws: bool, caller: usize) -> bool {
 /// # Safety
 ///
 /// As the C++ operator.
-unsafe fn plain_new(size: usize, align: usize, throws: bool, caller: usize) -> *mut c_void {
+unsafe fn plain_new(size: usize, align: usize, throws: bool) -> *mut c_void {
     let size = size.max(1);
     loop {
         let block = if align == 0 {
@@ -101,7 +193,7 @@ unsafe fn plain_new(size: usize, align: usize, throws: bool, caller: usize) -> *
                 )
             }
         };
-        if !block.is_null() || !make_room(throws, caller) {
+        if !block.is_null() || !make_room(throws) {
             return block;
         }
     }
@@ -110,32 +202,33 @@ unsafe fn plain_new(size: usize, align: usize, throws: bool, caller: usize) -> *
 /// Calls the allocator's `operator new` and charges the block.
 ///
 /// # Safety
-/// `real` is such an operator, with these arguments.
+/// `real` is such an operator that throws nothing, with these arguments.
 unsafe fn counted_new(real: usize, a: usize, b: usize, c: usize, throws: bool) -> *mut c_void {
     let caller = thread::get(Word::Caller);
     loop {
         thread::set(Word::Caller, 0);
-        let block = {
-            // Some call malloc or one of its family themselves, which must not count as well. (An exception drops
-            // this, too.)
+        let mut block = {
+            // Some call malloc or one of its family themselves, which must not count as well.
             let _busy = Busy::enter();
             // SAFETY: the caller's word; a block may be larger than was asked for.
             unsafe {
-                let real: New = std::mem::transmute(real);
+                let real: Quiet = std::mem::transmute(real);
                 real(a.max(WINDOW), b, c)
             }
         };
-        if block.is_null() {
-            return block;
+        if !block.is_null() {
+            // SAFETY: fresh from the allocator; one that is refused is given back by `free`, which takes what its
+            // operators made.
+            block = unsafe { alloc::adopt(block, caller, Expected::NOTHING) };
         }
-        // SAFETY: fresh from the allocator; one that is refused is given back by `free`, which takes what its
-        // operators made.
-        let block = unsafe { alloc::adopt(block, caller, Expected::NOTHING) };
-        if !block.is_null() || !make_room(throws, caller) {
+        if !block.is_null() || !make_room(throws) {
             return block;
         }
     }
 }
+
+/// An object of C++'s `std::nothrow_t`, which has no content.
+static NOTHROW: u8 = 0;
 
 /// Returns the units of a block that the allocator's `operator delete` is about to free.
 fn uncounted(block: *mut c_void) {
@@ -148,34 +241,42 @@ fn uncounted(block: *mut c_void) {
 /// Exports an `operator new`. A jump and not a call where the next one calls malloc, so that an exception unwinds as
 /// if this were not here.
 macro_rules! export_new {
-    ($($symbol:literal $name:ident $throws:literal $aligned:literal;)*) => {$(
+    ($($symbol:literal $name:ident $throws:literal $aligned:literal $quiet:literal;)*) => {$(
         mod $name {
             use super::*;
 
             const NAME: &CStr = symbol(concat!($symbol, "\0"));
+            const QUIET: &CStr = symbol(concat!($quiet, "\0"));
             static NEXT: AtomicPtr<()> = AtomicPtr::new(first as *const () as *mut ());
             static REAL: AtomicUsize = AtomicUsize::new(0);
+            pub(super) const OPERATOR: Operator = Operator {
+                name: NAME,
+                quiet: QUIET,
+                real: &REAL,
+                next: &NEXT,
+                counted: counted as *const (),
+                alone: alone as *const (),
+            };
 
             /// Runs at the first call: finds out whose the next operator is.
             unsafe extern "C-unwind" fn first(a: usize, b: usize, c: usize) -> *mut c_void {
-                // The linker allocates during the look-up for itself.
-                let caller = thread::get(Word::Caller);
-                thread::set(Word::Caller, 0);
-                let goes_on = resolve(NAME, caller, &REAL, &NEXT, counted as *const ());
-                thread::set(Word::Caller, caller);
-                if goes_on.is_null() {
-                    // SAFETY: the arguments of such an operator.
-                    return unsafe { plain_new(a, if $aligned { b } else { 0 }, $throws, caller) };
-                }
                 // SAFETY: an operator new with at most three arguments in registers.
                 unsafe {
-                    let goes_on: New = std::mem::transmute(goes_on);
+                    let goes_on: New = std::mem::transmute(OPERATOR.resolve_first());
                     goes_on(a, b, c)
                 }
             }
 
-            unsafe extern "C-unwind" fn counted(a: usize, b: usize, c: usize) -> *mut c_void {
-                // SAFETY: `first` stored it.
+            unsafe extern "C-unwind" fn alone(a: usize, b: usize, _: usize) -> *mut c_void {
+                // SAFETY: the arguments of such an operator.
+                unsafe { plain_new(a, if $aligned { b } else { 0 }, $throws) }
+            }
+
+            unsafe extern "C-unwind" fn counted(a: usize, b: usize, _: usize) -> *mut c_void {
+                let nothrow = &raw const NOTHROW as usize;
+                let (b, c) = if $aligned { (b, nothrow) } else { (nothrow, 0) };
+                // SAFETY: `resolve` stored it: the operator without exceptions, which takes the size, an alignment if it
+                // has one, and an object without content.
                 unsafe { counted_new(REAL.load(Ordering::Relaxed), a, b, c, $throws) }
             }
 
@@ -222,14 +323,14 @@ macro_rules! export_new {
 }
 
 export_new! {
-    "_Znwm" new true false;
-    "_Znam" new_array true false;
-    "_ZnwmRKSt9nothrow_t" new_nothrow false false;
-    "_ZnamRKSt9nothrow_t" new_array_nothrow false false;
-    "_ZnwmSt11align_val_t" new_aligned true true;
-    "_ZnamSt11align_val_t" new_array_aligned true true;
-    "_ZnwmSt11align_val_tRKSt9nothrow_t" new_aligned_nothrow false true;
-    "_ZnamSt11align_val_tRKSt9nothrow_t" new_array_aligned_nothrow false true;
+    "_Znwm" new true false "_ZnwmRKSt9nothrow_t";
+    "_Znam" new_array true false "_ZnamRKSt9nothrow_t";
+    "_ZnwmRKSt9nothrow_t" new_nothrow false false "_ZnwmRKSt9nothrow_t";
+    "_ZnamRKSt9nothrow_t" new_array_nothrow false false "_ZnamRKSt9nothrow_t";
+    "_ZnwmSt11align_val_t" new_aligned true true "_ZnwmSt11align_val_tRKSt9nothrow_t";
+    "_ZnamSt11align_val_t" new_array_aligned true true "_ZnamSt11align_val_tRKSt9nothrow_t";
+    "_ZnwmSt11align_val_tRKSt9nothrow_t" new_aligned_nothrow false true "_ZnwmSt11align_val_tRKSt9nothrow_t";
+    "_ZnamSt11align_val_tRKSt9nothrow_t" new_array_aligned_nothrow false true "_ZnamSt11align_val_tRKSt9nothrow_t";
 }
 
 /// Exports an `operator delete`.
@@ -242,25 +343,20 @@ macro_rules! export_delete {
             static NEXT: AtomicPtr<()> = AtomicPtr::new(first as *const () as *mut ());
             static REAL: AtomicUsize = AtomicUsize::new(0);
 
-            /// Runs at the first call: asks with the address that the operator returns to, in the register of a fourth argument.
-            #[unsafe(naked)]
-            unsafe extern "C" fn first() {
-                #[cfg(target_arch = "x86_64")]
-                std::arch::naked_asm!("mov rcx, [rsp]", "jmp {first}", first = sym first_of);
-                #[cfg(target_arch = "aarch64")]
-                std::arch::naked_asm!("mov x3, x30", "b {first}", first = sym first_of);
-            }
+            pub(super) const OPERATOR: Operator = Operator {
+                name: NAME,
+                quiet: NAME,
+                real: &REAL,
+                next: &NEXT,
+                counted: counted as *const (),
+                alone: exports::free as *const (),
+            };
 
-            /// Finds out whose the next operator is, as the code at `caller` sees it.
-            unsafe extern "C" fn first_of(block: *mut c_void, b: usize, c: usize, caller: usize) {
-                let goes_on = resolve(NAME, caller, &REAL, &NEXT, counted as *const ());
-                if goes_on.is_null() {
-                    // SAFETY: a block of malloc's, since no library has an operator that makes others.
-                    return unsafe { libc::free(block) };
-                }
+            /// Runs at the first call: finds out whose the next operator is.
+            unsafe extern "C" fn first(block: *mut c_void, b: usize, c: usize) {
                 // SAFETY: an operator delete with at most three arguments in registers.
                 unsafe {
-                    let goes_on: Delete = std::mem::transmute(goes_on);
+                    let goes_on: Delete = std::mem::transmute(OPERATOR.resolve_first());
                     goes_on(block, b, c);
                 }
             }
@@ -314,3 +410,27 @@ export_delete! {
     "_ZdlPvSt11align_val_tRKSt9nothrow_t" delete_aligned_nothrow false;
     "_ZdaPvSt11align_val_tRKSt9nothrow_t" delete_array_aligned_nothrow false;
 }
+
+/// All of them.
+const ALL: [Operator; 20] = [
+    new::OPERATOR,
+    new_array::OPERATOR,
+    new_nothrow::OPERATOR,
+    new_array_nothrow::OPERATOR,
+    new_aligned::OPERATOR,
+    new_array_aligned::OPERATOR,
+    new_aligned_nothrow::OPERATOR,
+    new_array_aligned_nothrow::OPERATOR,
+    delete::OPERATOR,
+    delete_array::OPERATOR,
+    delete_sized::OPERATOR,
+    delete_array_sized::OPERATOR,
+    delete_nothrow::OPERATOR,
+    delete_array_nothrow::OPERATOR,
+    delete_aligned::OPERATOR,
+    delete_array_aligned::OPERATOR,
+    delete_sized_aligned::OPERATOR,
+    delete_array_sized_aligned::OPERATOR,
+    delete_aligned_nothrow::OPERATOR,
+    delete_array_aligned_nothrow::OPERATOR,
+];

@@ -12,7 +12,7 @@ pub(crate) mod heap;
 mod names;
 
 pub(crate) use blind::{
-    access, can_open, count_left_out, leaves_anew, name_blind, order, path, unname_blind,
+    access, blind, can_open, count_left_out, leaves_anew, name_blind, order, path, unname_blind,
 };
 pub(crate) use end::note_end;
 pub(crate) use names::named_slot;
@@ -22,9 +22,11 @@ use crate::next::NEXT;
 use crate::ranges::Table;
 use crate::say::{environment, say, write};
 use crate::text::Text;
-use crate::thread;
+use crate::thread::{self, Busy};
 use crate::vouch;
-use ledgerline::{CreateError, Group, GroupId, Ledger, NAME_MAX, OpenError, StatItem};
+use blind::attached_blind;
+use ledgerline::{CreateError, Group, GroupId, Ledger, Limit, NAME_MAX, OpenError, StatItem};
+use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::given::Refused;
 use ledgerline_protocol::{
     By, DESCRIPTORS, GIVEN, Given, Identity, Item, OnMax, Order, PERCPU, Which, resident_ever,
@@ -111,6 +113,8 @@ pub(crate) struct Run {
     pub(crate) strict: bool,
     /// Whether the first refusal of each row comes with its stack.
     pub(crate) stack: bool,
+    /// Why no process of this program is accounted, if there is a reason.
+    blind: Option<Blind>,
     /// Who opened the ledger.
     user: u32,
     /// What is kept of the root's limit for those who were refused.
@@ -119,6 +123,13 @@ pub(crate) struct Run {
     namespace: Option<u64>,
     /// The ledger's items, by [`Item`]; none in a ledger without them.
     items: [Option<StatItem>; Item::ALL.len()],
+}
+
+impl Run {
+    /// Whether a limit holds for all of the run.
+    fn is_limited(&self) -> bool {
+        self.heap.is_some() || self.ledger.root().max() != Limit::MAX
+    }
 }
 
 /// What outlives a fork.
@@ -255,6 +266,15 @@ fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Ide
     .push_number(process.pid().into());
 }
 
+/// Notes that this process executes another program now, or that it did not after all. A child that shares its parent's memory
+/// notes nothing: the row is its parent's.
+pub(crate) fn note_execution(own: libc::pid_t, executes: bool) {
+    let is_own = attached_as().is_some_and(|process| process.pid() == own.unsigned_abs());
+    if is_own && let Some(_busy) = Busy::enter() {
+        note(OWN, Item::Executed, if executes { 1 } else { -1 });
+    }
+}
+
 /// Says why this process is not accounted.
 #[cold]
 fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
@@ -263,6 +283,20 @@ fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
         line.push(part);
     }
     write(&line);
+    None
+}
+
+/// Names a process that is not accounted in the ledger, and, where there is a limit, at once.
+#[cold]
+fn turn_away_as(run: &Run, name: &Text<NAME_MAX>, identity: Identity, why: Blind) -> Option<()> {
+    let row = run.ledger.create_for_process(name.as_str(), identity.owner());
+    match row {
+        Ok(row) => note_in(row, Item::Blind, why as i64),
+        Err(_) => count_left_out(1),
+    }
+    if run.is_limited() {
+        blind::announce(name.as_str().as_bytes(), why);
+    }
     None
 }
 
@@ -285,6 +319,9 @@ fn attach() -> Option<()> {
     INHERITED.parent.store(identity.owner(), Ordering::Relaxed);
     let mut name = Text::<NAME_MAX>::name();
     push_process(&mut name, program_name(), identity);
+    if let Some(why) = run.blind {
+        return turn_away_as(run, &name, identity, why);
+    }
     let attached = heap::attach(run, name.as_str(), identity.owner())
         .and_then(|()| run.ledger.attach_process(name.as_str(), identity.owner()));
     let process = match attached {
@@ -297,7 +334,11 @@ fn attach() -> Option<()> {
         Err(_) => return turn_away(&[b"the ledger is damaged: a program wrote over it"]),
     };
     set_group(OWN as usize, process);
+    attached_blind();
     if !filter::is_on() {
+        // SAFETY: getppid has no preconditions.
+        note(OWN, Item::Parent, unsafe { libc::getppid() }.into());
+        note(OWN, Item::Started, filter::milliseconds() + 1);
         STATE.resident_before.store(resident_ever(libc::RUSAGE_SELF), Ordering::Relaxed);
     }
     Some(())
@@ -356,9 +397,6 @@ fn open() -> Option<Run> {
         ]);
         return None;
     };
-    if NEXT.is_secret() {
-        return turn_away(&[b"the allocator does not tell how large its blocks are"]);
-    }
     if let Some(cpus) = order.cpus.and_then(as_number) {
         // SAFETY: the run has that from this machine, and made the ledger for it.
         unsafe { ledgerline::percpu::tell_possible_cpus(cpus) };
@@ -368,10 +406,7 @@ fn open() -> Option<Run> {
     let state = (&raw const STATE).cast_mut().cast();
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
-    let wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
-    if !wiped {
-        return turn_away(&[b"this kernel cannot wipe memory on fork"]);
-    }
+    let is_wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
     // SAFETY: the handler is a plain function of a library that stays loaded, and touches a static alone. (Where it
     // cannot be registered, a child that is forked under a filter goes unaccounted.)
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
@@ -390,6 +425,10 @@ fn open() -> Option<Run> {
         on_max: order.on_max,
         strict: order.strict,
         stack: order.stack,
+        blind: match NEXT.is_secret() {
+            true => Some(Blind::Allocator),
+            false => Some(Blind::Kernel).filter(|_| !is_wiped),
+        },
         user,
         reserve: order.reserve.and_then(as_number).unwrap_or(0),
         namespace: order.namespace.and_then(as_number),
@@ -434,8 +473,32 @@ unsafe fn open_file(path: &'static [u8], given: &Given, which: Which) -> Option<
     }
 }
 
-/// The program's name without its folder.
+/// The program's name without its folder, as it was when its first process began to be accounted. (A program that gives itself
+/// a title writes over the place where the C library has its name.)
 pub(crate) fn program_name() -> &'static [u8] {
+    static NAME: [AtomicU64; NAME_MAX / 8] = [const { AtomicU64::new(0) }; NAME_MAX / 8];
+    static KEPT: AtomicU32 = AtomicU32::new(0);
+    // Acquire and Release: whoever sees that it is kept sees all of it. (Two threads that keep it at a time write the same.)
+    if KEPT.load(Ordering::Acquire) == 0 {
+        let mut words = [0; NAME_MAX];
+        let name = invoked_as();
+        let length = name.len().min(NAME_MAX - 1);
+        words[..length].copy_from_slice(&name[..length]);
+        for (to, from) in NAME.iter().zip(words.chunks_exact(8)) {
+            let mut word = [0; 8];
+            word.copy_from_slice(from);
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+        KEPT.store(1, Ordering::Release);
+    }
+    // SAFETY: the numbers lie one behind the other, are written no more, and have no padding; the last byte is zero.
+    let bytes = unsafe { std::slice::from_raw_parts(NAME.as_ptr().cast::<u8>(), NAME_MAX) };
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+    &bytes[..length]
+}
+
+/// What the C library says of the program's name.
+fn invoked_as() -> &'static [u8] {
     unsafe extern "C" {
         static program_invocation_short_name: *const libc::c_char;
     }

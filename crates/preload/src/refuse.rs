@@ -44,7 +44,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
             Err(again) => refusal = again,
         }
     }
-    let now = milliseconds();
+    let now = filter::milliseconds();
     if spare(group, &refusal, now) {
         process::note(slot, if limit == Limit::Heap { Item::SparedHeap } else { Item::Spared }, 1);
         return true;
@@ -53,7 +53,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
         // The first ledger, which the account is made of, counts none that it did not refuse itself.
         process::note(slot, Item::RefusedHeap, 1);
     }
-    note(slot, refusal.requested, now);
+    note(slot, refusal.requested, refusal.usage, now);
     if process::run().is_some_and(|run| run.on_max == OnMax::Kill) {
         kill(slot, &refusal, with_reserve(group, &refusal), limit);
     }
@@ -98,7 +98,7 @@ fn with_reserve(group: Group<'_>, refusal: &Refusal) -> u64 {
 }
 
 /// Keeps what a row was refused first, and when, and the most.
-fn note(slot: u32, requested: u64, now: i64) {
+fn note(slot: u32, requested: u64, usage: u64, now: i64) {
     let Some(largest) = STATE.refused.get(slot as usize) else { return };
     // Each request that raises it adds what it raised it by, so the item is the largest, and the one that finds a zero
     // is the first, whatever threads do at a time. (Each is an exchange of one word, which needs no ordering.)
@@ -106,6 +106,7 @@ fn note(slot: u32, requested: u64, now: i64) {
     if before == 0 {
         process::note(slot, Item::RefusedFirst, requested.cast_signed());
         process::note(slot, Item::RefusedFirstTime, now);
+        process::note(slot, Item::RefusedUsage, usage.cast_signed());
         if process::run().is_some_and(|run| run.stack) && !filter::is_on() {
             stack::say(slot, requested);
         }
@@ -113,17 +114,6 @@ fn note(slot: u32, requested: u64, now: i64) {
     if requested > before {
         process::note(slot, Item::RefusedLargest, (requested - before).cast_signed());
     }
-}
-
-/// The time of `CLOCK_MONOTONIC`; zero under a filter (in strict mode the processor itself refuses to tell it).
-fn milliseconds() -> i64 {
-    if filter::is_on() {
-        return 0;
-    }
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the record is live and writable; the clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
 }
 
 /// [`OnMax::Kill`]: says who asked, who refused and why, and ends the process.
@@ -135,16 +125,13 @@ fn kill(slot: u32, refusal: &Refusal, most: u64, limit: Limit) -> ! {
     line.push(b"killed: ");
     process::push_path(&mut line, slot);
     line.push(match limit {
-        Limit::All => b": max of ",
-        Limit::Heap => b": max-heap of ",
+        Limit::All => b": max ",
+        Limit::Heap => b": max-heap ",
     });
-    line.push_number(most);
-    line.push(b" bytes reached, ").push_number(refusal.usage);
-    line.push(b" in use, ").push_number(refusal.requested);
-    write(line.push(b" requested"));
-    // SAFETY: signals this process; nothing runs after it.
-    unsafe {
-        libc::kill(libc::getpid(), libc::SIGKILL);
-        libc::abort()
+    line.push_size(most).push(b": ").push_size(refusal.usage).push(b" in use, ");
+    write(line.push_size(refusal.requested).push(b" asked for"));
+    loop {
+        // SAFETY: signals this process; nothing runs after it.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
 }

@@ -64,6 +64,32 @@ unsafe extern "C" fn each(context: *mut c_void, data: *mut c_void) -> c_int {
     }
 }
 
+/// The innermost place to which a function returns outside of this library, of the allocator behind, and of what lies between
+/// two addresses.
+pub(crate) fn caller_beyond((start, end): (usize, usize)) -> Option<usize> {
+    struct Search {
+        within: std::ops::Range<usize>,
+        left: usize,
+        found: usize,
+    }
+
+    unsafe extern "C" fn each(context: *mut c_void, data: *mut c_void) -> c_int {
+        // SAFETY: the unwinder's own context, and the search below.
+        let (place, search) = unsafe { (_Unwind_GetIP(context), &mut *data.cast::<Search>()) };
+        search.left -= 1;
+        if search.left > 0 && (is_beneath(place) || search.within.contains(&place)) {
+            return GO_ON;
+        }
+        search.found = if search.left > 0 { place } else { 0 };
+        STOP
+    }
+
+    let mut search = Search { within: start..end, left: DEPTH, found: 0 };
+    // SAFETY: the callback gets what is handed on, which lives until the call returns.
+    unsafe { _Unwind_Backtrace(each, (&raw mut search).cast()) };
+    Some(search.found).filter(|&found| found != 0)
+}
+
 /// Says whose code is at a place: `function+0x12 (file+0x345)`, where `addr2line -e file 0x345` knows the line.
 fn say_place(place: usize) {
     let mut line = Text::line();

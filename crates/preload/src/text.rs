@@ -50,6 +50,18 @@ impl<const N: usize> Text<N> {
         self.push(&[b'0' + (number % 10) as u8])
     }
 
+    /// Adds a number of bytes as people read it: `512B`, `2.8M`.
+    pub(crate) fn push_size(&mut self, bytes: u64) -> &mut Text<N> {
+        let unit = (bytes | 1).ilog2() / 10;
+        if unit == 0 {
+            return self.push_number(bytes).push(b"B");
+        }
+        // (Of what is more than 16 EiB there is none: the tenths fit.)
+        let tenths = (u128::from(bytes) * 10) >> (10 * unit);
+        self.push_number((tenths / 10) as u64).push(b".").push_number((tenths % 10) as u64);
+        self.push(&[b"BKMGTPE"[unit as usize]])
+    }
+
     /// Adds a number in hexadecimal.
     pub(crate) fn push_hex(&mut self, number: u64) -> &mut Text<N> {
         if number >= 16 {
@@ -90,6 +102,20 @@ mod tests {
 
     fn empty() -> Text<NAME_MAX> {
         Text::name()
+    }
+
+    #[test]
+    fn a_size_has_the_largest_unit_that_fits() {
+        for (bytes, told) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.0K"),
+            (2_950_720, "2.8M"),
+            (1 << 30, "1.0G"),
+            (u64::MAX, "15.9E"),
+        ] {
+            assert_eq!(empty().push_size(bytes).as_str(), told);
+        }
     }
 
     #[test]

@@ -43,6 +43,14 @@ named! {
         OtherRun = 13: "a run of its own",
         /// The supervisor found it without the library, or with another order than the run's (`--strict`).
         Unseen = 20: "without the library",
+        /// Its allocator does not tell how large blocks are, or lacks a function of malloc's family.
+        Allocator = 14: "an allocator that tells no sizes",
+        /// It loads libraries into a second namespace (`dlmopen`), which has a C library of its own.
+        Namespace = 15: "a second namespace (dlmopen)",
+        /// It loads a library that calls the C library's malloc whatever is preloaded (`RTLD_DEEPBIND`).
+        OwnScope = 16: "a library bound to itself (RTLD_DEEPBIND)",
+        /// The kernel cannot wipe memory on fork, so that a child would write its parent's cells.
+        Kernel = 17: "a kernel that wipes nothing on fork",
     }
 }
 
@@ -83,6 +91,10 @@ impl fmt::Display for Blind {
             Blind::NoRow => "found no row left in the ledger",
             Blind::OtherRun => "has a run of its own, which accounts and limits it",
             Blind::Unseen => "has no library, or another order than the run's",
+            Blind::Allocator => "has an allocator that does not tell how large its blocks are",
+            Blind::Namespace => "loads libraries into a second namespace (dlmopen)",
+            Blind::OwnScope => "loads a library that is bound to itself (RTLD_DEEPBIND)",
+            Blind::Kernel => "runs on a kernel that cannot wipe memory on fork",
         })?;
         f.write_str("; its allocations cannot be seen or limited")
     }

@@ -157,13 +157,23 @@ named! {
         /// The bytes that a process mapped and this account does not follow: there were more mappings than the preloaded
         /// library has room for. They are charged to nobody.
         Forgotten: "mapped_forgotten",
+        /// The bytes that were in use when the first request was refused.
+        RefusedUsage: "refused_usage",
+        /// The id of the process that the row's process was started by, in its own namespace.
+        Parent: "parent",
+        /// When the process began to be accounted, in milliseconds of `CLOCK_MONOTONIC`, plus one.
+        Started: "started",
+        /// Not zero if the process has executed another program, which has a row of its own.
+        Executed: "executed",
     }
 }
 
 impl Item {
     /// What a row was refused: its own, of which no sum means anything.
-    pub const REFUSED: [Item; 3] =
-        [Item::RefusedFirst, Item::RefusedFirstTime, Item::RefusedLargest];
+    pub const REFUSED: [Item; 4] =
+        [Item::RefusedFirst, Item::RefusedFirstTime, Item::RefusedLargest, Item::RefusedUsage];
+    /// The identity of a process: its own, of which no sum means anything.
+    pub const ORIGIN: [Item; 3] = [Item::Parent, Item::Started, Item::Executed];
 }
 
 /// The largest request, in bytes, that the reserve serves.

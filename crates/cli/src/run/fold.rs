@@ -63,9 +63,21 @@ impl<'l> Folded<'l> {
                 group.stat().get(item.name()).map_or(0, |line| line.own)
             };
             let most = processes.iter().chain([&row]).map(|group| own(group, Item::Resident)).max();
+            // All of one parent stand below that.
+            let is_new = row.stat().get(Item::Ended.name()).is_none_or(|line| line.own == 0);
+            let before = Some(row).filter(|_| !is_new);
+            let mut parents = processes.iter().chain(&before).map(|group| own(group, Item::Parent));
+            let parent = parents.next().filter(|parent| parents.all(|other| other == *parent));
             let folded = self.fold_into(row, &processes);
-            // Reasons, and what was resident at most, are no numbers to be added up.
-            for (item, want) in [(Item::Blind, blind), (Item::Resident, most.unwrap_or(0))] {
+            // Reasons, what was resident at most, and who a process was, are no numbers to be added up.
+            let known = [
+                (Item::Blind, blind),
+                (Item::Resident, most.unwrap_or(0)),
+                (Item::Parent, parent.unwrap_or(0)),
+                (Item::Started, 0),
+                (Item::Executed, 0),
+            ];
+            for (item, want) in known {
                 if folded > 0 {
                     self.add(row, item, want - own(&row, item));
                 }
@@ -96,7 +108,7 @@ impl<'l> Folded<'l> {
         };
         let want = of_folded().chain([before]).filter(|refused| refused[0] > 0).reduce(|a, b| {
             let first = if a[1] <= b[1] { a } else { b };
-            [first[0], first[1], a[2].max(b[2])]
+            [first[0], first[1], a[2].max(b[2]), first[3]]
         });
         for (at, item) in Item::REFUSED.into_iter().enumerate().rev() {
             let sum = before[at] + of_folded().map(|refused| refused[at]).sum::<i64>();
@@ -108,7 +120,7 @@ impl<'l> Folded<'l> {
     }
 
     /// What each row of these processes was refused, if any was.
-    fn refusals<'p>(&self, processes: &[Group<'p>]) -> Vec<(Group<'p>, [i64; 3])> {
+    fn refusals<'p>(&self, processes: &[Group<'p>]) -> Vec<(Group<'p>, Refused)> {
         if processes.iter().all(|&process| refused(process, |line| line.subtree)[0] == 0) {
             return Vec::new();
         }
@@ -128,8 +140,11 @@ impl<'l> Folded<'l> {
     }
 }
 
+/// The numbers of [`Item::REFUSED`].
+type Refused = [i64; Item::REFUSED.len()];
+
 /// What a group was refused: [`Item::REFUSED`].
-fn refused(group: Group<'_>, part: fn(&StatLine) -> i64) -> [i64; 3] {
+fn refused(group: Group<'_>, part: fn(&StatLine) -> i64) -> Refused {
     let stat = group.stat();
     Item::REFUSED.map(|item| stat.get(item.name()).map_or(0, part))
 }

@@ -6,10 +6,12 @@
 //! processes until the program has ended; print the account.
 
 mod fold;
+mod help;
 mod ledger;
 mod living;
 mod outputs;
 pub mod record;
+mod titles;
 mod unseen;
 
 use std::ffi::{OsStr, OsString};
@@ -30,142 +32,18 @@ use ledgerline_protocol::given::{self, Given};
 use ledgerline_protocol::{By, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
+use crate::sizes;
 use fold::Folded;
-use ledgerline_run::account::model::{Account, Container, Mistakes, Processes, resident};
+use help::{EXAMPLES, FEW_EXAMPLES, JSON_HELP};
+pub use help::{LONG_ABOUT, MANUAL};
+use ledgerline_run::account::model::{Account, Container, Mistakes, Processes};
+use ledgerline_run::account::render::Extent;
 use ledgerline_run::launch::{Failure, Launch, Signals, program};
 use ledgerline_view::terminal::output::{printable, say};
 use living::Living;
 use outputs::Outputs;
+use titles::Titles;
 use unseen::Unseen;
-
-/// What `ledgerline run --help` says first.
-pub const LONG_ABOUT: &str = "\
-Run a program and print who held its memory.
-
-The program and every process that it starts are charged to one ledger, without being recompiled: \
-a library that is preloaded charges each allocation to a row for the process, the thread or the \
-shared library that asked. When the program has ended, the account is printed as a tree on \
-standard error; the program's standard output stays clean. The exit code is the program's own, \
-or 128 plus the signal that killed it.
-
-The account has a row for each group, with what it held when the program ended (current), the \
-most that it held (peak), that peak as a share of the root's (peaks of neighbours need not \
-coincide, so shares may add up to more than 100 %), the number of charges, how many were refused, \
-and which limit refused them. Rows of processes that ended before the program did also show what \
-they held then (at exit). Resident is the most that the kernel saw in a process, code and files \
-included, so that what the account does not see is seen at once. It is known of processes that ended by \
-themselves, not of those that a signal killed; below 8M it may be what the process had before it executed \
-its program. A process is called PROGRAM.PID; one in another PID namespace \
-PROGRAM.nsN.PID, with its ID in there. Where more than a hundred processes have ended, those with the \
-smaller peaks share a row for each PROGRAM, which has the sum of their charges and of what they held \
-at their ends, and the largest of their peaks.
-
-With --max-heap the blocks of malloc have a limit of their own, whatever is mapped; --max holds for the sum \
-of both. (Each block is then charged twice, which takes some twenty nanoseconds more.)
-
-A program that is refused needs a little memory to say so. So a part of each limit is kept (--reserve): after \
-its first refusal a process may have a quarter of that in requests of up to 16K, and anew when it was \
-not refused for a second. All that is charged together stays within the limits. Nothing is kept with \
-`--on-max kill`.
-
-With --container the limit is that of the container, which the kernel would kill for: the smallest of \
-memory.max and memory.high (cgroup v2) or memory.limit_in_bytes (v1) of this command's cgroup and those above it, \
-and of the machine's memory, less a margin of a sixteenth (4M at least, 512M at most); also when it changes. The \
-row (untracked) has what the kernel charges there and no row has: stacks, code, page tables, shared and untracked \
-memory, what allocators keep, this command itself, other programs in the cgroup, and page cache up to a sixteenth of the limit. It is measured \
-4 to 200 times a second and takes from the room, so that malloc fails before the kernel kills. --max goes with it: \
-the smaller one holds, and what is untracked counts for both. Memory that is charged and not touched yet hides as \
-much that is untracked.
-
-With --record what each row held over time is kept in a file, for `ledgerline report`: a thread of this command looks \
---record-every, beside the program, and appends what changed. The file has at most --record-size: when it would get longer, what is older \
-becomes coarser, and of very many rows those with the smallest peaks are left out. It can be read while the run goes on, and \
-when this command was killed, up to the last look. (Not after a power cut.) A full disk is said once; the run goes on, and so does the \
-recording when there is room again.
-
-Below the table stands who was refused first, when and how much, and the largest request that was \
-refused; then the most memory that the kernel saw resident in any one process.
-
-Every process under `run` may write to the ledger, by mistake too. A row that makes no sense any more is \
-called damaged, none of its numbers is shown, and a line below the table says so; then the other rows may be \
-wrong, too, since a number that was written over and still makes sense cannot be told from a true one. A \
-program whose own row was written over goes on without being accounted.
-
-What a program maps by itself (mmap, sbrk), as Python, V8 and the JVM do with their heaps, is charged \
-like its blocks as long as it is private and writable, touched or not; `mapped` shows it. A \
-reservation without access is free until it becomes writable. So are the tables of a ledger that a program embeds \
-itself, which are reserved as a whole and hardly touched. Shared memory and files that are \
-mapped to be read are not charged; the JSON document has them.
-
-A line names the processes that were not accounted, and why: statically linked; set-user-ID, or with \
-other rights that they would gain; of another architecture or C library (glibc and musl are served, musl on x86-64); built with a sanitizer, which \
-runs as it does plain; executed with a cleared environment, as another user, under a seccomp filter, or in a root without \
-/proc; with a malloc of their own (what that maps is \
-charged); with too little address space for the library and the ledger (`ulimit -v`); with no row left (--rows); or with a run of their own, a `ledgerline run` \
-within this one, whose account and limits hold for them alone. \
-With --strict that is a failure, and programs keep the library where whoever executes them clears the environment.
-
-A program that starts where another /proc is mounted (`unshare --mount-proc`), in another root, or in a user namespace \
-of its own (`bwrap --unshare-all`), has two or three descriptors that it would not have plain, from 1000 on: they lead to the ledger.
-
-The account does not see what a program maps by a system call of its own, its threads' stacks, what the kernel lets a \
-mapping with MAP_GROWSDOWN grow by, nor what \
-programs that are not accounted start in their turn without the environment that they got.
-
-A process that puts itself under a seccomp filter stays charged and limited, but the library makes no \
-system call for it any more, since the filter might kill it for that: threads that start then are \
-charged to the row of the process, --on-max kill ends it by an illegal instruction without a word, and \
-a refusal has no time. Programs that it executes then are not accounted. Filters that this command is \
-itself under, as in most containers, change nothing.
-
-A program can see that it runs under this command: in its environment (LD_PRELOAD, LEDGERLINE_…), in its \
-mappings, and by its orphans, whose parent is this process and not process 1.
-
-The library that is preloaded lies in this command. A run makes a file of it in a folder that nobody but root and its \
-user can write to: root's in /var/lib/ledgerline, else in /run/ledgerline-lib; another user's in XDG_CACHE_HOME \
-(~/.cache), else in XDG_RUNTIME_DIR or TMPDIR. A folder below one where others may write, as /tmp and /var/tmp, is not used, and none that is \
-mounted noexec. Where no folder is left, nothing is started (exit code 125). The file goes with the run. While processes of the \
-run outlive it, the file stays, and a later run of the same user removes it. A sandbox that hides the file has the \
-loader complain, and what runs in there is not seen. LEDGERLINE_PRELOAD names a file to be preloaded instead.";
-
-const EXAMPLES: &str = "\
-Examples:
-  ledgerline run -- make -j8
-  ledgerline run --by process -- ./build.sh
-  ledgerline run --max 512M -- python3 job.py
-  ledgerline run --strict --max 2G -- ./pipeline.sh
-  ledgerline run --container -- ./server                 in a container, or under systemd-run -p MemoryMax=1G
-  ledgerline run --max 512M --on-max kill --json account.json -- ./server --port 80
-  ledgerline run --by process --record build.rec -- make -j8      then: ledgerline report build.rec -o build.html
-  ledgerline run --json - -- sort big.txt -o sorted.txt | jq '.groups[0].peak'";
-
-const JSON_HELP: &str = "\
-Also write the account to FILE as JSON; `-` is standard output.
-
-The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
-`ledger_bytes`, `max_resident` (the most bytes that the kernel saw resident in one process), \
-`heap_peak` (the most bytes of blocks in all processes together; null without --max-heap), \
-`mistakes` (frees that matched no charge), `not_accounted` (a list of `program`, `reason` and \
-`processes`; the program may be null), `damaged`, `container` and `groups`: one object for each row, \
-the root `/` first, then depth-first, with `path`, `state`, `pid`, `current`, `peak`, `charges`, \
-`uncharges`, `refused`, `refused_heap` (those of the refused that --max-heap refused), `max`, `max_heap`, `high`, \
-`max_events`, `high_events` and `at_exit`. `state` is live, \
-exited (the process ended before the program did), running (it still ran after that) or damaged (a \
-program wrote over the row, whose other fields are null then; `damaged` of the whole says that this \
-happened anywhere, and `mistakes` is null where that was written over). Sizes are \
-numbers of bytes; `max`, `max_heap` and `high` are a number, or the string \"max\" where there is no limit, as \
-in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the blocks of malloc, and \
-`mapped`, private memory that was mapped; `mapped_shared` and `mapped_file` are not part of it, nor is \
-`mapped_forgotten`, what was mapped in more pieces than there is room to follow (some 74 000), and is not charged. \
-`first_refused` is null, or the `size` of the first request that a row made itself and that was refused, \
-with the `seconds` since the start (null under a seccomp filter); `largest_refused` is the size of the largest. `folded` is true for a \
-process that has more threads or libraries by name than rows (254): its own row counts the rest. \
-`processes` is 0, or how many ended processes a program's row stands for; its `pid` is 0. `spared` is \
-how many requests the reserve served, which are not among the `refused`. `resident` is the most bytes that \
-the kernel saw resident in the process, or null where that is not known. `container` is null without \
---container; else it has `limit` (a number, or \"max\" where there is none) and `source`, whose limit that is; \
-`kernel`, what the kernel charged against it at the end, or null; `untracked`, how much of \
-that no row had; `pressure`, how often the kernel told that memory was short; and `watched`, where that is heard.";
 
 /// How often the command looks for processes that have ended: those that are not
 /// its children end without telling it.
@@ -209,24 +87,29 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// The options of `ledgerline run`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = EXAMPLES,
+    after_help = FEW_EXAMPLES,
+    after_long_help = EXAMPLES,
     override_usage = "ledgerline run [OPTIONS] [--] <COMMAND> [ARGUMENT]..."
 )]
 pub struct RunArgs {
-    /// Refuse memory beyond SIZE, all processes together: 512M, 2G, or max for no limit
+    /// Refuse memory beyond SIZE (512M, 2G), all processes together
+    ///
+    /// `max` is no limit. A number alone is bytes.
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max: String,
 
-    /// Refuse blocks of malloc beyond SIZE, all processes together, whatever they map by themselves
+    /// Refuse blocks of malloc beyond SIZE
+    ///
+    /// It holds for all processes together, whatever they map by themselves.
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max_heap: String,
 
-    /// Follow the limit of the container, too: refuse before the kernel kills
+    /// Refuse before the container's limit has the kernel kill
     #[arg(long)]
     container: bool,
 
     /// Of each maximum, keep SIZE for small requests of processes that were refused; by default a 32nd, at most 1M
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, hide_short_help = true)]
     pub reserve: Option<String>,
 
     /// Count an event when more than SIZE is held
@@ -238,24 +121,30 @@ pub struct RunArgs {
     by: By,
 
     /// How many rows the account has at a time: each process that lives has one, and each of its threads or libraries by name
-    #[arg(long, value_name = "COUNT", default_value = ledger::ROWS, value_parser = clap::value_parser!(u32).range(ledger::ROWS_TAKEN))]
+    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value = ledger::ROWS, value_parser = clap::value_parser!(u32).range(ledger::ROWS_TAKEN))]
     rows: u32,
 
-    /// What happens to an allocation that would go over a maximum
+    /// What happens to a request beyond a maximum
     #[arg(long, value_parser = on_max(), default_value = OnMax::Enomem.name(), value_name = "ACTION")]
     on_max: OnMax,
 
-    /// Fail (125) if a process is not accounted, and keep the library in programs whose environment is cleared
+    /// Fail (125) if a process is not accounted
+    ///
+    /// Programs keep the library where whoever executes them clears the environment.
     #[arg(long)]
     strict: bool,
 
-    /// Say on standard error from where the first refused request of each row came
+    /// Say from where the first refused request of each row came
     #[arg(long)]
     stack: bool,
 
     /// Also write the account to FILE as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, long_help = JSON_HELP)]
     pub json: Option<OsString>,
+
+    /// Print every row of the account, and every column
+    #[arg(long)]
+    all: bool,
 
     /// Print the account to FILE instead of standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -270,6 +159,7 @@ pub struct RunArgs {
         required = true,
         num_args = 1..,
         value_name = "COMMAND",
+        hide_short_help = true,
         value_hint = ValueHint::CommandWithArguments
     )]
     pub command: Vec<OsString>,
@@ -379,6 +269,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         name_blind(&ledger, &launch.program.path, main, spot);
     }
     let mut folded = Folded::new(&ledger);
+    let mut titles = Titles::new();
     let ended = session.watch(|| {
         // What the program itself held when it ended is the point of the
         // account, so its rows stay as they are.
@@ -389,6 +280,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
                 name_blind(&ledger, Path::new(program), pid, Blind::Unseen);
             });
         }
+        titles.look(&ledger);
         if let Some((_, heap)) = &heap {
             ledger::tidy(heap, &|owner| living.may(owner));
         }
@@ -419,12 +311,13 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         &ledger,
         &Processes {
             running: &|owner| owner != main && living.may(owner),
-            resident: &|owner| resident::of(owner, "VmHWM:"),
+            seen: &|asked, program, goes_on| titles.see(asked, program, goes_on),
             of_run: true,
         },
     );
 
-    let code = ended.exit(outputs.write(&account))?;
+    let extent = if args.all { Extent::All } else { Extent::Folded };
+    let code = ended.exit(outputs.write(&account, extent))?;
     // (Each process that loads the library has a row, also one that allocates nothing.)
     let unseen = !account.saw_any() && !account.damaged;
     let escaped = escapes.is_some_and(|escapes| escapes.any());
@@ -455,8 +348,7 @@ fn name_blind(ledger: &Ledger, path: &Path, process: u32, why: Blind) {
 }
 
 fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
-    let limit: Limit =
-        text.parse().map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+    let limit = sizes::limit(text).map_err(|error| Failure::usage(format!("{option}: {error}")))?;
     if limit.get().is_some_and(|units| units > MOST_BYTES) {
         let why = "is more than any machine holds; for no limit leave it out";
         return Err(Failure::usage(format!("{option}: {text} {why}")));

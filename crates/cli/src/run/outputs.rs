@@ -1,8 +1,9 @@
 //! Where the account of a run goes, found out before the program starts.
 
 use super::RunArgs;
+use ledgerline_run::account::json;
 use ledgerline_run::account::model::Account;
-use ledgerline_run::account::{json, render};
+use ledgerline_run::account::render::{self, Extent};
 use ledgerline_run::launch::{Failure, Target};
 use ledgerline_view::terminal::style::Style;
 use std::ffi::OsString;
@@ -37,11 +38,11 @@ impl Outputs {
         Ok(outputs)
     }
 
-    pub(super) fn write(&self, account: &Account) -> Result<(), Failure> {
+    pub(super) fn write(&self, account: &Account, extent: Extent) -> Result<(), Failure> {
         let text = match &self.text {
-            Some(target) => target.write(render::text(account, &Style::plain()).as_bytes()),
+            Some(target) => target.write(render::text(account, extent, &Style::plain()).as_bytes()),
             None => {
-                render::to_stderr(account);
+                render::to_stderr(account, extent);
                 Ok(())
             }
         };

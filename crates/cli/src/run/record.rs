@@ -23,7 +23,7 @@ const LATEST: Duration = Duration::from_secs(3600);
 /// The options of a recording.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
-    /// Also keep what each row held over time in FILE, for `ledgerline report`
+    /// Also keep what rows held over time in FILE, for `ledgerline report`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<OsString>,
 
@@ -32,11 +32,23 @@ pub struct RecordArgs {
     record_command: bool,
 
     /// How often the recording looks: 100ms, 2s
-    #[arg(long, value_name = "TIME", default_value = "100ms", requires = "record")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100ms",
+        requires = "record",
+        hide_short_help = true
+    )]
     record_every: String,
 
     /// Hold the recording to SIZE, coarser with age where it gets longer
-    #[arg(long, value_name = "SIZE", default_value = "16M", requires = "record")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "16M",
+        requires = "record",
+        hide_short_help = true
+    )]
     record_size: String,
 }
 

@@ -1,5 +1,6 @@
 //! What the command line asks for.
 
+use crate::sizes;
 use ledgerline::Limit;
 use ledgerline_protocol::MOST_BYTES;
 
@@ -30,6 +31,8 @@ impl Which {
 pub(super) struct Change {
     pub(super) which: Which,
     pub(super) limit: Limit,
+    /// Whether it is a small number without a unit, which in a ledger of bytes is a slip.
+    pub(super) is_bare: bool,
 }
 
 /// Reads `max=300M`. (A cgroup's file name, `memory.max`, is as good.)
@@ -51,7 +54,8 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
     if limit.get().is_some_and(|units| units > MOST_BYTES) {
         return Err(format!("{value} is more than any machine holds; for no limit write max"));
     }
-    Ok(Change { which, limit })
+    let is_bare = sizes::slip(value, limit).is_some();
+    Ok(Change { which, limit, is_bare })
 }
 
 /// Refuses what contradicts itself.
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_limit_has_a_name_and_a_size() {
-        let of = |which, limit| Ok(Change { which, limit });
+        let of = |which, limit| Ok(Change { which, limit, is_bare: false });
         assert_eq!(parse("max=300M"), of(Which::Max, Limit::units(300 << 20)));
         assert_eq!(parse("memory.high=max"), of(Which::High, Limit::MAX));
         assert_eq!(parse("low=0"), of(Which::Low, Limit::ZERO));
@@ -88,6 +92,7 @@ mod tests {
         ] {
             assert!(parse(text).unwrap_err().contains(why), "{text}: {:?}", parse(text));
         }
+        assert!(parse("max=512").unwrap().is_bare && !parse("max=512K").unwrap().is_bare);
         let max = parse("max=1M").unwrap();
         assert!(check(&[max, max], false).unwrap_err().contains("max is given twice"));
         assert!(check(&[parse("low=1M").unwrap()], true).unwrap_err().contains("--now"));

@@ -17,6 +17,18 @@ pub(super) fn all(found: &Found<'_>, changes: &[Change], now: bool) -> Result<()
             "the process of {path} has ended, so it charges nothing that a limit could refuse"
         ));
     }
+    let is_limit = |change: &&Change| [Which::Max, Which::High].contains(&change.which);
+    let slip = changes.iter().filter(is_limit).find(|change| change.is_bare);
+    // (Of a ledger of other things a small number is a limit as any.)
+    if let Some(change) = slip
+        && found.group.ledger().snapshot().unit == "bytes"
+    {
+        let bytes = change.limit.get().unwrap_or(0);
+        return Err(format!(
+            "{}={bytes} is {bytes} bytes; write {bytes}M, {bytes}K, or at least 1048576 without a unit",
+            change.which.name()
+        ));
+    }
     for change in changes.iter().filter(|change| change.which == Which::Max) {
         if found.is_root && steered::follows_container(found.group.ledger()) {
             return Err(

@@ -6,8 +6,8 @@ use ledgerline::stat::print::{Flat, Stat};
 use ledgerline::{Group, Ledger};
 use ledgerline_protocol::Item;
 use ledgerline_run::account::json;
-use ledgerline_run::account::model::{Account, Mistakes, Processes, resident};
-use ledgerline_run::account::render;
+use ledgerline_run::account::model::{Account, Mistakes, Processes, Seen};
+use ledgerline_run::account::render::{self, Extent};
 use ledgerline_view::terminal::style::Style;
 
 const FORMATS: [Format; 3] = [Format::Tree, Format::MemoryStat, Format::MemoryEvents];
@@ -18,6 +18,7 @@ pub(super) fn text(
     format: Option<Format>,
     at: Option<&str>,
     json: bool,
+    extent: Extent,
 ) -> Result<String, String> {
     if json {
         return Ok(json::groups(&account(ledger)));
@@ -25,7 +26,7 @@ pub(super) fn text(
     let group = || steered::find(ledger, at.unwrap_or("/")).map(|found| found.group);
     match format.unwrap_or(Format::Tree) {
         Format::Tree => match at {
-            None => Ok(render::groups(&account(ledger), &Style::of_stdout())),
+            None => Ok(render::groups(&account(ledger), extent, &Style::of_stdout())),
             Some(_) => Err("--at goes with --format memory.stat or memory.events".to_owned()),
         },
         Format::MemoryStat => Ok(Flat(&memory_stat(group()?)).to_string()),
@@ -45,9 +46,10 @@ fn memory_stat(group: Group<'_>) -> Vec<Stat> {
 /// What the group and its subtree counted.
 pub(super) fn counted(group: Group<'_>) -> Vec<Stat> {
     let lines = group.stat().lines;
-    // A sum of what rows were refused first means nothing.
-    let lines =
-        lines.into_iter().filter(|line| !Item::REFUSED.map(Item::name).contains(&&*line.name));
+    // A sum of what rows were refused first, or of who processes are, means nothing.
+    let no_sums = Item::REFUSED.into_iter().chain(Item::ORIGIN).map(Item::name);
+    let no_sums: Vec<&str> = no_sums.collect();
+    let lines = lines.into_iter().filter(|line| !no_sums.contains(&&*line.name));
     lines.map(|line| Stat::clamped(line.name, line.subtree)).collect()
 }
 
@@ -61,7 +63,9 @@ fn account(ledger: &Ledger) -> Account {
     };
     let processes = Processes {
         running: &|_| true,
-        resident: &|owner| resident::of(owner, "VmRSS:"),
+        seen: &|asked, program, goes_on| {
+            goes_on.then(|| Seen::of(asked, program, "VmRSS:")).flatten()
+        },
         of_run: false,
     };
     account.with_rows(ledger, &processes)

@@ -14,6 +14,7 @@ mod ledger;
 mod source;
 mod watch;
 
+use ledgerline_run::account::render::Extent;
 use ledgerline_view::terminal::output::{print, status};
 use ledgerline_view::watch::find;
 use std::path::PathBuf;
@@ -116,6 +117,10 @@ pub struct ShowArgs {
     #[arg(long, value_name = "PATH")]
     at: Option<String>,
 
+    /// Print every row of a tree, and every column
+    #[arg(long, conflicts_with_all = ["format", "at", "watch", "json"])]
+    all: bool,
+
     /// Print everything as JSON; with --watch, an object a line
     #[arg(long, conflicts_with_all = ["format", "at"])]
     json: bool,
@@ -190,7 +195,8 @@ fn text(args: &ShowArgs) -> Result<String, String> {
         paths.iter().map(|path| source::open(path)).collect::<Result<Vec<Source>, String>>()?;
     if let [Source::Ledger(ledger)] = &sources[..] {
         if group.is_none() && names.is_empty() {
-            return ledger::text(ledger, args.format, args.at.as_deref(), args.json);
+            let extent = if args.all { Extent::All } else { Extent::Folded };
+            return ledger::text(ledger, args.format, args.at.as_deref(), args.json, extent);
         }
         if args.format.is_some() || args.at.is_some() {
             return Err("--format and --at do not go with a group or its files".to_owned());

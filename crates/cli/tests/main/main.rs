@@ -14,6 +14,7 @@ mod damaged;
 mod doctor;
 mod embedded;
 mod fleet;
+mod hostile_names;
 mod lab;
 mod manual;
 mod many;

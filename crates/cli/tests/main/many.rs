@@ -34,8 +34,11 @@ fn ended_processes_share_a_row_by_program_and_nothing_of_them_is_lost() {
         assert_eq!(sum(of), number(&rows[0][of]), "{of}");
     }
     let text = stderr(&output);
-    let line = text.lines().find(|line| line.contains("- echo ") || line.contains("─ echo "));
-    assert!(line.is_some_and(|line| line.ends_with(" processes")), "{text}");
+    // All of them stand below the shell that started them.
+    let shell = text.lines().position(|line| line.starts_with("`- sh ")).expect(&text);
+    let echo =
+        text.lines().position(|line| line.starts_with("   ") && line.contains("- echo x400 "));
+    assert!(echo.is_some_and(|echo| echo > shell), "{text}");
 }
 
 #[test]
@@ -77,8 +80,11 @@ fn what_folded_processes_were_refused_is_still_told() {
     let largest = rows.iter().filter_map(|row| row["largest_refused"].as_u64()).max();
     assert!(largest.is_some_and(|largest| largest >= 70 << 20), "{largest:?}");
     let text = stderr(&output);
-    assert!(text.contains("First refused: 30.0M for /dd"), "{text}");
-    assert!(text.contains("Largest: 70.0M for /dd"), "{text}");
+    let first = text.lines().find(|line| line.starts_with("First refused: dd (")).expect(&text);
+    assert!(
+        first.contains(") asked for 30.0 MiB at ") && first.contains(" of 20.0 MiB were in use.")
+    );
+    assert!(first.ends_with("The largest request that was refused: 70.0 MiB, by dd."), "{text}");
 }
 
 /// How many processes found no row left; nothing else keeps any out of the account.

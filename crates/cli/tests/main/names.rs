@@ -1,97 +1,106 @@
-//! A name that means harm goes through every output that shows it.
+//! Rows are called as `ps` shows their processes, stand below the processes that started them, and have the resident size of
+//! their own process alone.
 
-use crate::support::{ledgerline, scratch, stderr};
-use ledgerline::Ledger;
-use ledgerline_view::terminal::output::is_plain;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use crate::support::compiled::Compiled;
+use crate::support::{self, account, groups, stderr};
+use serde_json::Value;
 
-/// It colours a terminal, turns the direction of writing, ends a label, and opens a tag.
-const HOSTILE: &str = "a\u{1b}[31m\u{202e}\u{9b}\"}<b>\\\n\u{7}.ledger";
+/// A program whose children go on when it has ended: one with a title, one with a name of its own.
+const TITLES: &str = "#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    int ready[2];
+    if (pipe(ready)) return 9;
+    char *end = words[count - 1] + strlen(words[count - 1]);
+    for (int child = 0; child < 2; child++) {
+        if (fork()) continue;
+        for (int file = 0; file < 3; file++) close(file);
+        char *volatile block = malloc(100000);
+        if (!block) _exit(9);
+        if (child) {
+            prctl(PR_SET_NAME, \"io worker\");
+        } else {
+            memset(words[0], 0, end - words[0]);
+            strcpy(words[0], \"server: reader\");
+        }
+        if (write(ready[1], \"x\", 1) != 1) _exit(9);
+        sleep(60);
+        _exit(0);
+    }
+    char byte;
+    if (read(ready[0], &byte, 1) != 1 || read(ready[0], &byte, 1) != 1) return 9;
+    return 0; }";
 
-/// Fails if a text has a letter that steers a terminal, but for the ends of lines, or a tag of the name.
-#[track_caller]
-fn check(what: &str, text: &str, has_name: bool) {
-    let steers = text.chars().find(|&letter| letter != '\n' && letter != '\t' && !is_plain(letter));
-    assert!(steers.is_none(), "{what} has {steers:?}: {text:?}");
-    assert!(!has_name || text.contains("ledger"), "{what} does not show the name: {text:?}");
-}
-
-fn output(what: &str, command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    check(what, &text, false);
-    check(what, &stderr(&output), false);
-    text
+#[test]
+fn a_row_is_called_as_ps_shows_its_process_with_program_and_parent() {
+    let Some(program) = Compiled::new(TITLES, &[]) else { return };
+    let (output, account) = account(&[], &[program.path(), "--with", "room for a title"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let of = |name: &str| {
+        let found: Vec<_> = groups(&account)
+            .iter()
+            .filter(|row| row["name"] == name && !row["program"].is_null())
+            .collect();
+        assert_eq!(found.len(), 1, "{name}: {account:#}");
+        found[0].clone()
+    };
+    let (main, reader, worker) = (of("program"), of("server: reader"), of("io worker"));
+    for child in [&reader, &worker] {
+        // SAFETY: takes no pointers; the process is this test's.
+        unsafe { libc::kill(child["pid"].as_i64().unwrap() as i32, libc::SIGKILL) };
+        assert_eq!((&child["parent"], &child["program"]), (&main["pid"], &"program".into()));
+    }
+    let text = stderr(&output);
+    let line = |start: &str| text.lines().any(|line| line.starts_with(start));
+    assert!(line("`- program "), "{text}");
+    assert!(line("   |- server: reader ") || line("   `- server: reader "), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("group ") && line.contains(" program ")));
 }
 
 #[test]
-fn a_hostile_name_steers_nothing_in_any_output() {
-    let folder = scratch("names");
-    std::fs::create_dir(&folder).unwrap();
-    let path = folder.join(HOSTILE);
-    let options = std::fs::File::options().read(true).write(true).create_new(true).open(&path);
-    let ledger = Ledger::builder().create_in(&options.unwrap()).unwrap();
-    let _charge = ledger.root().create("group").unwrap().try_charge(4096).unwrap();
-    for words in [
-        &["show"][..],
-        &["show", "--json"],
-        &["top", "--once"],
-        &["top", "--once", "--json"],
-        &["set", "--json"],
-    ] {
-        let mut command = ledgerline();
-        output(&format!("{words:?}"), command.args(words).arg(&path));
-    }
-    // What cannot be opened is named, too.
-    for words in ["show", "top", "report", "serve"] {
-        let mut command = ledgerline();
-        output(words, command.arg(words).arg(folder.join(format!("none-{HOSTILE}"))));
-    }
-    let recording = folder.join("recording");
-    let mut record = ledgerline();
-    record.arg("record").arg(&path).args(["--for", "100ms", "--every", "10ms", "-o"]);
-    output("record", record.arg(&recording));
-    for words in [&["report"][..], &["report", "--json"], &["report", "--svg"]] {
-        let mut command = ledgerline();
-        let text = output(&format!("{words:?}"), command.args(words).arg(&recording));
-        assert!(!text.contains("<b>") || words.contains(&"--json"), "{words:?}: {text}");
-    }
-    let page = folder.join("page.html");
-    let mut report = ledgerline();
-    output("report -o", report.arg("report").arg("-o").arg(&page).arg(&recording));
-    let html = std::fs::read_to_string(&page).unwrap();
-    check("the report's page", &html, true);
-    assert!(!html.contains("<b>"), "the name opens no tag");
-    served(&path);
-    std::fs::remove_dir_all(folder).unwrap();
+fn what_a_process_executed_before_has_nothing_of_what_it_is_now() {
+    let script = "exec env sh -c 'echo $$; read line'";
+    let (mut run, pid, _lines) = support::started(&["sh", "-c", script]);
+    let show = |more: &[&str]| {
+        let mut show = support::ledgerline();
+        let output = show.args(["show", "--pid", &pid]).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    let rows: Vec<_> = groups(&json)
+        .iter()
+        .filter(|row| {
+            row["pid"].as_u64() == pid.parse().ok()
+                && row["path"].as_str().is_some_and(|path| path.matches('/').count() == 1)
+        })
+        .collect();
+    assert!(rows.len() >= 2, "{json:#}");
+    let (before, now): (Vec<&Value>, Vec<&Value>) =
+        rows.into_iter().partition(|row| row["executed"] == true);
+    assert!(before.iter().all(|row| row["resident"].is_null()), "{json:#}");
+    let [now] = now[..] else { panic!("{json:#}") };
+    assert!(now["resident"].as_u64() > Some(100 << 10), "{json:#}");
+    // One line, with what it was.
+    let tree = show(&[]);
+    let lines: Vec<_> = tree.lines().filter(|line| line.contains(&pid)).collect();
+    assert!(matches!(lines[..], [line] if line.contains("was sh")), "{tree}");
+    drop(run.stdin.take());
+    run.wait().unwrap();
 }
 
-/// What a server says of the ledger.
-fn served(path: &Path) {
-    let mut command = ledgerline();
-    command.args(["serve", "--open"]).arg(path).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let host = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let answers = ["/metrics", "/api/ledgers", "/api/ledgers/1/groups", "/api/ledgers/1/history"]
-        .map(|path| {
-            let mut stream = TcpStream::connect(&host).unwrap();
-            let request =
-                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            (path, answer)
-        });
-    server.kill().unwrap();
-    server.wait().unwrap();
-    for (path, answer) in answers {
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
-        check(path, body, path == "/metrics");
+#[test]
+fn a_number_without_a_unit_is_no_limit_that_a_program_could_start_with() {
+    for option in ["--max", "--max-heap", "--high"] {
+        let output = support::run(&[option, "512", "--", "true"]);
+        let text = stderr(&output);
+        assert!(
+            !output.status.success() && text.contains(": 512 is 512 bytes; write 512M"),
+            "{text}"
+        );
     }
 }

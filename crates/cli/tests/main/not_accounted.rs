@@ -96,6 +96,31 @@ int main(void) { char *volatile p = malloc(30 << 20); puts(p ? \"got it\" : \"re
 }
 
 #[test]
+fn a_second_namespace_is_named_at_a_limit_at_once_and_strict_fails() {
+    let source = "#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+int main(void) {
+    void *libc = dlmopen(LM_ID_NEWLM, \"libc.so.6\", RTLD_NOW);
+    void *(*there)(unsigned long) = libc ? (void *(*)(unsigned long))dlsym(libc, \"malloc\") : 0;
+    char *block = there ? there(100 << 20) : 0;
+    if (block) memset(block, 1, 100 << 20);
+    return block ? 0 : 9; }";
+    let Some(program) = Compiled::new(source, &["-ldl"]) else { return };
+    let reason = "a second namespace (dlmopen)";
+    let (output, account_) = account(&[], &[program.path()]);
+    assert_eq!((output.status.code(), told(&account_)), (Some(0), one("program", reason, 1)));
+    let (output, account_) = account(&["--max", "50M"], &[program.path()]);
+    assert_eq!((output.status.code(), told(&account_)), (Some(0), one("program", reason, 1)));
+    let first = stderr(&output).lines().next().unwrap_or_default().to_owned();
+    let told_at_once =
+        ": a second namespace (dlmopen): not accounted, so the limit may not hold for it";
+    assert!(first.starts_with("ledgerline: program.") && first.ends_with(told_at_once), "{first}");
+    let output = run(&["--strict", "--max", "50M", "--", program.path()]);
+    assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
 fn a_cleared_environment_is_named_and_with_strict_it_is_not_cleared_of_the_library() {
     let Some(program) = Compiled::new(SMALL, &[]) else { return };
     let script = format!("env -i {}; :", program.path());

@@ -156,7 +156,7 @@ fn a_recording_that_cannot_go_on_is_said_once_and_the_run_goes_on() {
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
     let told = stderr(&output);
     assert_eq!(told.matches("--record: writing").count(), 1, "{told}");
-    assert!(told.contains("cat."), "the account is printed: {told}");
+    assert!(told.contains("- cat x"), "the account is printed: {told}");
     let read = json(&file);
     assert_eq!((&read["groups"][0]["path"], &read["torn_bytes"]), (&"/".into(), &0.into()));
 }

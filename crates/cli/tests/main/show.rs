@@ -162,12 +162,12 @@ fn the_ledger_of_a_run_is_shown_while_it_runs() {
     let (mut run, line, _) = support::started(&["sh", "-c", "echo started; read line"]);
     assert_eq!(line, "started");
     let tree = shown(&["--pid", &run.id().to_string()], &[]);
-    assert!(tree.lines().any(|line| line.contains("sh.")), "{tree}");
+    assert!(tree.lines().any(|line| line.starts_with("`- sh ")), "{tree}");
     let json = shown(&["--json", "--pid", &run.id().to_string()], &[]);
     let json: Value = serde_json::from_str(&json).unwrap();
     // The same by the PID of a process in the run.
     let shell = json["groups"][1]["pid"].as_u64().unwrap_or_else(|| panic!("{json}")).to_string();
-    assert!(shown(&["--pid", &shell], &[]).contains(&format!("sh.{shell}")));
+    assert!(shown(&["--pid", &shell], &[]).contains(&format!("`- sh  {shell} ")));
     let resident = json["groups"][1]["resident"].as_u64().unwrap_or_else(|| panic!("{json}"));
     assert!((100 << 10..1 << 30).contains(&resident), "{resident}");
     drop(run.stdin.take());
@@ -191,7 +191,7 @@ fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
         .is_ok_and(|mut maps| maps.any(|map| map.unwrap().path().metadata().is_ok()))
     {
         let tree = shown(&["--pid", &program], &[]);
-        assert!(tree.contains(&format!("sh.{program}")), "{tree}");
+        assert!(tree.contains(&format!("`- sh  {program} ")), "{tree}");
     } else {
         let (code, text) = refused(&["--pid", &program], &[]);
         assert!(code == 1 && text.contains("can be opened by root alone"), "{text}");

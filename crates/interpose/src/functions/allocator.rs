@@ -1,10 +1,10 @@
 //! The allocator behind a library, and a little memory to hand out before that is found.
 //!
-//! Its functions are looked up once with `dlsym(RTLD_NEXT)`, so that a program which brings another allocator as a shared
-//! library keeps it. `dlsym` may itself allocate, and so may whoever runs before the look-up is done: they are served
-//! from a small static buffer, whose blocks are known by their address and never given back.
+//! Its functions are looked up once in the libraries behind, so that a program which brings another allocator as a shared
+//! library keeps it. Another thread may allocate before the look-up is done: it is served from a small static buffer, whose
+//! blocks are known by their address and never given back.
 
-use crate::find;
+use crate::find_each;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -24,7 +24,9 @@ macro_rules! functions {
                 Allocator { $($name: AtomicUsize::new(0),)* state: AtomicU8::new(NOT) }
             }
 
-            fn all(&self) -> [(&AtomicUsize, &'static CStr); [$($symbol),*].len()] {
+            const NAMES: [&'static CStr; [$($symbol),*].len()] = [$($symbol),*];
+
+            fn all(&self) -> [(&AtomicUsize, &'static CStr); Self::NAMES.len()] {
                 [$((&self.$name, $symbol)),*]
             }
 
@@ -68,11 +70,11 @@ const UNDER_WAY: u8 = 1;
 const DONE: u8 = 2;
 
 impl Allocator {
-    /// Whether all functions are known; looks them up on the first call. `false` while that is under way: for a caller
-    /// that `dlsym` itself called, and for another thread in these first microseconds. Nobody waits for it. No library
-    /// can do without one of them: `lacks` ends the process where there is none of a name.
+    /// Whether all functions are known; looks them up on the first call. `false` while that is under way, for another
+    /// thread in these first microseconds. Nobody waits for it. `lacks` gives the address of a function that stands in for
+    /// one that is nowhere.
     #[inline(always)]
-    pub fn look_up(&self, lacks: fn(&CStr) -> !) -> bool {
+    pub fn look_up(&self, lacks: fn(&CStr) -> usize) -> bool {
         // Acquire, partner of the Release in `find_all`: whoever sees that it is done sees what was found.
         self.state.load(Ordering::Acquire) == DONE || self.find_all(lacks)
     }
@@ -94,25 +96,25 @@ impl Allocator {
 
     #[cold]
     #[inline(never)]
-    fn find_all(&self, lacks: fn(&CStr) -> !) -> bool {
+    fn find_all(&self, lacks: fn(&CStr) -> usize) -> bool {
         // (Acquire, as above: another thread may have been faster.)
         let before =
             self.state.compare_exchange(NOT, UNDER_WAY, Ordering::Acquire, Ordering::Acquire);
         if let Err(state) = before {
             return state == DONE;
         }
-        for (slot, name) in self.all() {
-            match find(name) {
-                0 => lacks(name),
-                address => slot.store(address, Ordering::Relaxed),
-            }
+        let found = [const { AtomicUsize::new(0) }; Self::NAMES.len()];
+        find_each(&Self::NAMES, &found);
+        for ((slot, name), found) in self.all().into_iter().zip(found) {
+            let address = Some(found.into_inner()).filter(|&address| address != 0);
+            slot.store(address.unwrap_or_else(|| lacks(name)), Ordering::Relaxed);
         }
         self.state.store(DONE, Ordering::Release);
         true
     }
 }
 
-/// Memory to hand out before the next allocator is known. `dlsym` asks for some hundred bytes at most.
+/// Memory to hand out before the next allocator is known.
 pub mod early {
     use std::cell::UnsafeCell;
     use std::ffi::c_void;

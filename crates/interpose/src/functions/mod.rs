@@ -3,7 +3,8 @@
 //! | module      | what it holds                                                    |
 //! |-------------|------------------------------------------------------------------|
 //! | `allocator` | the functions of the allocator behind; memory before it is found |
-//! | `objects`   | functions behind the library, and what is loaded                  |
+//! | `objects`   | what is loaded                                                    |
+//! | `symbols`   | functions by name, behind the library or in front of it           |
 //! | `export`    | C functions that know who called them                             |
 //!
 //! Nothing here allocates, since it is called within `malloc`.
@@ -11,9 +12,11 @@
 mod allocator;
 mod export;
 mod objects;
+mod symbols;
 
 pub use allocator::{Allocator, early};
-pub use objects::{Loaded, find, find_object, symbol};
+pub use objects::{Loaded, find_object, symbol};
+pub use symbols::{find, find_each, find_first, own_entry};
 
 use std::ffi::{c_int, c_void};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Functions behind a library, and what is loaded.
+//! What is loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -8,12 +8,6 @@ pub const fn symbol(text: &'static str) -> &'static CStr {
         Ok(name) => name,
         Err(_) => panic!(),
     }
-}
-
-/// Looks a function up in the libraries behind the one that has this; zero where there is none.
-pub fn find(name: &CStr) -> usize {
-    // SAFETY: the name is NUL-terminated.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
 /// A loaded object, as the linker describes it.

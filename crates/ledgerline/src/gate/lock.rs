@@ -156,9 +156,8 @@ pub(crate) fn thread() -> usize {
 /// of `std` inside the gate. A ledger in a file may belong to an allocator before `main`, which cannot
 /// register anything, and locks no such mutex.
 ///
-/// (A flag, not a `Once`: an allocator that the registration asks for memory comes back here, and a forked
-/// child must not wait for a registering thread that it does not have. The second thread to come may go on
-/// a few instructions before the handlers are there.)
+/// (A number, not a `Once`: an allocator that the registration asks for memory comes back here, and a forked
+/// child must not wait for ever for a registering thread that it does not have.)
 pub(crate) fn guard_forks() {
     static CLOSED: AtomicBool = AtomicBool::new(false);
     static LOCKED: AtomicBool = AtomicBool::new(false);
@@ -203,13 +202,33 @@ pub(crate) fn guard_forks() {
         }
     }
 
-    static DONE: AtomicBool = AtomicBool::new(false);
-    // Relaxed: the registration is libc's, which locks it.
-    if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
+    /// Zero before the registration, and the number of the thread that registers them meanwhile.
+    static REGISTERED: AtomicUsize = AtomicUsize::new(0);
+    const DONE: usize = 1;
+    let me = thread();
+    // Acquire, partner of the Release below.
+    let is_done = || matches!(REGISTERED.load(Ordering::Acquire), DONE);
+    if is_done() {
         return;
+    }
+    loop {
+        let before = REGISTERED.load(Ordering::Acquire);
+        if before == DONE || before == me {
+            return;
+        }
+        // A fork before the handlers are there would find locked what this thread is about to lock. So it waits for a thread that
+        // registers them, but not for ever: this may be a child that does not have it.
+        if before != 0 && wait_until(Some(PATIENCE), is_done) {
+            return;
+        }
+        let take = REGISTERED.compare_exchange(before, me, Ordering::Acquire, Ordering::Relaxed);
+        if take.is_ok() {
+            break;
+        }
     }
     // The handlers touch only the statics above. Guarded by the tests in tests/main/fork.rs.
     os::at_fork(before, after, in_the_child);
+    REGISTERED.store(DONE, Ordering::Release);
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! What this process says of programs that it executes and that are not accounted, and what they keep of the run's order.
 
-use super::{Run, STATE, State, attached, identity, note_in, push_process, run};
+use super::{
+    OWN, Run, STATE, State, attached, attached_as, identity, note, note_in, program_name,
+    push_process, run,
+};
 use crate::filter;
 use crate::objects::own_path;
-use crate::say::{environ, strings};
+use crate::say::{environ, say, strings};
 use crate::text::Text;
 use crate::thread::Busy;
 use ledgerline::{CreateError, Group, NAME_MAX};
@@ -12,7 +15,54 @@ use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{Identity, Item, Which, is_of_order};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Why this process is not accounted although it has a row: the number of a [`Blind`], zero without a reason. A forked child
+/// inherits the reason, and what it comes from.
+static WHY: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that this process, or a part of it, is not accounted from now on; where there is a limit, says so at once. The first
+/// reason stays.
+pub(crate) fn blind(why: Blind) {
+    let is_first =
+        WHY.compare_exchange(0, why as u32, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_first {
+        // (It may be busy already: the library starts.)
+        let _busy = Busy::enter();
+        if attached_as().is_none() {
+            // The row that is made now has the reason.
+            let _ = attached();
+        } else {
+            tell(why);
+        }
+    }
+}
+
+/// A process has its row: notes why it is not accounted, if its program, or the process that it was forked from, knew.
+pub(super) fn attached_blind() {
+    if let Some(why) = Blind::from_number(WHY.load(Ordering::Relaxed).into()) {
+        tell(why);
+    }
+}
+
+fn tell(why: Blind) {
+    note(OWN, Item::Blind, why as i64);
+    if run().is_some_and(Run::is_limited) {
+        let mut name = Text::<NAME_MAX>::name();
+        push_process(&mut name, program_name(), identity());
+        announce(name.as_str().as_bytes(), why);
+    }
+}
+
+/// Says that a limit does not hold for a process.
+pub(super) fn announce(process: &[u8], why: Blind) {
+    say(&[
+        process,
+        b": ",
+        why.name().as_bytes(),
+        b": not accounted, so the limit may not hold for it",
+    ]);
+}
 
 /// Whether a program that is executed now can open the ledger.
 pub(crate) fn can_open(run: &Run) -> Result<(), Blind> {

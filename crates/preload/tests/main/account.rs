@@ -170,7 +170,8 @@ fn by_library_the_caller_of_operator_new_is_charged() {
     // The aligned ones may take a little for their alignment.
     let truth = 300 * chunk(2000) + 100 * chunk(1024);
     assert!((truth..truth + 100 * 80).contains(&plugin.current), "{} {truth}", plugin.current);
-    assert_eq!((plugin.charges, live(plugin)), (400, 400));
+    // Two exceptions came and went.
+    assert_eq!((plugin.charges, live(plugin)), (402, 400));
 }
 
 #[test]

@@ -129,12 +129,9 @@ fn in_kill_mode_it_is_said_which_limit_was_met() {
         let run = account.run(&program, &["kill"]).env("LEDGERLINE_PERCPU", mode);
         let ended = run.env("LEDGERLINE_ON_MAX", "kill").end();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:#?}");
-        let (who, why) = ended.stderr.split_once(": max-heap of ").expect(&ended.stderr);
+        let (who, why) = ended.stderr.split_once(": max-heap ").expect(&ended.stderr);
         assert!(who.starts_with("ledgerline: killed: /limit."), "{ended:#?}");
-        let said: String = why.chars().map(|c| if c.is_ascii_digit() { c } else { ' ' }).collect();
-        let [limit, usage, asked] = numbers(&said)[..] else { panic!("{ended:#?}") };
-        assert_eq!((limit, asked), (MAX_HEAP, chunk(65_536)));
-        assert!(usage <= limit && usage + asked > limit, "{}", ended.stderr);
+        assert_eq!(why, "8.0M: 7.9M in use, 64.0K asked for\n");
     }
 }
 

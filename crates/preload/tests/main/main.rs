@@ -19,6 +19,8 @@ mod mapped;
 mod musl;
 #[cfg(target_arch = "x86_64")]
 mod next;
+#[cfg(target_arch = "x86_64")]
+mod plugins;
 mod realloc;
 mod reserve;
 #[cfg(target_arch = "x86_64")]

@@ -1,13 +1,13 @@
-/* A dlsym that stands before the C library's, as those of some tools do, and allocates while malloc's library looks
+/* A dl_iterate_phdr that stands before the C library's, as those of some tools do, and allocates while malloc's library looks
    up what lies behind. LOOKUP says what it does besides:
      recursion        tries every function of the family in the middle of the look-up
      thread           starts a thread there, which does so as well
      full             asks for memory there until there is none
      constructor      asks for more than the library could give by itself, before that is started
-     without NAME     finds no function of this name
-     usable           finds a malloc_usable_size that keeps eight bytes of each block for itself */
+     without          hides the C library from whoever looks for malloc's family */
 #include "common.h"
 
+#include <link.h>
 #include <semaphore.h>
 
 /* The smallest distance of two blocks, and what is handed out before the next allocator is known. */
@@ -21,14 +21,6 @@ static struct kept {
 static int count;
 static pthread_t thread;
 static sem_t served, proceed;
-
-static void *found(void *handle, const char *name) {
-    static const char *versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-    void *(*real)(void *, const char *) = NULL;
-    for (int i = 0; !real && i < 3; i++) real = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-    check(real);
-    return real(handle, name);
-}
 
 static void verify(void) {
     for (int i = 0; i < count; i++) {
@@ -119,22 +111,34 @@ static void *other(void *unused) {
     return unused;
 }
 
-static size_t (*whole)(void *);
-static size_t less(void *block) { return block ? whole(block) - 8 : 0; }
+typedef int (*each_object)(struct dl_phdr_info *, size_t, void *);
 
-void *dlsym(void *handle, const char *name) {
-    static int looked;
+struct call {
+    each_object each;
+    void *data;
+};
+
+static int visible(struct dl_phdr_info *info, size_t size, void *data) {
+    struct call *call = data;
+    if (strstr(info->dlpi_name, "libc.so")) return 0;
+    return call->each(info, size, call->data);
+}
+
+int dl_iterate_phdr(each_object each, void *data) {
+    static int (*real)(each_object, void *);
+    static int depth, asked;
+    if (!real) real = (int (*)(each_object, void *))dlsym(RTLD_NEXT, "dl_iterate_phdr");
+    check(real);
     const char *what = getenv("LOOKUP");
-    void *function = found(handle, name);
-    if (!what || handle != RTLD_NEXT) return function;
-    if (!strncmp(what, "without ", 8) && !strcmp(what + 8, name)) return NULL;
-    if (!strcmp(what, "usable") && !strcmp(name, "malloc_usable_size")) {
-        whole = (size_t (*)(void *))function;
-        return (void *)less;
-    }
-    /* In the middle of the functions of malloc's family. */
-    if (!looked && !strcmp(name, "calloc")) {
-        looked = 1;
+    if (!what || !strcmp(what, "nothing") || !strcmp(what, "constructor")) return real(each, data);
+    depth++;
+    if (!asked) {
+        /* The first block that anybody asks for has the next allocator looked up. */
+        asked = 1;
+        free(malloc(1));
+    } else if (asked == 1 && depth == 2) {
+        /* In the middle of that. */
+        asked = 2;
         if (!strcmp(what, "recursion")) family();
         if (!strcmp(what, "full")) fill();
         if (!strcmp(what, "thread")) {
@@ -142,8 +146,16 @@ void *dlsym(void *handle, const char *name) {
             check(!pthread_create(&thread, NULL, other, NULL));
             check(!sem_wait(&served));
         }
+        if (!strcmp(what, "without")) {
+            struct call call = {each, data};
+            int result = real(visible, &call);
+            depth--;
+            return result;
+        }
     }
-    return function;
+    int result = real(each, data);
+    depth--;
+    return result;
 }
 
 /* Its library is loaded after the one under test, and so is started before it. */

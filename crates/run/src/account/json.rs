@@ -56,6 +56,8 @@ struct Group<'a> {
 struct First {
     size: u64,
     seconds: Option<f64>,
+    /// What was in use below the limit.
+    in_use: Option<u64>,
 }
 
 /// The limit of a row.
@@ -71,8 +73,17 @@ impl Serialize for Group<'_> {
         let fact = |number: u64| sound.then_some(number);
         let limit = |units| sound.then_some(Limit(units));
         to.serialize_entry("path", &row.path)?;
+        to.serialize_entry("name", &row.called)?;
+        to.serialize_entry(
+            "program",
+            &Some(&row.program).filter(|name| sound && !name.is_empty()),
+        )?;
         to.serialize_entry("state", &row.state)?;
         to.serialize_entry("pid", &fact(row.pid.into()))?;
+        let origin = counted.origin;
+        let known = |number: u64| fact(number).filter(|&number| number != 0);
+        to.serialize_entry("parent", &known(origin.parent))?;
+        to.serialize_entry("executed", &sound.then_some(origin.executed))?;
         to.serialize_entry("current", &fact(row.current))?;
         to.serialize_entry("peak", &fact(row.peak))?;
         to.serialize_entry("charges", &fact(row.charges))?;
@@ -93,6 +104,7 @@ impl Serialize for Group<'_> {
         let first = counted.most_refused.map(|refused| First {
             size: refused.first,
             seconds: self.account.since_start(refused.time),
+            in_use: Some(refused.usage).filter(|&usage| usage > 0),
         });
         to.serialize_entry("first_refused", &first)?;
         let largest = counted.most_refused.map(|refused| refused.largest);
@@ -144,7 +156,7 @@ mod tests {
         killed.rows[1].state = State::Exited;
         killed.rows[1].at_exit = 4096;
         killed.rows[1].counted.most_refused =
-            Some(Refusals { first: 4096, time: 1_250, largest: 70_000 });
+            Some(Refusals { first: 4096, time: 1_250, largest: 70_000, usage: 66_000_000 });
         golden("account.json", &document(&killed));
     }
 
@@ -177,7 +189,7 @@ mod tests {
         let group = read["groups"][1].as_object().unwrap();
         let facts: Vec<_> = group.iter().filter(|(_, value)| !value.is_null()).collect();
         let names: Vec<_> = facts.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["folded", "path", "state"]);
+        assert_eq!(names, ["folded", "name", "path", "state"]);
         assert_eq!(group["state"], "damaged");
     }
 

@@ -3,7 +3,7 @@
 
 mod choice;
 mod container;
-pub mod resident;
+pub mod seen;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use ledgerline_view::watch::counted::{self, Counted, Rules};
 use crate::account::Status;
 pub use container::Container;
 pub(crate) use container::limit;
-pub use ledgerline_view::watch::counted::{Mapped, Refusals};
+pub use ledgerline_view::watch::counted::{Mapped, Origin, Refusals};
+pub use seen::{Asked, Seen};
 use serde::{Serialize, Serializer};
 
 /// Who held how much, and how the program ended.
@@ -110,21 +111,45 @@ pub struct Row {
     pub state: State,
     /// The process of the row; 0 for the root.
     pub pid: u32,
+    /// The process of a row of a process, by which rows belong together; 0 for others.
+    pub owner: u32,
+    /// The name of the process in `ps`: its title, or the name that it gave itself, or its program.
+    pub called: String,
+    /// The program; empty for rows that are no process's.
+    pub program: String,
     /// What the run counted of it.
     pub counted: Counted,
     /// The most bytes that the kernel saw resident in the row's process; of one that goes on, what it sees now. `None`
-    /// where that is not known.
+    /// where that is not known, and where the process has executed another program, whose row has it.
     pub resident: Option<u64>,
 }
 
 impl Row {
     fn of(group: &GroupSnapshot, counted: Counted, processes: &Processes<'_>) -> Row {
-        let is_process = group.depth == 1 && group.owner != 0;
-        let seen = is_process.then(|| (processes.resident)(group.owner)).flatten();
-        let resident = Some(counted.resident).filter(|&bytes| bytes > 0).or(seen);
+        let is_process = group.depth == 1 && (group.owner != 0 || counted.processes > 0);
+        // (Another program, or another process, may have that number by now.)
+        let goes_on = group.owner != 0
+            && is_process
+            && group.state == GroupState::Live
+            && !counted.origin.executed;
+        let asked = Asked { owner: group.owner, started: counted.origin.started };
+        let program = if is_process { program(&group.name) } else { "" };
+        let is_one = is_process && group.owner != 0;
+        let seen = is_one.then(|| (processes.seen)(asked, program, goes_on)).flatten();
+        let seen = seen.unwrap_or_default();
+        let live = seen.resident.filter(|_| goes_on);
+        let resident = Some(counted.resident).filter(|&bytes| bytes > 0).or(live);
+        let called = match (&seen.called, is_process) {
+            (Some(called), _) => called,
+            (None, true) => program,
+            (None, false) => &group.name,
+        };
         Row {
             path: group.path.clone(),
             name: group.name.clone(),
+            owner: if is_process { group.owner } else { 0 },
+            called: called.to_owned(),
+            program: program.to_owned(),
             depth: group.depth as usize,
             current: group.current,
             peak: group.peak.value,
@@ -154,10 +179,16 @@ impl Row {
         Row {
             path: group.path.clone(),
             name: group.name.clone(),
+            called: group.name.clone(),
             depth: group.depth as usize,
             state: State::Damaged,
             ..Row::default()
         }
+    }
+
+    /// The id of its process, if the row is a process's and no part of one.
+    pub fn pid_if_process(&self) -> u32 {
+        if self.depth == 1 { self.pid } else { 0 }
     }
 
     /// What its blocks take.
@@ -185,8 +216,8 @@ pub enum State {
 pub struct Processes<'a> {
     /// Whether one still runs.
     pub running: &'a dyn Fn(u32) -> bool,
-    /// What of one is resident, while it goes on.
-    pub resident: &'a dyn Fn(u32) -> Option<u64>,
+    /// Looks at one that ran a program, and goes on or not; returns the last look at one that has ended.
+    pub seen: &'a dyn Fn(Asked, &str, bool) -> Option<Seen>,
     /// Whether it is a run, of which each row is a process's.
     pub of_run: bool,
 }
@@ -302,9 +333,14 @@ pub(crate) mod tests {
 
     pub fn row(path: &str, current: u64, peak: u64) -> Row {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        let name = *names.last().unwrap_or(&"/");
+        let of_process = if names.len() == 1 { program(name) } else { "" };
         Row {
             path: path.to_owned(),
-            name: names.last().unwrap_or(&"/").to_string(),
+            name: name.to_owned(),
+            called: if of_process.is_empty() { name } else { of_process }.to_owned(),
+            program: of_process.to_owned(),
+            owner: if of_process.is_empty() { 0 } else { 4711 },
             depth: names.len(),
             current,
             peak,
@@ -360,6 +396,7 @@ pub(crate) mod tests {
     /// A program writes over each word of the header, of the root and of a row.
     #[test]
     fn no_number_is_told_that_no_machine_counts_whichever_word_was_written_over() {
+        use crate::account::render::Extent;
         use ledgerline_protocol::Item;
         use ledgerline_view::terminal::style::Style;
         use std::os::unix::fs::FileExt;
@@ -369,7 +406,7 @@ pub(crate) mod tests {
         let blind = ledger.item(Item::Blind.name()).unwrap();
         row.add_stat(blind, Blind::Static as i64);
         drop(ledger);
-        let processes = Processes { running: &|_| true, resident: &|_| None, of_run: true };
+        let processes = Processes { running: &|_| true, seen: &|_, _, _| None, of_run: true };
         let told = || {
             let opened = Ledger::open_in(&file).ok()?;
             let mistakes = opened.mistakes();
@@ -382,7 +419,7 @@ pub(crate) mod tests {
             };
             let account = account.with_rows(&opened, &processes);
             let document = crate::account::json::groups(&account);
-            let text = crate::account::render::text(&account, &Style::plain());
+            let text = crate::account::render::text(&account, Extent::All, &Style::plain());
             Some((serde_json::from_str(&document).unwrap(), text))
         };
         let (before, text): (serde_json::Value, String) = told().unwrap();

@@ -1,5 +1,6 @@
 //! The account as a tree of text.
 
+mod sentences;
 mod words;
 
 use std::fmt::Write as _;
@@ -9,65 +10,83 @@ use ledgerline::size;
 
 use crate::account::Status;
 use crate::account::model::{Account, Row, State};
+use crate::account::tree::{Line, Tree};
 use ledgerline_view::terminal::output::printable;
 use ledgerline_view::terminal::style::{Paint, Style};
+use sentences::{beyond, refused, summary};
 use words::{bar, count, processes, quoted, shortened, times, width};
 
-/// More rows than this are left to the JSON document.
-const ROWS: usize = 40;
+/// More lines than this are left to `--all` and the JSON document.
+const LINES: usize = 18;
 /// Group names are not cut shorter than this, however narrow the terminal is.
 const NARROWEST: usize = 16;
+/// They are cut to this where no terminal says how wide it is.
+const LONGEST: usize = 48;
 /// A command longer than this is cut where no terminal says how wide it is; the
 /// JSON document has all of it.
-const COMMAND: usize = 200;
+const COMMAND: usize = 60;
+
+/// How much of an account is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// Some twenty lines: processes of one program share one, and small ones another.
+    #[default]
+    Folded,
+    /// Each row, with all that is known of it.
+    All,
+}
 
 /// Prints the account on standard error, as that can show it.
-pub fn to_stderr(account: &Account) {
-    let text = text(account, &Style::of_stderr());
+pub fn to_stderr(account: &Account, extent: Extent) {
+    let text = text(account, extent, &Style::of_stderr());
     // Where standard error is closed there is nobody to tell.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// One printed line, before it is known how wide the columns are.
-struct Line {
+struct Printed {
     /// The lines that lead to the name.
     stem: String,
     name: (Paint, String),
+    /// The count behind the name, which is never cut.
+    times: String,
     cells: Vec<String>,
     note: Option<(Paint, String)>,
 }
 
 /// The whole text, with a newline at its end.
-pub fn text(account: &Account, style: &Style) -> String {
+pub fn text(account: &Account, extent: Extent, style: &Style) -> String {
     let mut out = String::new();
     header(&mut out, account, style);
     if account.saw_any() || account.damaged {
-        table(&mut out, account, style);
+        table(&mut out, account, extent, "at end", style);
     } else {
         nothing_seen(&mut out, account, style);
     }
-    below(&mut out, account, style);
+    below(&mut out, account, extent, style);
     out
 }
 
 /// The groups of a ledger whose program goes on, and the line about the ledger itself.
-pub fn groups(account: &Account, style: &Style) -> String {
+pub fn groups(account: &Account, extent: Extent, style: &Style) -> String {
     let mut out = String::new();
-    table(&mut out, account, style);
-    below(&mut out, account, style);
+    table(&mut out, account, extent, "current", style);
+    below(&mut out, account, extent, style);
     out
 }
 
 /// What is said below the table.
-fn below(out: &mut String, account: &Account, style: &Style) {
+fn below(out: &mut String, account: &Account, extent: Extent, style: &Style) {
     refused(out, account);
+    beyond(out, account, style);
     if let Some(container) = &account.container {
         let _ = writeln!(out, "{}", printable(&container.told()));
     }
     not_accounted(out, account, style);
-    footer(out, account, style);
+    footer(out, account, extent, style);
 }
 
+/// The line that answers: how it ended, the peak, the limit, whether it refused, and who held most.
 fn header(out: &mut String, account: &Account, style: &Style) {
     let command: Vec<String> = account.command.iter().map(|word| quoted(word)).collect();
     let command = command.join(" ");
@@ -78,85 +97,121 @@ fn header(out: &mut String, account: &Account, style: &Style) {
             (Paint::Bad, format!("killed by {}", signal.unwrap_or_default()))
         }
     };
-    let rest = format!("{:.3} s, {}", account.wall.as_secs_f64(), account.mode);
-    // "ledgerline: " and ": …, …" around the command.
-    let around = 12 + 4 + ending.chars().count() + rest.chars().count();
+    let seconds = format!(" after {:.3} s", account.wall.as_secs_f64());
+    let rest = summary(account).map_or(String::new(), |summary| format!("; {summary}"));
+    // "ledgerline: " and ": " around the command.
+    let around = 12 + 2 + [&ending, &seconds, &rest].map(|part| width(part)).iter().sum::<usize>();
     let most = style.width.map_or(COMMAND, |width| width.saturating_sub(around).max(NARROWEST));
     let command = shortened(&command, most, style);
     let _ = writeln!(
         out,
-        "{} {}: {}, {rest}",
+        "{} {}: {}{seconds}{rest}",
         style.paint(Paint::Faint, "ledgerline:"),
         style.paint(Paint::Strong, &command),
         style.paint(paint, &ending),
     );
 }
 
-fn table(out: &mut String, account: &Account, style: &Style) {
-    let account = &Account { rows: account.distinct(), ..account.clone() };
-    let shown = account.largest(ROWS);
+/// A column: its title, whether this account has it, and what a line has in it.
+type Column<'a> = (&'a str, bool, Box<dyn Fn(&Line) -> String + 'a>);
+
+fn columns<'a>(
+    account: &Account,
+    extent: Extent,
+    held: &'a str,
+    style: &'a Style,
+) -> Vec<Column<'a>> {
+    fn column<'a>(title: &'a str, has: bool, cell: impl Fn(&Line) -> String + 'a) -> Column<'a> {
+        (title, has, Box::new(cell))
+    }
+    let all = extent == Extent::All;
     let any = |has: fn(&Row) -> bool| account.rows.iter().any(has);
     let some = |bytes: u64| if bytes == 0 { "-".to_owned() } else { size::format(bytes) };
+    let number = |number: u64| if number == 0 { "-".to_owned() } else { count(number) };
+    let id = |id: u64| if id == 0 { "-".to_owned() } else { id.to_string() };
     let root_peak = account.root_peak();
-    // The columns: title, whether this account has it, what a row has in it.
-    let columns: [(&str, bool, &Cell<'_>); 8] = [
-        ("current", true, &|row| size::format(row.current)),
-        ("mapped", any(|row| row.counted.mapped.private > 0), &|row| {
-            some(row.counted.mapped.private)
+    let has_processes = any(|row| row.depth == 1 && row.pid != 0);
+    let is_renamed = any(|row| !row.program.is_empty() && row.called != row.program);
+    vec![
+        column("pid", has_processes, move |line| id(line.row.pid_if_process().into())),
+        column("parent", all && has_processes, move |line| id(line.row.counted.origin.parent)),
+        column("program", is_renamed || (all && has_processes), |line| match &*line.row.program {
+            "" => "-".to_owned(),
+            program => printable(program),
         }),
-        ("peak", true, &|row| size::format(row.peak)),
-        ("resident", any(|row| row.resident.is_some()), &|row| some(row.resident.unwrap_or(0))),
-        ("at exit", any(|row| row.at_exit > 0), &|row| some(row.at_exit)),
-        ("peak share", true, &|row| share(row.peak, root_peak, style)),
-        ("charges", true, &|row| count(row.charges)),
-        ("refused", true, &|row| match row.counted.refused {
-            0 => "-".to_owned(),
-            refused => count(refused),
+        column("peak", true, |line| size::format(line.row.peak)),
+        column("share", true, move |line| share(line.row.peak, root_peak, style)),
+        column("resident", any(|row| row.resident.is_some()), move |line| {
+            some(line.row.resident.unwrap_or(0))
         }),
-    ];
-    let columns = columns.into_iter().filter(|(_, has, _)| *has);
-    let (titles, cells): (Vec<&str>, Vec<&Cell<'_>>) =
-        columns.map(|(title, _, cell)| (title, cell)).unzip();
-    let lines = lines(account, &shown, &cells, style);
+        // (Several processes did not hold their sums at one time.)
+        column(held, true, |line| match line.processes {
+            0 | 1 => size::format(line.row.current.max(line.row.at_exit)),
+            _ => "-".to_owned(),
+        }),
+        column("mapped", all && any(|row| row.counted.mapped.private > 0), move |line| {
+            some(line.row.counted.mapped.private)
+        }),
+        column("charges", all, |line| count(line.row.charges)),
+        column("refused", any(|row| row.counted.refused > 0), move |line| {
+            number(line.row.counted.refused)
+        }),
+    ]
+}
 
-    let widest = |(column, title): (usize, &&str)| {
-        let cells = lines.iter().map(|line| width(&line.cells[column]));
+fn table(out: &mut String, account: &Account, extent: Extent, held: &str, style: &Style) {
+    let tree = match extent {
+        Extent::Folded => Tree::folded(account, LINES),
+        Extent::All => Tree::whole(account),
+    };
+    let Some(root) = &tree.root else { return };
+    let columns = columns(account, extent, held, style);
+    let columns: Vec<Column<'_>> = columns.into_iter().filter(|(_, has, _)| *has).collect();
+    let mut lines = Vec::new();
+    add_lines(&mut lines, root, &mut Vec::new(), &columns, style);
+
+    let widest = |(at, (title, _, _)): (usize, &Column<'_>)| {
+        let cells = lines.iter().map(|line| width(&line.cells[at]));
         cells.fold(title.len(), usize::max)
     };
-    let widths: Vec<usize> = titles.iter().enumerate().map(widest).collect();
+    let widths: Vec<usize> = columns.iter().enumerate().map(widest).collect();
     let numbers: usize = widths.iter().map(|width| width + 2).sum();
-    let named = lines.iter().map(|line| width(&line.stem) + width(&line.name.1));
+    let named =
+        lines.iter().map(|line| width(&line.stem) + width(&line.name.1) + width(&line.times));
     // ("group")
     let wanted = named.fold(5, usize::max);
     let notes =
         lines.iter().filter_map(|line| line.note.as_ref()).map(|note| width(&note.1) + 2).max();
     let room = style.width.map(|width| width.saturating_sub(numbers + notes.unwrap_or(0)));
-    let names = room.map_or(wanted, |room| wanted.min(room.max(NARROWEST)));
+    let most = room.map_or(LONGEST, |room| room.max(NARROWEST));
+    let names = if extent == Extent::All && room.is_none() { wanted } else { wanted.min(most) };
 
     let mut title = format!("{:<names$}", "group");
-    for (text, width) in titles.iter().zip(&widths) {
+    for ((text, _, _), width) in columns.iter().zip(&widths) {
         let _ = write!(title, "  {text:>width$}");
     }
     if notes.is_some() {
-        title.push_str("  limit");
+        title.push_str("  note");
     }
     let _ = writeln!(out, "{}", style.paint(Paint::Faint, &title));
     for line in &lines {
         print_line(out, line, names, &widths, style);
     }
-    let hidden = account.rows.len() - shown.len();
-    if hidden > 0 {
+    if tree.hidden > 0 {
         let dots = if style.unicode { "…" } else { "..." };
-        let more =
-            format!("{dots} {} more with smaller peaks; --json FILE has all", count(hidden as u64));
+        let hidden = count(tree.hidden as u64);
+        let more = format!(
+            "{dots} {hidden} more with smaller peaks; --all prints them, --json FILE has all"
+        );
         let _ = writeln!(out, "{}", style.paint(Paint::Faint, &more));
     }
 }
 
-fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], style: &Style) {
+fn print_line(out: &mut String, line: &Printed, names: usize, widths: &[usize], style: &Style) {
     let stem = width(&line.stem);
     let (paint, name) = &line.name;
-    let name = shortened(name, names.saturating_sub(stem).max(1), style);
+    let times = width(&line.times);
+    let name = shortened(name, names.saturating_sub(stem + times).max(1), style) + &line.times;
     let padding = names.saturating_sub(stem + width(&name));
     let name = style.paint(*paint, &name);
     let mut text = format!("{}{name}{:padding$}", style.paint(Paint::Faint, &line.stem), "");
@@ -169,58 +224,68 @@ fn print_line(out: &mut String, line: &Line, names: usize, widths: &[usize], sty
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// What a row has in a column.
-type Cell<'a> = dyn Fn(&Row) -> String + 'a;
-
-fn lines(account: &Account, shown: &[usize], cells: &[&Cell<'_>], style: &Style) -> Vec<Line> {
-    // For each level, whether more rows follow there; from the last row up,
-    // because only what comes later decides.
-    let mut more_follow: Vec<bool> = Vec::new();
-    let mut lines: Vec<Line> = shown
-        .iter()
-        .rev()
-        .map(|&index| {
-            let row = &account.rows[index];
-            let follows = more_follow.get(row.depth).copied().unwrap_or(false);
-            let mut stem = String::new();
-            for level in 1..row.depth {
-                stem.push_str(
-                    match (more_follow.get(level).copied().unwrap_or(false), style.unicode) {
-                        (true, true) => "│  ",
-                        (true, false) => "|  ",
-                        (false, _) => "   ",
-                    },
-                );
-            }
-            if row.depth > 0 {
-                stem.push_str(match (follows, style.unicode) {
-                    (true, true) => "├─ ",
-                    (false, true) => "└─ ",
-                    (true, false) => "|- ",
-                    (false, false) => "`- ",
-                });
-            }
-            more_follow.truncate(row.depth);
-            more_follow.resize(row.depth, false);
-            more_follow.push(true);
-            line(row, stem, cells)
-        })
-        .collect();
-    lines.reverse();
-    lines
+/// Adds a line and those below; `follows` says for each level above whether more lines follow there.
+fn add_lines(
+    lines: &mut Vec<Printed>,
+    line: &Line,
+    follows: &mut Vec<bool>,
+    columns: &[Column<'_>],
+    style: &Style,
+) {
+    let mut stem = String::new();
+    if let Some((&last, above)) = follows.split_last() {
+        for &more in above {
+            stem.push_str(match (more, style.unicode) {
+                (true, true) => "│  ",
+                (true, false) => "|  ",
+                (false, _) => "   ",
+            });
+        }
+        stem.push_str(match (last, style.unicode) {
+            (true, true) => "├─ ",
+            (false, true) => "└─ ",
+            (true, false) => "|- ",
+            (false, false) => "`- ",
+        });
+    }
+    lines.push(printed(line, stem, columns, style));
+    for (at, one) in line.below.iter().enumerate() {
+        follows.push(at + 1 < line.below.len());
+        add_lines(lines, one, follows, columns, style);
+        follows.pop();
+    }
 }
 
-fn line(row: &Row, stem: String, cells: &[&Cell<'_>]) -> Line {
+fn printed(line: &Line, stem: String, columns: &[Column<'_>], style: &Style) -> Printed {
+    let row = &line.row;
     let damaged = row.state == State::Damaged;
-    let cell = |cell: &&Cell<'_>| if damaged { "-".to_owned() } else { cell(row) };
-    let name = if row.depth == 0 { "/".to_owned() } else { printable(&row.name) };
     let paint = match row.state {
         _ if went_over(row) || damaged => Paint::Bad,
         State::Exited => Paint::Faint,
         _ => Paint::Strong,
     };
-    let cells = cells.iter().map(cell).collect();
-    Line { stem, name: (paint, name), cells, note: note(row) }
+    let cell = |(_, _, cell): &Column<'_>| if damaged { "-".to_owned() } else { cell(line) };
+    let cells = columns.iter().map(cell).collect();
+    let (name, times) = name(line, style);
+    Printed { stem, name: (paint, name), times, cells, note: note(line, style) }
+}
+
+/// The name of a line and its number of processes, `cc` and ` ×30`; or the names of processes too small for lines of their
+/// own.
+fn name(line: &Line, style: &Style) -> (String, String) {
+    let sign = if style.unicode { "×" } else { "x" };
+    let times = |times: u64| match times {
+        0 | 1 => String::new(),
+        times => format!(" {sign}{}", count(times)),
+    };
+    if line.row.depth == 0 {
+        return ("/".to_owned(), String::new());
+    }
+    if line.small.is_empty() {
+        return (printable(&line.row.called), times(line.processes));
+    }
+    let name = |(name, often): &(String, u64)| printable(name) + &times(*often);
+    (line.small.iter().map(name).collect::<Vec<_>>().join(", "), String::new())
 }
 
 /// Whether a limit of the row's own refused something, or was exceeded.
@@ -228,8 +293,9 @@ fn went_over(row: &Row) -> bool {
     row.max_events > 0 || (row.counted.max_heap.is_some() && row.counted.refused_heap > 0)
 }
 
-/// What the row's own limits did, and whether its process is still there.
-fn note(row: &Row) -> Option<(Paint, String)> {
+/// The effects of the row's own limits, the programs that the process executed before, and whether it is still there.
+fn note(line: &Line, style: &Style) -> Option<(Paint, String)> {
+    let row = &line.row;
     if row.state == State::Damaged {
         return Some((Paint::Bad, "damaged".to_owned()));
     }
@@ -256,14 +322,19 @@ fn note(row: &Row) -> Option<(Paint, String)> {
     if row.state == State::Running && row.depth == 1 {
         notes.push("still running".to_owned());
     }
+    if !line.before.is_empty() {
+        let before: Vec<_> = line.before.iter().map(|name| printable(name)).collect();
+        let arrow = if style.unicode { " → " } else { " -> " };
+        notes.push(format!("was {}", before.join(arrow)));
+    }
+    if !line.small.is_empty() {
+        notes.push("each below 1 % of the peak".to_owned());
+    }
     if counted.folded {
         notes.push("further names counted here".to_owned());
     }
     if counted.forgotten > 0 {
         notes.push(format!("{} mapped and not charged", size::format(counted.forgotten)));
-    }
-    if counted.processes > 0 {
-        notes.push(processes(counted.processes));
     }
     let paint = if went_over(row) { Paint::Bad } else { Paint::Faint };
     (!notes.is_empty()).then(|| (paint, notes.join(", ")))
@@ -277,25 +348,10 @@ fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
         }
     };
     let _ = writeln!(out, "{} {reason}", style.paint(Paint::Bad, "No allocation was seen:"));
-    if let Some(root) = account.rows.first().and_then(note) {
-        let _ = writeln!(out, "The limit was not applied: {}", root.1);
+    let root = Tree::whole(account).root;
+    if let Some((_, note)) = root.as_ref().and_then(|root| note(root, style)) {
+        let _ = writeln!(out, "The limit was not applied: {note}");
     }
-}
-
-/// Who was refused first, and when, and the largest request that was refused.
-fn refused(out: &mut String, account: &Account) {
-    let rows = || account.rows.iter().filter_map(|row| Some((row, row.counted.most_refused?)));
-    // (Whoever was refused without a time comes last.)
-    let earliest = rows().min_by_key(|(_, refused)| refused.time.wrapping_sub(1));
-    let Some((row, first)) = earliest else { return };
-    let name = |row: &Row| printable(&row.path);
-    let time = account.since_start(first.time).map(|time| format!(" after {time:.3} s"));
-    let (first, time) = (size::format(first.first), time.unwrap_or_default());
-    let _ = write!(out, "First refused: {first} for {}{time}.", name(row));
-    if let Some((row, most)) = rows().max_by_key(|(_, refused)| refused.largest) {
-        let _ = write!(out, " Largest: {} for {}.", size::format(most.largest), name(row));
-    }
-    out.push('\n');
 }
 
 /// Which processes were not accounted, and why.
@@ -319,7 +375,7 @@ fn not_accounted(out: &mut String, account: &Account, style: &Style) {
     let _ = writeln!(out, "{} {}.", style.paint(Paint::Bad, &title), told.join(", "));
 }
 
-fn footer(out: &mut String, account: &Account, style: &Style) {
+fn footer(out: &mut String, account: &Account, extent: Extent, style: &Style) {
     if account.damaged {
         let rows = account.rows.iter().filter(|row| row.state == State::Damaged).count() as u64;
         let rows = match rows {
@@ -335,6 +391,9 @@ fn footer(out: &mut String, account: &Account, style: &Style) {
     if let Some(resident) = account.max_resident {
         let resident = size::format(resident);
         let _ = write!(text, " The kernel saw {resident} resident in one process at most.");
+    }
+    if extent == Extent::All && !account.mode.is_empty() {
+        let _ = write!(text, " Cells were updated by {}.", account.mode);
     }
     if let Some(peak) = account.heap_peak {
         let _ = write!(text, " Blocks of malloc took {} at most.", size::format(peak));

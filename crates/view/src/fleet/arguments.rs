@@ -37,6 +37,10 @@ pub fn size_of(text: &str) -> Result<Size, String> {
             ));
         }
     };
+    // A budget is of machines: a small number without a unit is a slip.
+    if (1..1 << 20).contains(&units) && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{value} is {value} bytes; write {value}M, or {value}G"));
+    }
     match name {
         "max" => Ok(Size::Max(units)),
         "min" => Ok(Size::Min(units)),

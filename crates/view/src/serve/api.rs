@@ -192,8 +192,9 @@ impl<'f> GroupRow<'f> {
 /// The items of a group that mean something as a sum, without those that are zero.
 pub(crate) fn items(row: &Row) -> impl Iterator<Item = (&str, i64)> {
     let items = row.items.iter().map(|(name, value)| (&**name, *value));
-    let no_sums = Item::REFUSED.map(Item::name);
-    items.filter(move |&(name, value)| value != 0 && !no_sums.contains(&name))
+    let is_sum =
+        |name: &str| !Item::REFUSED.into_iter().chain(Item::ORIGIN).any(|item| item.name() == name);
+    items.filter(move |&(name, value)| value != 0 && is_sum(name))
 }
 
 impl Figures {

@@ -38,6 +38,8 @@ pub struct Counted {
     pub blind: Option<Blind>,
     /// Of the root: how many processes found no row left.
     pub left_out: u64,
+    /// Who its process is.
+    pub origin: Origin,
     /// Whether a sum is more than anybody counts.
     pub absurd: bool,
 }
@@ -51,6 +53,19 @@ pub struct Refusals {
     pub time: u64,
     /// Bytes of the largest request.
     pub largest: u64,
+    /// Bytes that were in use below the limit when the first request was refused.
+    pub usage: u64,
+}
+
+/// Who the process of a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The id of the process that started it, in its own namespace; 0 where that is not known.
+    pub parent: u64,
+    /// When it began to be accounted: milliseconds of `CLOCK_MONOTONIC`; 0 where that is not known.
+    pub started: u64,
+    /// Whether it has executed another program, which has a row of its own.
+    pub executed: bool,
 }
 
 /// What processes mapped by themselves, by kind; of a process that ended, at its end.
@@ -97,8 +112,10 @@ impl Rules {
         let item = |item| line(item).map_or(0, |line| positive(subtree(line)));
         let alone = |item| line(item).map_or(0, |line| positive(own(line)));
         let [private, shared, file] = [Item::Private, Item::Shared, Item::File].map(item);
-        let [first, time, largest] = Item::REFUSED.map(alone);
-        let no_sums = Item::REFUSED.map(line);
+        let [first, time, largest, usage] = Item::REFUSED.map(alone);
+        let [parent, started, executed] = Item::ORIGIN.map(alone);
+        let no_sums = [&Item::REFUSED[..], &Item::ORIGIN].concat();
+        let no_sums: Vec<Option<usize>> = no_sums.into_iter().map(line).collect();
         let sums = (0..self.lines).filter(|&line| !no_sums.contains(&Some(line)));
         Counted {
             mapped: Mapped { private, shared, file },
@@ -109,7 +126,7 @@ impl Rules {
                 .saturating_sub(item(Item::Spared))
                 .saturating_add(item(Item::RefusedHeap)),
             refused_heap: item(Item::RefusedHeap),
-            most_refused: (first > 0).then_some(Refusals { first, time, largest }),
+            most_refused: (first > 0).then_some(Refusals { first, time, largest, usage }),
             folded: alone(Item::Folded) > 0,
             processes: alone(Item::Ended),
             spared: item(Item::Spared).saturating_add(item(Item::SparedHeap)),
@@ -118,6 +135,7 @@ impl Rules {
             reserve: alone(Item::Reserved),
             blind: Blind::from_number(alone(Item::Blind).cast_signed()),
             left_out: alone(Item::LeftOut),
+            origin: Origin { parent, started: started.saturating_sub(1), executed: executed > 0 },
             absurd: sums
                 .flat_map(|line| [own(line), subtree(line)])
                 .any(|sum| sum.unsigned_abs() > MOST),

@@ -1,0 +1,135 @@
+//! Sentences of an account: what the limit did, who held most, who was refused.
+
+use std::fmt::Write as _;
+
+use ledgerline::size;
+
+use super::words::{shortened, times};
+use crate::account::model::{Account, Row, State};
+use crate::account::tree::{Line, Tree};
+use ledgerline_view::terminal::output::printable;
+use ledgerline_view::terminal::style::{Paint, Style};
+
+/// The peak and what the limit did, and who held most.
+pub(super) fn summary(account: &Account) -> Option<String> {
+    let root = account.rows.first().filter(|root| root.state != State::Damaged)?;
+    if !account.saw_any() {
+        return None;
+    }
+    let mut text = format!("peak {}", size::format(root.peak));
+    match (root.max, root.counted.refused) {
+        (Some(max), 0) => {
+            let _ = write!(text, " of {}, nothing refused", size::format(max));
+        }
+        (Some(max), refused) => {
+            let _ = write!(text, " of {}, refused {}", size::format(max), times(refused));
+        }
+        (None, 0) => text.push_str(", no limit"),
+        (None, refused) => {
+            let _ = write!(text, ", refused {}", times(refused));
+        }
+    }
+    let tree = Tree::whole(account);
+    if let Some(most) = tree.root.as_ref().and_then(Line::largest_process) {
+        let _ = write!(text, "; {} held most: {}", who(&most.row), size::format(most.row.peak));
+    }
+    Some(text)
+}
+
+/// A process as sentences name it.
+fn who(row: &Row) -> String {
+    // (A title may be a whole command line.)
+    let called = shortened(&printable(&row.called), TITLE, &Style::plain());
+    match row.pid {
+        0 => called,
+        pid => format!("{called} ({pid})"),
+    }
+}
+
+/// How much of a title a sentence has.
+const TITLE: usize = 40;
+
+/// Names the first request that was refused: its size, its process, its time and the limit; and the largest one.
+pub(super) fn refused(out: &mut String, account: &Account) {
+    let rows = || {
+        let rows = account.rows.iter().enumerate();
+        rows.filter_map(|(at, row)| Some((at, row, row.counted.most_refused?)))
+    };
+    // (A refusal without a time comes last.)
+    let earliest = rows().min_by_key(|(_, _, refused)| refused.time.wrapping_sub(1));
+    let Some((at, row, first)) = earliest else { return };
+    let parents = account.parents();
+    // A thread's row lies below its process's.
+    let process = |at: usize| {
+        let of = if account.rows[at].depth > 1 { parents[at] } else { at };
+        &account.rows[of]
+    };
+    let name = |at: usize, row: &Row| match process(at) {
+        process if process.called == row.called => who(process),
+        process => format!("{} in {}", who(process), printable(&row.called)),
+    };
+    let time = account.since_start(first.time).map(|time| format!(" at {time:.3} s"));
+    let _ = write!(
+        out,
+        "First refused: {} asked for {}{}",
+        name(at, row),
+        mib(first.first),
+        time.unwrap_or_default(),
+    );
+    let root = account.rows.first();
+    let limit = match row.counted.refused_heap > 0 {
+        true => root.and_then(|root| root.counted.max_heap),
+        false => root.and_then(|root| root.max),
+    };
+    match limit {
+        Some(limit) if first.usage > 0 && first.usage < LEAST_MIB => {
+            let _ = write!(out, "; {} of {} were in use.", mib(first.usage), mib(limit));
+        }
+        Some(limit) if first.usage > 0 => {
+            let usage = first.usage as f64 / MIB;
+            let _ = write!(out, "; {usage:.1} of {} were in use.", mib(limit));
+        }
+        _ if first.usage > 0 => {
+            let _ = write!(out, "; {} were in use.", mib(first.usage));
+        }
+        _ => out.push('.'),
+    }
+    if let Some((at, row, most)) = rows().max_by_key(|(_, _, refused)| refused.largest)
+        && most.largest > first.first
+    {
+        let _ = write!(
+            out,
+            " The largest request that was refused: {}, by {}.",
+            mib(most.largest),
+            name(at, row)
+        );
+    }
+    out.push('\n');
+}
+
+/// Smaller sizes are printed in kibibytes.
+const LEAST_MIB: u64 = 104_858;
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// A size in a sentence.
+fn mib(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..LEAST_MIB => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / MIB),
+    }
+}
+
+/// Says that a process had more resident than the limit allows to be charged.
+pub(super) fn beyond(out: &mut String, account: &Account, style: &Style) {
+    let max = account.rows.first().and_then(|root| root.max);
+    if let Some((max, resident)) = max.zip(account.max_resident)
+        && resident > max
+    {
+        let more = mib(resident - max);
+        let text = format!(
+            "Resident went {more} above the limit, which counts what is charged: code, files, stacks and shared memory are not."
+        );
+        let _ = writeln!(out, "{}", style.paint(Paint::Bad, &text));
+    }
+}
