@@ -404,6 +404,24 @@ mod on_tokio {
         assert_eq!(group.precise(), 0);
     }
 
+    /// As docs/faq.md tells those whose tests expect zero.
+    #[test]
+    fn a_runtime_that_did_the_same_for_nobody_before_leaves_nothing_charged() {
+        let [group] = groups();
+        let [_, runtime] = runtimes();
+        let work = || async {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            ours::spawn(async { tokio::task::yield_now().await }).await.unwrap();
+        };
+        runtime.block_on(work().charged_to(current::Current::NOBODY));
+        for _ in 0..3 {
+            runtime.block_on(work().charged_to(group));
+            assert_eq!(group.precise(), 0);
+        }
+        assert!(group.peak().value > 0, "it was charged");
+    }
+
     #[test]
     fn outside_of_a_catch_tasks_go_over_the_limit_and_the_runtime_lives() {
         for runtime in runtimes() {
