@@ -1,46 +1,147 @@
 //! The last error of each thread, with its names and numbers.
 //!
 //! A refusal of [`ledgerline_try_charge_units`](crate::charge::ledgerline_try_charge_units) is kept in numbers and made a
-//! sentence when somebody asks, so that a refusal allocates nothing. Other texts are kept in a buffer without a
-//! destructor: the last error can be set and asked until the thread's last instruction.
+//! sentence when somebody asks, so that a refusal allocates nothing. Other texts are kept in a page of memory that a thread gets
+//! from the system at its first such error, and gives back at its end. The library is loaded by `dlopen`, too, into what programs left
+//! of the C library's room for thread-locals, so a thread-local has no more than a pointer and a text of a line. A thread that gets no
+//! page keeps as much of a text as that line has room for.
 
 use ledgerline::Refusal;
 use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
 use std::fmt::{self, Write};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The longest text that is kept; a path of 32 names fits.
 const LENGTH: usize = 2560;
+/// The longest text without a page.
+const LINE: usize = 120;
 
-struct Text {
-    bytes: [u8; LENGTH],
+struct Text<const N: usize> {
+    bytes: [u8; N],
     length: usize,
 }
 
+type Page = Text<LENGTH>;
+
 thread_local! {
+    // Constants without destructors: the last error can be set and asked until the thread's last instruction.
     static REFUSAL: Cell<Option<(u64, Refusal)>> = const { Cell::new(None) };
-    static TEXT: UnsafeCell<Text> = const { UnsafeCell::new(Text { bytes: [0; LENGTH], length: 0 }) };
+    /// Null until there was a text. It is atomic for the thread's signal handlers alone.
+    static PAGE: AtomicPtr<Page> = const { AtomicPtr::new(null_mut()) };
+    static SHORT: UnsafeCell<Text<LINE>> = const { UnsafeCell::new(Text { bytes: [0; LINE], length: 0 }) };
 }
 
-impl Write for Text {
+impl<const N: usize> Text<N> {
+    fn get(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[..self.length.min(N)]).into_owned()
+    }
+}
+
+impl<const N: usize> Write for Text<N> {
     /// Takes as much as there is room for, in whole characters.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = text.floor_char_boundary(LENGTH - self.length);
+        let room = text.floor_char_boundary(N - self.length);
         self.bytes[self.length..self.length + room].copy_from_slice(&text.as_bytes()[..room]);
         self.length += room;
         Ok(())
     }
 }
 
+/// The thread's page, got from the system where there is none yet; null where the system has none. Async-signal-safe: a system call,
+/// and no heap.
+fn page() -> *mut Page {
+    PAGE.with(|kept| {
+        // Relaxed, here and below: the thread and its handlers are one after the other.
+        let page = kept.load(Ordering::Relaxed);
+        if !page.is_null() {
+            return page;
+        }
+        // SAFETY: asks for fresh memory, of zeros, which is a text without a length.
+        let fresh = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(
+                null_mut(),
+                size_of::<Page>(),
+                access,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if fresh == libc::MAP_FAILED {
+            return null_mut();
+        }
+        match kept.compare_exchange(null_mut(), fresh.cast(), Ordering::Relaxed, Ordering::Relaxed)
+        {
+            Ok(_) => {
+                give_back_at_end(fresh);
+                fresh.cast()
+            }
+            Err(handlers) => {
+                // A signal handler got one meanwhile.
+                // SAFETY: it was made here, and nobody has seen it.
+                unsafe { libc::munmap(fresh, size_of::<Page>()) };
+                handlers
+            }
+        }
+    })
+}
+
+const NO_KEY: u64 = u64::MAX;
+/// The key of the C library whose destructor gives pages back.
+static KEY: AtomicU64 = AtomicU64::new(NO_KEY);
+
+/// Makes the key when the library is loaded: no signal handler does it then.
+extern "C" fn make_key() {
+    let mut key = 0;
+    // SAFETY: writes the key; the destructor stays, since the library is never unloaded.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(give_back)) } == 0 {
+        // Relaxed: the number is all there is to see.
+        KEY.store(u64::from(key), Ordering::Relaxed);
+    }
+}
+
+#[used]
+#[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static AT_LOAD: extern "C" fn() = make_key;
+
+/// Without a key the page stays when the thread has ended.
+fn give_back_at_end(page: *mut c_void) {
+    let key = KEY.load(Ordering::Relaxed);
+    if key != NO_KEY {
+        // SAFETY: the key was made.
+        unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, page) };
+    }
+}
+
+/// Called at the end of a thread that has a page. A later error of it gets another.
+unsafe extern "C" fn give_back(page: *mut c_void) {
+    PAGE.with(|kept| kept.store(null_mut(), Ordering::Relaxed));
+    // SAFETY: the page of this thread, to which nothing leads now (guarded by `tests/programs/crowded.c`).
+    unsafe { libc::munmap(page, size_of::<Page>()) };
+}
+
 /// Keeps a text.
 pub(crate) fn set(text: fmt::Arguments<'_>) {
     REFUSAL.set(None);
-    TEXT.with(|kept| {
-        // SAFETY: the thread's own, and nothing below comes back here: `text` has only numbers, texts and paths. (A
+    let page = page();
+    SHORT.with(|short| {
+        // SAFETY: both are the thread's own, and nothing below comes back here: `text` has only numbers, texts and paths. (A
         // signal handler that comes in between may mix two texts, which are bytes.)
-        let kept = unsafe { &mut *kept.get() };
-        kept.length = 0;
-        let _always_ok = kept.write_fmt(text);
+        match unsafe { page.as_mut() } {
+            Some(page) => keep(page, text),
+            // SAFETY: as above.
+            None => keep(unsafe { &mut *short.get() }, text),
+        }
     });
+}
+
+fn keep<const N: usize>(kept: &mut Text<N>, text: fmt::Arguments<'_>) {
+    kept.length = 0;
+    let _always_ok = kept.write_fmt(text);
 }
 
 /// Keeps a refusal. Async-signal-safe.
@@ -60,9 +161,11 @@ pub(crate) fn get() -> Last {
     if let Some((ledger, refusal)) = REFUSAL.get() {
         return Last::Refusal(ledger, refusal);
     }
+    let page = PAGE.with(|kept| kept.load(Ordering::Relaxed));
     // SAFETY: the thread's own; copied at once.
-    TEXT.with(|kept| unsafe {
-        let kept = &*kept.get();
-        Last::Text(String::from_utf8_lossy(&kept.bytes[..kept.length.min(LENGTH)]).into_owned())
+    Last::Text(match unsafe { page.as_ref() } {
+        Some(page) => page.get(),
+        // SAFETY: as above.
+        None => SHORT.with(|short| unsafe { (*short.get()).get() }),
     })
 }

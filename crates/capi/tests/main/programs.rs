@@ -181,6 +181,30 @@ fn a_library_that_is_loaded_and_closed_stays_as_it_was() {
     }
 }
 
+/// The surplus of the static block for thread-locals is a few kilobytes, which other libraries may have taken.
+#[test]
+fn the_library_loads_where_others_took_most_of_the_static_block_for_thread_locals() {
+    if !can("gcc", With::Nothing) {
+        return;
+    }
+    // What is left once nothing of 512 bytes fits: less than the text of an error would take.
+    let fillers: Vec<_> = (0..12)
+        .map(|number| {
+            let out = folder().join(format!("filler-{number}.so"));
+            let mut command = compiler("gcc", &["-std=c11", "-DSIZE=512"], With::Nothing);
+            command.args(["-shared", "-fPIC"]).arg(source("filler.c"));
+            compiled(&mut command, &out);
+            out
+        })
+        .collect();
+    let out = folder().join("crowded");
+    let mut command = compiler("gcc", &["-std=c11", "-D_GNU_SOURCE"], With::Nothing);
+    compiled(command.arg(source("crowded.c")).args(["-pthread", "-ldl"]), &out);
+    let library = library().join("libledgerline.so.1");
+    let output = Command::new(&out).arg(library).args(fillers).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// The header alone, by every standard that it is meant for.
 #[test]
 fn the_headers_compile_without_a_warning_in_every_standard() {

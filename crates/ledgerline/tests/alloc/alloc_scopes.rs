@@ -140,14 +140,14 @@ fn a_panic_of_work_that_was_refused_is_its_refusal() {
         part();
         std::panic::resume_unwind(Box::new("of the part's result"));
     });
-    assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+    assert_eq!(result.unwrap_err().group, "/g0");
     let mut task = std::pin::pin!(group.catch_future(async {
         part();
         std::panic::resume_unwind(Box::new("of the part's result"));
     }));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(result) = task.as_mut().poll(&mut context) else { panic!() };
-    assert_eq!(result.map(|()| ()).unwrap_err().group, "/g0");
+    assert_eq!(result.unwrap_err().group, "/g0");
     assert_eq!((group.precise(), group.max_events()), (0, 2));
 }
 
@@ -200,6 +200,15 @@ mod on_rayon {
     use std::sync::mpsc;
     use std::time::Duration;
 
+    /// Some rows of a query that is within its limit.
+    fn rows() -> usize {
+        let row = |_| {
+            alloc::checkpoint();
+            vec![0u8; 100]
+        };
+        (0..10).map(row).collect::<Vec<_>>().len()
+    }
+
     fn pool(threads: usize) -> rayon::ThreadPool {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
     }
@@ -248,7 +257,6 @@ mod on_rayon {
         let [a, b] = groups();
         let pool = pool(1);
         let (send, receive) = mpsc::channel();
-        let rows = || (0..10).map(|_| (alloc::checkpoint(), vec![0u8; 100])).count();
         let task = move || {
             use futures::FutureExt;
             use ledgerline::current::future::ChargeTo;
@@ -272,7 +280,6 @@ mod on_rayon {
     #[test]
     fn a_reclaimer_and_what_it_begins_are_not_ended_by_the_work_that_asks_for_room() {
         let [a, b] = groups();
-        let rows = || (0..10).map(|_| (alloc::checkpoint(), vec![0u8; 100])).count();
         static ENDED: AtomicBool = AtomicBool::new(false);
         let _reclaimer = a.add_reclaimer(0, move |_| {
             assert_eq!((rows(), b.catch(rows).ok()), (10, Some(10)));
@@ -402,6 +409,24 @@ mod on_tokio {
         let handler = async { runaway() }.charged_to(group);
         assert!(runtime.block_on(group.catch_future(handler)).is_err());
         assert_eq!(group.precise(), 0);
+    }
+
+    /// As docs/faq.md tells those whose tests expect zero.
+    #[test]
+    fn a_runtime_that_did_the_same_for_nobody_before_leaves_nothing_charged() {
+        let [group] = groups();
+        let [_, runtime] = runtimes();
+        let work = || async {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            ours::spawn(async { tokio::task::yield_now().await }).await.unwrap();
+        };
+        runtime.block_on(work().charged_to(current::Current::NOBODY));
+        for _ in 0..3 {
+            runtime.block_on(work().charged_to(group));
+            assert_eq!(group.precise(), 0);
+        }
+        assert!(group.peak().value > 0, "it was charged");
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Client {
             async move { send.send_request(request).await.map_err(BoxError::from) }
         });
         let mut grpc = tonic::client::Grpc::with_origin(channel, self.uri.clone());
-        grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        grpc.ready().await.map_err(Status::from_error)?;
         let path = PathAndQuery::from_static(method);
         Ok(grpc.streaming(Request::new(messages), path, Plain).await?.into_inner())
     }

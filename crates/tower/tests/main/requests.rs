@@ -68,11 +68,12 @@ async fn a_runaway_request_alone_is_answered_by_503_however_it_grows() {
             );
             assert_eq!((honest.0, honest.2.as_deref()), (StatusCode::OK, Some(&b"hello"[..])));
         }
-        let upload = upload("/upload", Full::from(vec![1u8; 12 << 20]));
-        assert_eq!(ask(address, two, upload).await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
+    // (By HTTP/1 the server may close the connection before a client that still sends has read the answer.)
+    let upload = upload("/upload", Full::from(vec![1u8; 12 << 20]));
+    assert_eq!(ask(address, true, upload).await.0, StatusCode::SERVICE_UNAVAILABLE);
     settled(tenant).await;
-    assert_eq!(tenant.events().max, 8, "each request is refused once");
+    assert_eq!(tenant.events().max, 7, "each request is refused once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
