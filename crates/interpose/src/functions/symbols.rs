@@ -185,10 +185,10 @@ impl Tables {
             if text != name.text {
                 return None;
             }
-            // The highest bit hides a version from those that ask for none. (The first numbers are of no version.)
+            // The highest bit hides a version from those that ask for none. (The first two numbers are of no version.)
             let is_hidden = self.versions != 0 && {
                 let version = (self.versions as *const u16).add(at).read();
-                version & 0x8000 != 0 && version & 0x7fff > 2
+                version & 0x8000 != 0 && version & 0x7fff > 1
             };
             (!is_hidden).then_some(entry)
         }

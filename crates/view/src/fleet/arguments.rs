@@ -38,10 +38,11 @@ pub fn size_of(text: &str) -> Result<Size, String> {
         }
     };
     // A budget is of machines: a small number without a unit is a slip.
-    if (1..1 << 20).contains(&units) && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{value} is {value} bytes; write {value}M, or {value}G"));
-    }
+    let is_slip = (1..1 << 20).contains(&units) && value.bytes().all(|byte| byte.is_ascii_digit());
     match name {
+        "max" | "min" if is_slip => {
+            Err(format!("{value} is {value} bytes; write it like {value}G or {value}M"))
+        }
         "max" => Ok(Size::Max(units)),
         "min" => Ok(Size::Min(units)),
         _ => Err(format!("there is no {name:?} of a budget; there are max and min")),
@@ -120,6 +121,7 @@ mod tests {
             ("max=5MB", "5M or 5MiB"),
             ("max=", "is no size: a number"),
             ("=1", "there are max and min"),
+            ("max=200", "write it like 200G"),
         ] {
             let said = size_of(wrong).unwrap_err();
             assert!(said.contains(told) && !said.contains("write max"), "{wrong}: {said}");
