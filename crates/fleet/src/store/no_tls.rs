@@ -12,8 +12,8 @@ pub(super) enum Certificates {}
 impl Certificates {
     pub(super) fn read(_: &Tls) -> Result<Self, StoreError> {
         Err(refused(
-            "its address asks for TLS, which this build does not have: the packages of the releases have it, and so has \
-             `cargo install ledgerline-cli --features tls`",
+            "its address asks for TLS, which this build does not have, nor do the packages: one with the feature `tls` has it \
+             (cargo install ledgerline-cli --features tls)",
         ))
     }
 }

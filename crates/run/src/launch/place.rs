@@ -35,8 +35,10 @@ use super::failure::Failure;
 /// Where the library of root's runs lies, in this order. (`/run` is mounted noexec on some systems, and sandboxes replace it
 /// more often.)
 const OF_ROOT: [&str; 2] = ["/var/lib/ledgerline", "/run/ledgerline-lib"];
-/// What the folder of a user is called in a folder of that user's own.
+/// What the folder of a user is called in that user's cache.
 const OF_USER: &str = "ledgerline";
+/// And in the user's runtime directory, where announced ledgers lie in a folder that is closed to others.
+const AT_RUNTIME: &str = "ledgerline-lib";
 
 const PREFIX: &str = "ledgerline-";
 const SUFFIX: &str = ".so";
@@ -79,7 +81,8 @@ fn places() -> Vec<Place> {
     let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")));
     let usual = PathBuf::from(format!("/run/user/{}", user.as_raw()));
     let runtime = named("XDG_RUNTIME_DIR").unwrap_or(usual);
-    let of_user = cache.into_iter().chain([runtime]).map(|folder| folder.join(OF_USER));
+    let cache = cache.map(|folder| folder.join(OF_USER));
+    let of_user = cache.into_iter().chain([runtime.join(AT_RUNTIME)]);
     let made = of_root.chain(of_user).map(|folder| Place { folder, is_made: true });
     made.chain(named("TMPDIR").map(|folder| Place { folder, is_made: false })).collect()
 }
