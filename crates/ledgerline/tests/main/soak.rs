@@ -116,7 +116,8 @@ impl<'l> Tree<'l> {
             let snapshot = self.root.ledger().snapshot();
             assert!(!snapshot.damaged, "{snapshot:#?}");
             let fixed = 1 + 4 + 12 + 12 + 1;
-            let short = snapshot.groups.iter().filter(|group| group.name.starts_with("short.")).count();
+            let short =
+                snapshot.groups.iter().filter(|group| group.name.starts_with("short.")).count();
             assert_eq!(snapshot.groups.len(), fixed + short);
             assert!(short <= WORKERS as usize);
             for group in &snapshot.groups {
