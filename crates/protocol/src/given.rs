@@ -165,12 +165,13 @@ impl Given {
     /// # Errors
     /// [`Refused`]: the system's error, or that it is another file.
     pub fn open(&self, path: &CStr, which: Which, access: c_int) -> Result<c_int, Refused> {
-        // SAFETY: each path ends in zero; errno is the thread's own.
-        let open = |path: &CStr, flags| match unsafe {
-            libc::open(path.as_ptr(), flags | libc::O_CLOEXEC)
-        } {
-            ..0 => Err(Refused::System(unsafe { *libc::__errno_location() })),
-            descriptor => Ok(Descriptor(descriptor)),
+        let open = |path: &CStr, flags: c_int| {
+            // SAFETY: the path ends in zero. (Guarded by the tests below.)
+            match unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) } {
+                // SAFETY: the place is the thread's own, and always there.
+                ..0 => Err(Refused::System(unsafe { *libc::__errno_location() })),
+                descriptor => Ok(Descriptor(descriptor)),
+            }
         };
         let place = open(path, libc::O_PATH)?;
         let link = Link::new(place.0);

@@ -499,6 +499,7 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
 fn a_store_that_sends_without_an_end_costs_64_mib_at_most() {
     use std::os::unix::process::ExitStatusExt;
     /// The most that was resident, in bytes, when the store says this; and what was said.
+    #[expect(clippy::zombie_processes, reason = "wait4 waits for it, and says what it used")]
     fn resident(start: &'static [u8], more: &'static [u8]) -> (u64, String) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -244,7 +244,7 @@ async fn connection(
                 Err((status, why)) => No(status, why).into_response(),
             };
             guard::seal(response.headers_mut());
-            let told = response.map(|body| crowd::Told::new(body, answering));
+            let told = response.map(|body| crowd::Told::body(body, answering));
             Ok::<_, std::convert::Infallible>(told)
         }
     });

@@ -75,7 +75,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(body: Body, answering: Answering) -> Body {
+    pub(super) fn body(body: Body, answering: Answering) -> Body {
         Body::new(Told { body, _answering: answering })
     }
 }
