@@ -119,12 +119,18 @@ impl List<'_> {
         std::iter::from_fn(next).take(self.table.capacity() as usize)
     }
 
-    /// The live row of that name below the parent, if there is one.
+    /// The live row of that name below the parent, if there is one. Waits for a thread that has begun to destroy it: another one's
+    /// call says already that it is gone.
     pub(crate) fn find(&self, parent: u32, name: &[u8]) -> Option<u32> {
+        let is_live = |row: &Row| row.state.load(Ordering::Acquire) == state::LIVE;
         let is = |row: &Row| {
-            row.state.load(Ordering::Acquire) == state::LIVE
-                && row.parent.load(Ordering::Relaxed) == parent
-                && row.has_name(name)
+            if !is_live(row) || row.parent.load(Ordering::Relaxed) != parent || !row.has_name(name)
+            {
+                return false;
+            }
+            // (The thread retires the row before it asks for this list.)
+            wait_until(Some(PATIENCE), || !row.refuses_children() || !is_live(row));
+            is_live(row)
         };
         let same_tag = self.rows().filter(|&(_, tag, _)| tag == self.tag);
         same_tag.map(|(row, ..)| row).find(|&row| is(self.table.row(row)))

@@ -175,6 +175,12 @@ impl Row {
             .map_err(|seen| seen.checked_sub(none).filter(|&n| n >> FAMILY_SHIFT == 0).unwrap_or(0))
     }
 
+    /// Whether the row takes no more children: somebody destroys its group, or has done so.
+    pub(crate) fn refuses_children(&self) -> bool {
+        // Acquire, partner of `refuse_children` and `accept_children`.
+        self.children.load(Ordering::Acquire) & NO_MORE_CHILDREN != 0
+    }
+
     /// Undoes [`refuse_children`](Self::refuse_children).
     pub(crate) fn accept_children(&self) {
         self.children.fetch_and(!NO_MORE_CHILDREN, Ordering::AcqRel);
