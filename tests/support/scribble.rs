@@ -58,12 +58,12 @@ impl Parts {
     }
 
     fn totals(self) -> usize {
-        let width = ((12 + self.items) * 8).next_multiple_of(64);
+        let width = ((11 + self.items) * 8).next_multiple_of(64);
         self.statistics() + self.columns * (self.capacity * width).next_multiple_of(PAGE)
     }
 
     fn totals_width(self) -> usize {
-        (2 * (16 + self.items) * 8).next_multiple_of(64)
+        (2 * (15 + self.items) * 8).next_multiple_of(64)
     }
 
     fn names(self) -> usize {
@@ -161,15 +161,15 @@ impl Parts {
             kinds.push(in_column("cap", cells + 8, false));
             kinds.push(in_column("charges", counts, true));
             kinds.push(in_column("uncharges", counts + 8, true));
-            let width = ((12 + self.items) * 8).next_multiple_of(64);
+            let width = ((11 + self.items) * 8).next_multiple_of(64);
             let statistics =
                 self.statistics() + column * (self.capacity * width).next_multiple_of(PAGE);
             let cell = |name, first, count| Kind { name, first, stride: width, count, wide: true };
             kinds.push(cell("tag", statistics, rows));
-            kinds.push(cell("sum", statistics + 8 * (1 + column % 11), rows));
+            kinds.push(cell("sum", statistics + 8 * (1 + column % 10), rows));
         }
         let (totals, stride) = (self.totals(), self.totals_width());
-        for word in [0, 1, 2, 6, 16 + self.items] {
+        for word in [0, 1, 2, 6, 15 + self.items] {
             let first = totals + word * 8;
             kinds.push(Kind {
                 name: "total",

@@ -11,6 +11,7 @@ use crate::measure::shuffle::shuffle;
 use ledgerline::percpu::Array;
 use ledgerline::{CreateError, Group, Ledger, Limit};
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The case about memory, which is not timed in rounds but as a whole.
 pub(super) const MILLION: &str = "create_million";
@@ -78,9 +79,15 @@ pub(super) fn chain<'l>(
     Ok((UNROLLED, Box::new(move |_, n| work(group, black_box(UNITS), n))))
 }
 
+/// A name that no other group has: threads make groups of their own, and cases share a ledger.
+fn unique() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed).to_string()
+}
+
 /// A group with a limit.
 fn level(parent: Group<'_>) -> Made<Group<'_>> {
-    let group = parent.create("level")?;
+    let group = parent.create(&unique())?;
     group.set_max(Limit::units(MAX))?;
     Ok(group)
 }
@@ -90,7 +97,7 @@ fn wide(ledger: &Ledger, count: usize) -> Made<Work<'_>> {
     /// Fewer handles are repeated up to this many, so that the walk's ends weigh alike.
     const WALK_LEAST: usize = 8;
     let mut groups = (0..count)
-        .map(|number| ledger.root().create(&number.to_string()))
+        .map(|_| ledger.root().create(&unique()))
         .collect::<Result<Vec<Group<'_>>, CreateError>>()?;
     for group in &groups {
         group.set_max(Limit::units(MAX))?;

@@ -70,8 +70,9 @@ fn run(program: &Path, with: With) -> (bool, String) {
     };
     // A leak check must trace the process, which a container may forbid.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    // What the library does inside is not seen, and so must not be judged, where it calls memcpy, say.
-    command.env("TSAN_OPTIONS", "halt_on_error=1:ignore_noninstrumented_modules=1");
+    // A forked child may start the thread of the alarms. What the library does inside is not seen, and so must not be judged, where it calls memcpy, say.
+    command
+        .env("TSAN_OPTIONS", "halt_on_error=1:ignore_noninstrumented_modules=1:die_after_fork=0");
     command.env("LD_LIBRARY_PATH", library());
     let output = command.output().expect("it was compiled");
     let said = [&output.stdout[..], &output.stderr[..]].concat();

@@ -17,8 +17,8 @@ static void versions(void) {
     for (int code = -40; code <= 10; code++) {
         CHECK(strlen(ledgerline_error_text(code)) > 3);
     }
-    CHECK(strcmp(ledgerline_error_text(-22), ledgerline_error_text(-23)) != 0);
-    CHECK(strcmp(ledgerline_error_text(-23), ledgerline_error_text(INT32_MIN)) == 0);
+    CHECK(strcmp(ledgerline_error_text(-23), ledgerline_error_text(-24)) != 0);
+    CHECK(strcmp(ledgerline_error_text(-24), ledgerline_error_text(INT32_MIN)) == 0);
 }
 
 static void charges_and_limits(void) {

@@ -232,7 +232,11 @@ static void of_sizes(void) {
     const int code = LEDGERLINE_ERROR_RANGE;
     const uint64_t limit = (uint64_t)1 << 62, beyond[] = {limit + 1, (uint64_t)1 << 63, UINT64_MAX - 1, UINT64_MAX};
     ledgerline_group_t group;
-    OK(ledgerline_group_create(good_root, "sizes", NUL, &group));
+    /* Several threads come here. */
+    static _Atomic int number;
+    char name[40];
+    snprintf(name, sizeof name, "sizes %d", number++);
+    OK(ledgerline_group_create(good_root, name, NUL, &group));
     for (size_t at = 0; at < 4; at++) {
         GROUP(ledgerline_try_charge(group, beyond[at]));
         GROUP(ledgerline_try_charge_units(group, beyond[at]));

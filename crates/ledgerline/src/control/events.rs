@@ -26,7 +26,7 @@ use crate::os::bell::Bell;
 use crate::stock::totals;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::table::id::GroupId;
-use crate::table::path::RowPath;
+use crate::table::path::{self, RowPath};
 use crate::table::sums::{self, BLOCKS, CHANGES, COUNTED, Sum};
 use crate::wake::rung;
 use std::future::Future;
@@ -58,8 +58,8 @@ pub struct Events {
     /// How many groups had everything cancelled at once ([`Group::set_oom_group`]).
     pub oom_group_kill: u64,
     /// How often a reclaimer was named since it ran for ten times as long as it may
-    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)). The kernel's `memory.events` has no such line, so
-    /// this is not printed.
+    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)), in this process and as long as its group lives:
+    /// snapshots and other processes have zero here. The kernel's `memory.events` has no such line, so this is not printed.
     pub reclaimer_hung: u64,
     /// How often a limit (max, high, low or min) was set to another one than before, by whichever process. The kernel's
     /// `memory.events` has no such line, so this is not printed.
@@ -77,7 +77,7 @@ impl Events {
             oom: sum(Sum::Oom),
             oom_kill: sum(Sum::OomKill),
             oom_group_kill: sum(Sum::OomGroupKill),
-            reclaimer_hung: sum(Sum::ReclaimerHung),
+            reclaimer_hung: 0,
             limits: totals[CHANGES] as u64,
         }
     }
@@ -288,7 +288,25 @@ impl Drop for Watch<'_> {
 fn of(group: Group<'_>) -> [Events; 2] {
     let totals = totals::of(group.table(), group.id());
     let (own, subtree) = totals.split_at(totals.len() / 2);
-    [own, subtree].map(Events::of_words)
+    let mut events = [own, subtree].map(Events::of_words);
+    let hung = lock::gated(&group.ledger().control().hung);
+    let below = |id: GroupId| {
+        group.ledger().group(id).exists()
+            && path::leads_through(group.table(), id.index(), group.id().index())
+    };
+    for (&id, &times) in hung.iter() {
+        let id = GroupId::from_raw(id);
+        let is_own = id == group.id() && group.exists();
+        events[0].reclaimer_hung += if is_own { times } else { 0 };
+        events[1].reclaimer_hung += if below(id) { times } else { 0 };
+    }
+    events
+}
+
+/// Counts that a reclaimer of a group was named, and tells the watchers.
+pub(crate) fn count_hung(ledger: &Ledger, id: GroupId) {
+    *lock::gated(&ledger.control().hung).entry(id.raw()).or_default() += 1;
+    announce_from(ledger, id, 1);
 }
 
 /// Counts an event that the group's row does not count itself, and tells the watchers.

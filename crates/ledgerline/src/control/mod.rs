@@ -42,6 +42,7 @@ use peaks::Peaks;
 use reclaimers::Reclaimers;
 use refusals::Notes;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
@@ -78,6 +79,8 @@ pub(crate) struct Control {
     pub(crate) waiting: WaitQueues,
     pub(crate) reclaimers: Reclaimers,
     pub(crate) victims: Victims,
+    /// How often reclaimers of each group were named (`watchdog.rs`).
+    pub(crate) hung: Mutex<BTreeMap<u64, u64>>,
     pub(crate) peaks: Peaks,
     /// Locked while a thread changes the mode of a subtree.
     pub(crate) modes: Mutex<()>,
@@ -115,6 +118,7 @@ pub(crate) fn lay(
         waiting: WaitQueues::default(),
         reclaimers: Reclaimers::default(),
         victims: Victims::default(),
+        hung: Mutex::default(),
         peaks: Peaks::default(),
         modes: Mutex::default(),
         times,

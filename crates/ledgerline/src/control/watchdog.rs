@@ -12,7 +12,6 @@ use crate::os;
 use crate::table::follow;
 use crate::table::id::GroupId;
 use crate::table::path;
-use crate::table::sums::Sum;
 use crate::whose;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
@@ -156,7 +155,7 @@ fn name_those_that_hang() {
         let now = Instant::now();
         for run in runs.runs.iter_mut().filter(|run| !run.named && run.due() <= now) {
             run.named = true;
-            events::count(run.ledger(), run.of, Sum::ReclaimerHung);
+            events::count_hung(run.ledger(), run.of);
             let HungReclaimer { group, waiting, running } = run.describe();
             lines.push(format!(
                 "ledgerline: the reclaimer of {group} has run for {:.1} s, and {waiting} waits for it. A reclaimer must not take a lock that is held while a thread charges.\n",

@@ -8,7 +8,6 @@
 //! | `low was not kept`                     | warn  | `low`                                       |
 //! | `a victim was looked for: the group was full` | warn | `max`, `current`                      |
 //! | `victims were cancelled`               | error | `current`                                   |
-//! | `a reclaimer hangs`                    | error | –                                           |
 //! | `limits were set`                      | info  | `max`, `high`, as they are now              |
 //! | `more groups met limits`               | warn  | `count` of groups; no `group`               |
 //!
@@ -137,7 +136,8 @@ impl Counted {
 
     fn tell(&self, group: &GroupSnapshot) {
         let (path, current) = (&*group.path, group.current);
-        let Events { low, high, max, oom, oom_kill, oom_group_kill, reclaimer_hung, limits } =
+        // (A reclaimer that hangs is named on standard error at once.)
+        let Events { low, high, max, oom, oom_kill, oom_group_kill, reclaimer_hung: _, limits } =
             self.events;
         if max > 0 {
             warn!(target: "ledgerline", group = path, count = max, max = %group.max, current, "charges met the group's max");
@@ -157,9 +157,6 @@ impl Counted {
         if oom_kill + oom_group_kill > 0 {
             let count = oom_kill.max(oom_group_kill);
             error!(target: "ledgerline", group = path, count, current, "victims were cancelled");
-        }
-        if reclaimer_hung > 0 {
-            error!(target: "ledgerline", group = path, count = reclaimer_hung, "a reclaimer hangs");
         }
         if limits > 0 {
             info!(target: "ledgerline", group = path, count = limits, max = %group.max, high = %group.high, "limits were set");

@@ -47,11 +47,10 @@ pub(crate) enum Sum {
     Oom,
     OomKill,
     OomGroupKill,
-    ReclaimerHung,
 }
 
 /// Sums that every ledger has.
-pub(crate) const FIXED: usize = 11;
+pub(crate) const FIXED: usize = 10;
 /// How many words the totals have before the sums: charges and uncharges (the blocks), `max` and `high`
 /// events, changes of limits. The rows count these elsewhere; the totals hold what was collected of them.
 pub(crate) const COUNTED: usize = 5;
