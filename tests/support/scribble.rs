@@ -71,7 +71,7 @@ impl Parts {
     }
 
     fn name_lists(self) -> usize {
-        self.capacity.next_power_of_two().min(1 << 15)
+        (self.capacity / 16).next_power_of_two().min(1 << 15)
     }
 
     fn name_links(self) -> usize {
@@ -79,7 +79,7 @@ impl Parts {
     }
 
     fn size(self) -> usize {
-        self.name_links() + (self.capacity * 8).next_multiple_of(PAGE)
+        self.name_links() + (self.capacity * 4).next_multiple_of(PAGE)
     }
 
     /// Every kind of word that a ledger shares.
@@ -139,9 +139,9 @@ impl Parts {
             Kind {
                 name: "link of names",
                 first: self.name_links(),
-                stride: 8,
+                stride: 4,
                 count: ROWS.min(self.capacity),
-                wide: true,
+                wide: false,
             },
         ];
         let (sets, set_size) = (self.sets(), self.set_size());

@@ -148,6 +148,8 @@ enum ledgerline_code_t
     LEDGERLINE_ERROR_KEPT = -21,
     // The library has another ABI than the header.
     LEDGERLINE_ERROR_ABI = -22,
+    // The parent has a group of that name.
+    LEDGERLINE_ERROR_EXISTS = -23,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -164,7 +164,7 @@ struct Entry {
 unsafe impl Sync for Entry {}
 
 const CHUNK: u32 = 1024;
-const CHUNKS: u32 = 4096;
+const CHUNKS: u32 = 1024;
 
 /// Entries, in chunks that stay for good. (Place 0 is no scope's.)
 static ENTRIES: [AtomicPtr<[Entry; CHUNK as usize]>; CHUNKS as usize] =
@@ -209,7 +209,7 @@ fn make(place: u32) -> Option<&'static Entry> {
     at(place)
 }
 
-/// A place for a scope; `None` once four million have begun and not ended.
+/// A place for a scope; `None` once a million have begun and not ended.
 fn place() -> Option<u32> {
     let next = |place: u32| at(place).map(|entry| &entry.next);
     FREE.pop(next).or_else(|| {

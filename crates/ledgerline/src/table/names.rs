@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! heads     a word for each of at most 32 768 lists: its first row, and whether a thread has it locked
-//! links     a word for each row: 32 bits of its hash, and the next row of its list
+//! links     half a word for each row: 12 bits of its hash, and the next row of its list
 //! ```
 //!
-//! A look goes through the links of one list, which lie together, and reads a row only where the hash is the same. So it costs some ten
-//! nanoseconds, and with a million groups thirty links. A list is locked while a thread looks at it or changes it, since a row that
+//! A look goes through the links of one list, which lie together, and reads a row only where the hash is the same. A list has at most
+//! sixteen rows in a ledger of up to half a million groups, and thirty-two in one of a million. A list is locked while a thread looks at it or changes it, since a row that
 //! leaves one list may come into another.
 //!
 //! Each change is one store, so a thread that is killed in the middle leaves a list whole, and locked. Who waits for that as long as
@@ -17,11 +17,12 @@
 //! Invariant N1: all words of both parts are atomics, and a row's number is compared with the capacity before it is followed.
 
 use super::Table;
+use super::handle::CAPACITY_MAX;
 use super::name;
 use super::plan::Plan;
 use super::row::{Row, state};
 use crate::counter::changes::mixed;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, PATIENCE, wait_until};
+use crate::sync::{AtomicU32, Ordering, PATIENCE, wait_until};
 
 /// The most lists.
 const LISTS: usize = 1 << 15;
@@ -30,7 +31,7 @@ const LOCKED: u32 = 1 << 31;
 
 impl Plan {
     pub(super) const fn lists(self) -> usize {
-        let lists = self.capacity.next_power_of_two();
+        let lists = (self.capacity / 16).next_power_of_two();
         if lists < LISTS { lists } else { LISTS }
     }
 
@@ -40,7 +41,7 @@ impl Plan {
 
     /// Bytes of the index.
     pub(super) const fn names_size(self) -> usize {
-        self.heads_of_names() + Plan::pages(self.capacity * 8)
+        self.heads_of_names() + Plan::pages(self.capacity * 4)
     }
 }
 
@@ -87,20 +88,25 @@ impl Table {
             first.is_some()
         });
         let first = first.unwrap_or_else(|| head.load(Ordering::Acquire) & !LOCKED);
-        List { table: self, head, first, tag: (hash >> 32) as u32 }
+        List { table: self, head, first, tag: (hash >> 32) as u32 & TAG }
     }
 
-    fn link(&self, row: u32) -> &AtomicU64 {
+    fn link(&self, row: u32) -> &AtomicU32 {
         assert!(row < self.capacity());
         let links = self.plan.names() + self.plan.heads_of_names();
         // SAFETY: N1: below the capacity.
-        unsafe { &*self.region().at(links + 8 * row as usize) }
+        unsafe { &*self.region().at(links + 4 * row as usize) }
     }
 }
 
-/// A row's link: its tag, and the next row. (The root has no name, so zero is the end.)
-fn parts(link: u64) -> (u32, u32) {
-    ((link >> 32) as u32, link as u32)
+/// In a link: the next row, and above that the tag.
+const NEXT: u32 = 20;
+const TAG: u32 = (1 << (32 - NEXT)) - 1;
+const _: () = assert!(CAPACITY_MAX <= 1 << NEXT);
+
+/// A row's tag, and the next row. (The root has no name, so zero is the end.)
+fn parts(link: u32) -> (u32, u32) {
+    (link >> NEXT, link & ((1 << NEXT) - 1))
 }
 
 impl List<'_> {
@@ -138,7 +144,7 @@ impl List<'_> {
 
     /// Adds a row of the name.
     pub(crate) fn add(&mut self, row: u32) {
-        let link = u64::from(self.tag) << 32 | u64::from(self.first);
+        let link = self.tag << NEXT | self.first;
         self.table.link(row).store(link, Ordering::Relaxed);
         self.first = row;
         // (At once: whoever dies here leaves the row in its list. Release, as in `drop`.)
@@ -152,7 +158,7 @@ impl List<'_> {
             None => self.first = next,
             Some(before) => {
                 let (tag, _) = parts(self.table.link(before).load(Ordering::Relaxed));
-                let link = u64::from(tag) << 32 | u64::from(next);
+                let link = tag << NEXT | next;
                 self.table.link(before).store(link, Ordering::Relaxed);
             }
         }
@@ -222,11 +228,8 @@ mod tests {
         let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
         let [a, b] = ["a", "b"].map(|name| ledger.root().create(name).unwrap());
         let table = ledger.table();
-        for [of_a, of_b] in
-            [[b, a].map(|it| u64::from(it.id().index())), [9, 1 << 31], [u64::MAX; 2]]
-        {
+        for [of_a, of_b] in [[b, a].map(|it| it.id().index()), [9, 1 << 19], [u32::MAX; 2]] {
             for (group, link) in [(a, of_a), (b, of_b)] {
-                let link = 0xffff_ffff << 32 | link;
                 table.link(group.id().index()).store(link, super::Ordering::Relaxed);
             }
             let _ = (ledger.root().child("c"), ledger.root().child("a"));
