@@ -172,7 +172,7 @@ fn reclaimers_that_drop_each_other_do_not_wait_for_each_other() {
     let both: Arc<[Mutex<Option<ledgerline::Reclaimer<'static>>>; 2]> = Arc::default();
     let met = Arc::new(std::sync::Barrier::new(2));
     let tenants = [0, 1].map(|n: usize| {
-        let tenant = ledger.root().create("tenant").unwrap();
+        let tenant = ledger.root().create(&format!("tenant{n}")).unwrap();
         tenant.set_max(Limit::units(100)).unwrap();
         let cache = tenant.create("cache").unwrap();
         let held = Mutex::new(Some(cache.try_charge(100).unwrap()));

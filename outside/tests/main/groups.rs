@@ -96,10 +96,11 @@ fn a_path_begins_at_the_root_and_names_groups_that_exist() -> Tried {
     for nowhere in ["", "acme", "acme/q42", "/acme/q", "/acme/q42/x", "/ACME", "/acme/../acme"] {
         assert_eq!(ledger.find(nowhere), None, "{nowhere:?}");
     }
-    // Siblings may share a name, and when one of them ends the other is found.
-    let second = tenant.create("q42")?;
-    assert!([first, second].map(Some).contains(&ledger.find("/acme/q42")));
+    // A name is one group's as long as it lives.
+    assert_eq!(tenant.create("q42"), Err(CreateError::Exists));
+    assert_eq!(tenant.get_or_create("q42"), Ok(first));
     first.destroy()?;
+    let second = tenant.create("q42")?;
     assert_eq!(ledger.find("/acme/q42"), Some(second));
     Ok(())
 }
