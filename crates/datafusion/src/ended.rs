@@ -30,7 +30,8 @@ impl Ended {
 
     /// Destroys all that wait.
     pub(crate) fn destroy(&self) {
-        let groups = std::mem::take(&mut *self.groups.lock().unwrap_or_else(PoisonError::into_inner));
+        let groups =
+            std::mem::take(&mut *self.groups.lock().unwrap_or_else(PoisonError::into_inner));
         let groups: Vec<_> = groups.iter().map(OwnedGroup::group).collect();
         // The end of its query has destroyed one already, maybe.
         let _gone_already = Group::destroy_each(&groups);
