@@ -1,4 +1,4 @@
-//! What answers at the address of a fleet's etcd is read, and never believed.
+//! The answers at the address of a fleet's etcd are read, and never believed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What answers at the address of a fleet's Redis is read, and never believed.
+//! The answers at the address of a fleet's Redis are read, and never believed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -73,7 +73,7 @@ pub struct ServeArgs {
     no_history: bool,
 }
 
-/// Who is answered.
+/// The users that are answered.
 #[derive(Args, Debug)]
 pub struct Secret {
     /// Take the token from FILE, which is made for you alone where it is not there: for Prometheus, and for the same address each time

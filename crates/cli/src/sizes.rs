@@ -11,7 +11,7 @@ pub fn limit(text: &str) -> Result<Limit, String> {
     slip(text, limit).map_or(Ok(limit), Err)
 }
 
-/// What is said of a small number of bytes without a unit: who types it means a unit. Zero needs none.
+/// The error for a small number of bytes without a unit, which mostly lacks one. Zero needs none.
 pub fn slip(text: &str, limit: Limit) -> Option<String> {
     let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
     let bytes = limit.get().filter(|bytes| is_bare && (1..LEAST).contains(bytes))?;

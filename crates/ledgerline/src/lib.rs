@@ -50,7 +50,8 @@
 //! | read within a bound                   | [`Group::approximate`]                       | a few loads  |
 //! | read exactly                          | [`Group::precise`]                           | stocked cells|
 //! | read everything                       | [`Ledger::snapshot`]                         | rows in use  |
-//! | find groups                           | [`Ledger::find`], [`Group::children`], [`Group::descendants`] | rows in use |
+//! | find a group by its name              | [`Ledger::find`], [`Group::child`]           | a lock a level |
+//! | list groups                           | [`Group::children`], [`Group::descendants`]  | rows in use  |
 //! | end a group                           | [`Group::destroy`], [`Group::destroy_tree`], [`Group::destroy_on_drop`] | 0.2 µs a group |
 //! | find what destroyed groups still hold | [`Ledger::leaks`]                            | rows in use  |
 //! | ask which groups fill one             | [`Ledger::diagnose`], [`Group::diagnose`]    | rows in use  |

@@ -134,7 +134,7 @@ impl<'l> Group<'l> {
     }
 }
 
-/// What becomes of a name that a live sibling has.
+/// The fate of a name that a live sibling has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It is an error.

@@ -497,7 +497,7 @@ pub(crate) fn program_name() -> &'static [u8] {
     &bytes[..length]
 }
 
-/// What the C library says of the program's name.
+/// The program's name, as the C library has it.
 fn invoked_as() -> &'static [u8] {
     unsafe extern "C" {
         static program_invocation_short_name: *const libc::c_char;

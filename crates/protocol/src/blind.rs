@@ -25,7 +25,7 @@ named! {
         OtherLibc = 4: "another C library",
         /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
         Sanitizer = 5: "a sanitizer",
-        /// Whoever executed it dropped the environment that the library needs, or changed a value of it.
+        /// The process that executed it dropped the environment that the library needs, or changed a value of it.
         Environment = 6: "environment cleared",
         /// It brings a malloc of its own, which its libraries call, too.
         OwnMalloc = 7: "a malloc of its own",

@@ -19,21 +19,21 @@ use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write as _};
 use std::mem::MaybeUninit;
 
-/// What the names of ledgers' files begin with. `ledgerline show --pid` finds a run by the first one.
+/// The beginning of the names of ledgers' files. `ledgerline show --pid` finds a run by the first one.
 const NAMES: [(&str, Which); 2] =
     [("ledgerline-heap-", Which::Heap), ("ledgerline-", Which::Ledger)];
 /// The digits of a nonce.
 const DIGITS: usize = 32;
-/// What the kernel puts around the name of a file in memory.
+/// The text that the kernel puts around the name of a file in memory.
 const SHOWN: (&[u8], &[u8]) = (b"/memfd:", b" (deleted)");
-/// Where a process's user namespace shows its number.
+/// The link that shows the number of a process's user namespace.
 const USERS: &CStr = c"/proc/self/ns/user";
 /// The seals without which a file is no ledger.
 pub const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// The permissions of a ledger's file: the run's user may open it, and nobody else.
 pub const MODE: libc::mode_t = 0o600;
 
-/// What a run says of the files of its ledgers.
+/// The identity of the files of a run's ledgers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     nonce: u128,
@@ -67,7 +67,7 @@ pub fn nonce() -> std::io::Result<u128> {
     }
 }
 
-/// What the file of a ledger is called.
+/// The name of the file of a ledger.
 #[must_use]
 pub fn name(which: Which, nonce: u128) -> CString {
     let start = NAMES.into_iter().find(|(_, of)| *of == which).map_or("", |(start, _)| start);
@@ -129,7 +129,7 @@ impl fmt::Write for Link {
 }
 
 impl Given {
-    /// What a run says of its files: that of the ledger, and that of the second one if there is one.
+    /// The identity of a run's files: that of the ledger, and that of the second one if there is one.
     ///
     /// # Errors
     /// When the system does not tell what they are.
@@ -145,7 +145,7 @@ impl Given {
         })
     }
 
-    /// What [`Display`](fmt::Display) wrote. Allocates nothing.
+    /// Reads the text that [`Display`](fmt::Display) wrote. Allocates nothing.
     #[must_use]
     pub fn read(text: &[u8]) -> Option<Given> {
         let mut parts = std::str::from_utf8(text).ok()?.split('.');

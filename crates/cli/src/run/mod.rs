@@ -124,7 +124,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "COUNT", hide_short_help = true, default_value = ledger::ROWS, value_parser = clap::value_parser!(u32).range(ledger::ROWS_TAKEN))]
     rows: u32,
 
-    /// What happens to a request beyond a maximum
+    /// The fate of a request beyond a maximum
     #[arg(long, value_parser = on_max(), default_value = OnMax::Enomem.name(), value_name = "ACTION")]
     on_max: OnMax,
 

@@ -36,11 +36,11 @@ struct Process {
     name: String,
 }
 
-/// What looks for them.
+/// The function that looks for them.
 pub(super) struct Unseen {
     /// `NAME=value` of all that the run ordered, without the mark of those who vouch.
     order: Vec<Vec<u8>>,
-    /// What the library's file is called.
+    /// The name of the library's file.
     library: Vec<u8>,
     looked: Option<Instant>,
     /// How often each looked as one that escaped, with its start.
@@ -140,7 +140,7 @@ fn processes() -> HashMap<u32, Process> {
         .collect()
 }
 
-/// What a line of `/proc/PID/stat` says. The name, in parentheses, may hold anything.
+/// The fields of a line of `/proc/PID/stat`. The name, in parentheses, may hold anything.
 fn stat(line: &[u8]) -> Option<Process> {
     let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')').filter(|&at| at > open)?;

@@ -69,7 +69,7 @@ fn a_hostile_name_steers_nothing_in_any_output() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// What a server says of the ledger.
+/// The answers of a server about the ledger.
 fn served(path: &Path) {
     let mut command = ledgerline();
     command.args(["serve", "--open"]).arg(path).stdout(Stdio::piped()).stderr(Stdio::null());

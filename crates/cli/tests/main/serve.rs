@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where a server listens, and the token of its address.
+/// The address of a server, and the token in it.
 #[derive(Clone, Debug)]
 struct At {
     host: String,

@@ -94,22 +94,15 @@ impl Party {
             return Err(FleetError::TooMany(path.to_owned()));
         }
         let mut group = self.ledger.owned_root();
-        let (mut level, mut made) = (String::new(), false);
+        let mut level = String::new();
         for name in path[1..].split('/') {
             level = format!("{level}/{name}");
             if let Some(known) = parts.groups.get(&level).filter(|known| known.group().exists()) {
                 group = known.clone();
                 continue;
             }
-            let find = || group.group().child(name)?.to_owned_in(&self.ledger);
-            group = match if made { None } else { find() } {
-                Some(child) => child,
-                // (Below a group that was made just now there is none to be found, which takes a look at all rows.)
-                None => {
-                    made = true;
-                    group.create(name).map_err(FleetError::Group)?
-                }
-            };
+            let child = group.group().get_or_create(name).map_err(FleetError::Group)?;
+            group = child.to_owned_in(&self.ledger).expect("it is of this ledger");
             let max = parts.node.holding(&level).map_or(0, |holding| holding.max);
             // It exists: it was found or made just now, and a group that goes meanwhile takes no charges.
             let _above = group.group().set_max_now(Limit::units(max));

@@ -72,7 +72,7 @@ async fn what_no_etcd_says_is_nonsense() {
     }
 }
 
-/// What is taken of it ends long before the memory does.
+/// The part that is taken of it ends long before the memory does.
 #[tokio::test]
 async fn a_reply_without_an_end_is_nonsense() {
     for (start, more) in [
@@ -87,7 +87,7 @@ async fn a_reply_without_an_end_is_nonsense() {
     }
 }
 
-/// What is taken of it ends long before the memory does.
+/// The part that is taken of it ends long before the memory does.
 #[tokio::test]
 async fn an_answer_without_an_end_is_nonsense() {
     let endless = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\n";

@@ -1,4 +1,4 @@
-//! What is loaded.
+//! The libraries that are loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The thread starts with the first post, and ends with the process. A forked child starts its own, and has none of its parent's
-//! jobs. Where all slots are taken, or the system gives no thread, a job is dropped, and the poster is told.
+//! jobs. A job is dropped, and the poster is told, if all slots are taken or the system gives no thread.
 
 use crate::sync::{AtomicU32, Ordering, thread};
 use crate::wake::eventcount::Eventcount;

@@ -291,7 +291,8 @@ fn of(group: Group<'_>) -> [Events; 2] {
     let mut events = [own, subtree].map(Events::of_words);
     let hung = lock::gated(&group.ledger().control().hung);
     let below = |id: GroupId| {
-        group.ledger().group(id).exists()
+        group.exists()
+            && group.ledger().group(id).exists()
             && path::leads_through(group.table(), id.index(), group.id().index())
     };
     for (&id, &times) in hung.iter() {

@@ -138,7 +138,7 @@ fn set_alarm(at: Instant) {
     struct Due(Instant);
     impl Wake for Due {
         fn wake(self: Arc<Self>) {
-            // (Where there is no thread for alarms, one goes off as it is set.)
+            // (Without a thread for alarms, one goes off as it is set.)
             if Instant::now() >= self.0 {
                 whose::nobody(name_those_that_hang);
             }
@@ -147,25 +147,34 @@ fn set_alarm(at: Instant) {
     lock::gated(&ALARM).get_or_insert_default().set(&Waker::from(Arc::new(Due(at))), Some(at));
 }
 
-/// Names each run that is too long, once, on standard error and in the events of the reclaimer's group.
+/// Counts each run that is too long, once, in the events of the reclaimer's group, and names the first on standard error.
 fn name_those_that_hang() {
-    let mut lines = Vec::new();
+    let (mut first, mut others) = (None, 0);
     let next = {
         let mut runs = runs();
         let now = Instant::now();
         for run in runs.runs.iter_mut().filter(|run| !run.named && run.due() <= now) {
             run.named = true;
             events::count_hung(run.ledger(), run.of);
-            let HungReclaimer { group, waiting, running } = run.describe();
-            lines.push(format!(
-                "ledgerline: the reclaimer of {group} has run for {:.1} s, and {waiting} waits for it. A reclaimer must not take a lock that is held while a thread charges.\n",
-                running.as_secs_f64()
-            ));
+            if first.is_none() {
+                first = Some(run.describe());
+            } else {
+                others += 1;
+            }
         }
         runs.due = runs.runs.iter().filter(|run| !run.named).map(Run::due).min();
         runs.due
     };
-    lines.iter().for_each(|line| os::say(line.as_bytes()));
+    // One line for all that are found at a time: the program's standard error is not ours.
+    if let Some(HungReclaimer { group, waiting, running }) = first {
+        let seconds = running.as_secs_f64();
+        let more =
+            if others == 0 { String::new() } else { format!(" ({others} others hang, too)") };
+        let line = format!(
+            "ledgerline: the reclaimer of {group} has run for {seconds:.1} s, and {waiting} waits for it{more}. A reclaimer must not take a lock that is held while a thread charges.\n"
+        );
+        os::say(line.as_bytes());
+    }
     if let Some(due) = next {
         set_alarm(due);
     }

@@ -45,7 +45,7 @@ pub struct LedgerBuilder {
 
 impl LedgerBuilder {
     /// The most groups at a time, the root included: 2 to 1 Mi, which is the default. It costs address
-    /// space (280 bytes a group, besides 32 MiB for each possible CPU), and memory only where it is used.
+    /// space (284 bytes a group, besides 32 MiB for each possible CPU), and memory only where it is used.
     pub fn capacity(mut self, groups: u32) -> Self {
         self.settings.plan.capacity = groups as usize;
         self

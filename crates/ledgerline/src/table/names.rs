@@ -9,8 +9,8 @@
 //! sixteen rows in a ledger of up to half a million groups, and thirty-two in one of a million. A list is locked while a thread looks at it or changes it, since a row that
 //! leaves one list may come into another.
 //!
-//! Each change is one store, so a thread that is killed in the middle leaves a list whole, and locked. Who waits for that as long as
-//! a thread may lose its CPU takes the lock over. If that thread was merely stopped, both may change the list: it may lose a name
+//! Each change is one store, so a thread that is killed in the middle leaves a list whole, and locked. A thread that
+//! has waited for that as long as another may lose its CPU takes the lock over. If that thread was merely stopped, both may change the list: it may lose a name
 //! then, which two groups may have from then on. A list that another program wrote over has an end all the same, after as many links
 //! as there are rows.
 //!

@@ -1,4 +1,4 @@
-//! Where a level above is full, the work that holds most ends, and not the one that asks.
+//! A full level above ends the work that holds most, and not the one that asks.
 
 use ledgerline::{CancelToken, Group, Ledger, LedgerBuilder, Limit, Reason, Refused, alloc};
 use std::sync::Barrier;

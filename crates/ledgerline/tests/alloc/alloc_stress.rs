@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, yield_now};
 const TENANTS: usize = 4;
 /// Pieces of a tenant begin while the sum of their limits is at most this.
 const BUDGET: u64 = 1 << 20;
-/// What ended pieces may still hold for a moment: a task that is about to be dropped.
+/// The memory that ended pieces may still hold for a moment: a task that is about to be dropped.
 const SLACK: u64 = 256 << 10;
 const ROW: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -124,7 +124,7 @@ impl Piece {
     }
 }
 
-/// What a piece panics with.
+/// The payload of a piece's panic.
 struct Boom(u64);
 
 /// Says nothing of the panics that are meant.
@@ -137,7 +137,7 @@ fn quiet_hook() {
     }));
 }
 
-/// What has begun and not ended.
+/// The pieces that have begun and not ended.
 #[derive(Default)]
 struct Pending {
     limits: [u64; TENANTS],

@@ -363,6 +363,6 @@ fn a_name_is_free_again_once_its_group_has_ended_and_elsewhere_always() {
     assert_eq!(a.child("q"), Some(next));
     drop(held);
     assert_eq!(ledger.root().create("a"), Err(CreateError::Exists));
-    // What was refused leaves nothing behind.
+    // A refused name leaves nothing behind.
     assert_eq!(ledger.root().descendants().count(), 4);
 }

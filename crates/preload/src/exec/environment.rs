@@ -26,7 +26,7 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(super) struct Looks {
     /// That this library is preloaded.
     pub(super) library: bool,
-    /// What a run ordered, or a part of that.
+    /// The orders of a run, or a part of them.
     pub(super) order: bool,
     /// All of what this run ordered, and nothing else.
     pub(super) intact: bool,

@@ -56,7 +56,7 @@ struct Group<'a> {
 struct First {
     size: u64,
     seconds: Option<f64>,
-    /// What was in use below the limit.
+    /// The units in use below the limit.
     in_use: Option<u64>,
 }
 

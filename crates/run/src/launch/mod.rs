@@ -65,7 +65,7 @@ impl<'w> Launch<'w> {
         self.ready.path()
     }
 
-    /// Where the library lies, if that is closed to other users: a program that such a one executes cannot load it.
+    /// The library's folder, if that is closed to other users: a program that such a one executes cannot load it.
     pub fn closed(&self) -> Option<&Path> {
         match &self.ready {
             Ready::Placed(placed) if !placed.for_all => placed.file.path().parent(),

@@ -32,10 +32,10 @@ use tempfile::{Builder, NamedTempFile};
 
 use super::failure::Failure;
 
-/// Where the library of root's runs lies, in this order. (`/run` is mounted noexec on some systems, and sandboxes replace it
+/// The folders for the library of root's runs, in this order. (`/run` is mounted noexec on some systems, and sandboxes replace it
 /// more often.)
 const OF_ROOT: [&str; 2] = ["/var/lib/ledgerline", "/run/ledgerline-lib"];
-/// What the folder of a user is called in that user's cache.
+/// The name of a user's folder in that user's cache.
 const OF_USER: &str = "ledgerline";
 /// And in the user's runtime directory, where announced ledgers lie in a folder that is closed to others.
 const AT_RUNTIME: &str = "ledgerline-lib";

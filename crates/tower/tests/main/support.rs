@@ -43,7 +43,7 @@ pub async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// What clients send.
+/// The requests of clients.
 pub type Sent = UnsyncBoxBody<Bytes, Infallible>;
 
 pub fn post(

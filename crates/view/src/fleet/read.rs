@@ -28,7 +28,7 @@ impl Book {
 pub struct Damaged {
     /// The first name of its budgets' paths.
     pub organisation: String,
-    /// What makes no sense, with its key and field as far as they are known. It may have any letters.
+    /// The damage, with its key and field as far as they are known. It may have any letters.
     pub why: String,
 }
 

@@ -37,12 +37,12 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// Why a request is not answered.
 pub(crate) type Refusal = (StatusCode, &'static str);
 
-/// What is asked for.
+/// The resource that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// A file of the page, which everybody may have.
     ForTheOpen,
-    /// What not everybody may have.
+    /// The resources that need a token.
     More,
 }
 

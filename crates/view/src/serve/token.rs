@@ -71,7 +71,7 @@ impl Token {
         (text.len() >= LEAST && text.bytes().all(is_letter)).then(|| Token(text.to_owned()))
     }
 
-    /// What it is, for an address or a header.
+    /// The text of the token, for an address or a header.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -38,7 +38,7 @@ pub struct Counted {
     pub blind: Option<Blind>,
     /// Of the root: how many processes found no row left.
     pub left_out: u64,
-    /// Who its process is.
+    /// The identity of its process.
     pub origin: Origin,
     /// Whether a sum is more than anybody counts.
     pub absurd: bool,
@@ -57,7 +57,7 @@ pub struct Refusals {
     pub usage: u64,
 }
 
-/// Who the process of a row is.
+/// The identity of a row's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The id of the process that started it, in its own namespace; 0 where that is not known.

@@ -1,4 +1,4 @@
-//! What attackers and the other tenants ask, and at which rate.
+//! The requests of attackers and of the other tenants, and their rate.
 
 use crate::client::{self, Asked, Body, Client, Ends};
 use crate::report::Round;
@@ -22,7 +22,7 @@ const TENANTS: usize = 50;
 /// How often each other tenant asks.
 const PER_SECOND: f64 = 10.0;
 
-/// What attackers do in a round.
+/// The work of the attackers in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Attack,

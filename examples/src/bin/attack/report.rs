@@ -1,4 +1,4 @@
-//! What was seen, as text and as JSON, and what has to hold.
+//! The results, as text and as JSON, and the claims that have to hold.
 
 use crate::client::Ends;
 use crate::load::{ATTACKED, Form, Kind};
@@ -41,7 +41,7 @@ pub struct Report {
     pub rounds: Vec<Round>,
     /// How requests of attackers ended before the first round.
     pub calibration: Ends,
-    /// What the server exported at the end.
+    /// The server's exports at the end.
     pub metrics: String,
     pub printed_backtraces: usize,
     pub resident_peak: u64,

@@ -45,7 +45,7 @@ struct Kept {
     book: Book,
 }
 
-/// What says which format that is.
+/// The name of that format.
 #[derive(Deserialize)]
 struct Version {
     format: u64,

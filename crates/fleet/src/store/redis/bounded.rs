@@ -8,16 +8,16 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What one reply may cost, in bytes of memory: a book of some thirty thousand leases.
+/// The most that one reply costs, in bytes of memory: a book of some thirty thousand leases.
 const MOST: usize = 56 << 20;
-/// What a byte costs: it lies in a buffer that doubles, in the value, and in what is said of it.
+/// The cost of a byte: it lies in a buffer that doubles, in the value, and in what is said of it.
 const BYTE: usize = 5;
-/// What a value costs, of which each begins on a line.
+/// The cost of a value, of which each begins on a line.
 const VALUE: usize = 128;
 /// In what words a reply is refused.
 pub(super) const WORDS: &str = "a reply is longer than that of any book";
 
-/// What was read since the last request, or since it was [forgotten](Read::forget).
+/// The bytes that were read since the last request, or since it was [forgotten](Read::forget).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Read(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! Who is connected, and who gives way when there are too many.
+//! The connections, and the one that gives way when there are too many.
 //!
 //! A connection costs whoever makes it nothing. So one that asks for nothing keeps nobody out: where there is no room for a
 //! new one, the connection goes that has waited longest of those that are worth least.
@@ -25,7 +25,7 @@ pub(super) const CONNECTIONS: usize = 128;
 /// Those of one peer. All of this machine are one.
 pub(super) const OF_PEER: usize = 96;
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Doing {
     /// Requests that are answered now.
