@@ -268,28 +268,48 @@ fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
     assert_eq!(tenant.ledger().mistakes(), Mistakes::default());
 }
 
-/// An allocator that a signal handler may call: it gives out the places of an arena in turn.
-struct Turn(UnsafeCell<[u8; Turn::SIZE]>, AtomicUsize);
-
-impl Turn {
-    const SIZE: usize = 1 << 20;
+/// An allocator that a signal handler may call: it gives out the places of an arena in turn, each to one block at a time.
+/// (Handlers that follow each other closely go round the arena while the thread below them has a block.)
+struct Turn {
+    places: UnsafeCell<[Place; Turn::COUNT]>,
+    taken: [AtomicBool; Turn::COUNT],
+    next: AtomicUsize,
 }
 
-// SAFETY: its blocks do not overlap, as long as there are not too many at a time; nobody looks into them.
+#[derive(Clone, Copy)]
+#[repr(align(128))]
+struct Place(#[allow(dead_code, reason = "nobody looks into it")] [u8; 128]);
+
+impl Turn {
+    const COUNT: usize = 1 << 13;
+}
+
+// SAFETY: its blocks do not overlap, since a place that is taken is not given out; nobody looks into them.
 unsafe impl Sync for Turn {}
 
 // SAFETY: as above.
 unsafe impl GlobalAlloc for &Turn {
     unsafe fn alloc(&self, _: Layout) -> *mut u8 {
-        let at = self.1.fetch_add(128, Relaxed) % Turn::SIZE;
-        // SAFETY: in the arena, which begins at a multiple of 128 or not: 16 is enough here.
-        unsafe { self.0.get().cast::<u8>().add(at).add(self.0.get().align_offset(16)) }
+        loop {
+            let at = self.next.fetch_add(1, Relaxed) % Turn::COUNT;
+            if !self.taken[at].swap(true, Relaxed) {
+                // SAFETY: in the arena.
+                return unsafe { self.places.get().cast::<Place>().add(at).cast() };
+            }
+        }
     }
 
-    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        let at = (block.addr() - self.places.get().addr()) / size_of::<Place>();
+        self.taken[at].store(false, Relaxed);
+    }
 }
 
-static TURN: Turn = Turn(UnsafeCell::new([0; Turn::SIZE]), AtomicUsize::new(0));
+static TURN: Turn = Turn {
+    places: UnsafeCell::new([Place([0; 128]); Turn::COUNT]),
+    taken: [const { AtomicBool::new(false) }; Turn::COUNT],
+    next: AtomicUsize::new(0),
+};
 static SAFE: Alloc<&Turn> = Alloc::new(&TURN);
 
 /// The groups of the thread and of its signal handler.
