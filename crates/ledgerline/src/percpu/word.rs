@@ -101,7 +101,16 @@ pub(crate) struct Cell {
     /// The most units that the stock may hold: the ancestors allowed this cell that many idle units.
     /// Written under the stock lock only.
     pub(crate) cap: AtomicU32,
-    spare: u32,
+    /// Which way the last walk went that this cell could not spare (`walks`).
+    last_walk: AtomicU32,
+}
+
+/// Which way units go in a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Walk {
+    Charge = 1,
+    Uncharge = 2,
 }
 
 impl Cell {
@@ -125,6 +134,17 @@ impl Cell {
         }
     }
 
+    /// Notes a walk that the cell could not spare. Returns whether the last one went the same way: then charges, or
+    /// uncharges, come in a row, and the next ones find more in the cell, or more room, if this walk sees to that. It is a
+    /// hint, so the word is written without order.
+    pub(crate) fn walks(&self, walk: Walk) -> bool {
+        let again = self.last_walk.load(Ordering::Relaxed) == walk as u32;
+        if !again {
+            self.last_walk.store(walk as u32, Ordering::Relaxed);
+        }
+        again
+    }
+
     /// Freezes the cell. Returns the word that was there before. The caller holds the stock lock.
     ///
     /// AcqRel: in the fallback this alone makes the caller the owner (it orders after the last
@@ -144,7 +164,7 @@ impl Cell {
 
     #[cfg(any(test, loom))]
     pub(crate) fn new(word: u64, cap: u32) -> Self {
-        Cell { word: AtomicU64::new(word), cap: AtomicU32::new(cap), spare: 0 }
+        Cell { word: AtomicU64::new(word), cap: AtomicU32::new(cap), last_walk: AtomicU32::new(0) }
     }
 }
 

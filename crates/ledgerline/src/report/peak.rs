@@ -35,7 +35,8 @@ impl<'l> Group<'l> {
     /// drop(tenant.try_charge(80)?);
     /// let hourly = tenant.peak_reader();
     /// drop(tenant.try_charge(30)?);
-    /// assert!(hourly.peak().value < 80 && tenant.peak().value >= 80);
+    /// let least = |peak: ledgerline::Estimate| peak.value - peak.bound;
+    /// assert!(least(hourly.peak()) <= 30 && tenant.peak().value >= 80);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peak_reader(self) -> PeakReader<'l> {

@@ -26,7 +26,7 @@
 //! it has more than that. It makes such a level thrifty only if it has most of what lies idle there.
 
 use super::drain;
-use crate::counter::{COUNTER_MAX, Unallowed, walk};
+use crate::counter::{COUNTER_MAX, PageCounter, Unallowed, walk};
 use crate::gate::lock;
 use crate::percpu::word;
 use crate::sync::{Ordering, fence};
@@ -39,6 +39,10 @@ use crate::table::row::{Row, flag, state};
 const SLACK_MAX: u64 = 16 << 20;
 /// The slack in batches.
 const SLACK_BATCHES: u64 = 64;
+/// How many charges of one size a cell has room for at least.
+pub(super) const CHARGES_LEAST: u64 = 16;
+/// How many charges of one size a cell has room for at most, where these are large.
+const CHARGES_MOST: u64 = 32;
 
 /// The part of a path that belongs to this process.
 #[derive(Clone, Copy)]
@@ -76,11 +80,22 @@ pub(crate) fn open_cell(
     let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
     // The ancestors' lines, which other CPUs write, are not looked at where that is of no use.
     let wanted = wanted_cap(table, row, n);
-    if wanted < cap() * 2 {
+    if wanted < cap() + cap() / 2 || wanted <= ordinary_most(table) && wanted < cap() * 2 {
         return room(cap());
     }
+    let thrift = || path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
+    if wanted > ordinary_most(table) && !is_above_high(path, n) {
+        let wanted = wanted.checked_shr(thrift()).unwrap_or(0);
+        let granted = wanted.min(large_cap(table, path, cap()));
+        if granted >= (cap() + cap() / 2).max(n)
+            && enlarge(table, path, id, column, granted).is_ok()
+        {
+            return room(cap());
+        }
+    }
+    let wanted = wanted.min(ordinary_most(table));
     for saved in [false, true] {
-        let thrift = path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
+        let thrift = thrift();
         let granted = grantable_cap(table, path, wanted, thrift);
         if granted < (cap() * 2).max(1) {
             break;
@@ -144,15 +159,51 @@ fn enlarge(
     Ok(())
 }
 
-/// The cap that a cell should have: two batches, but no more than a sixteenth of what the group
-/// uses, or an eighth of a batch: a small group's stock is small.
-fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
-    let smallest = (table.batch / 8).max(2);
-    let usage = row.counter.usage().saturating_add(n);
-    (table.batch * 2).min((usage / 16).max(smallest)).min(word::STOCK_MAX)
+/// The largest cap that a cell has for its group's usage alone: two batches.
+pub(super) fn ordinary_most(table: &Table) -> u64 {
+    table.batch * 2
 }
 
-/// The part of a wanted cap that the ancestors leave. Thrift makes it smaller. It is no more than an eighth
+/// Reports whether a charge is large: more than a sixteenth of a batch.
+pub(super) fn is_large(table: &Table, n: u64) -> bool {
+    n > table.batch / 16
+}
+
+/// Reports whether `n` more are above the `high` of a level.
+pub(super) fn is_above_high(path: &RowPath<'_>, n: u64) -> bool {
+    let above = |counter: &&PageCounter| {
+        let high = counter.limits.high.load(Ordering::Relaxed);
+        high < COUNTER_MAX && counter.usage().saturating_add(n) > high
+    };
+    path.counters().iter().any(above)
+}
+
+/// Returns the cap that a cell should have when a charge of `n` asks, or an uncharge, which asks for zero.
+///
+/// That is a sixteenth of the group's usage, at least an eighth of a batch and at most two batches. A cell that serves large
+/// charges is larger: it has room for 16 of them at least, and for 32 at most.
+fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
+    let usage = row.counter.usage().saturating_add(n);
+    let large = if is_large(table, n) { n } else { 0 };
+    let least = (table.batch / 8).max(2).max(large.saturating_mul(CHARGES_LEAST));
+    let most = ordinary_most(table).max(large.saturating_mul(CHARGES_MOST));
+    (usage / 16).clamp(least, most).min(word::STOCK_MAX)
+}
+
+/// Returns the cap that a cell for large charges keeps when an uncharge of `n` finds it full and its group has shrunk; `None`
+/// where that is nearly today's. So a group that returns a gigabyte makes its cells smaller on the way, and its
+/// ancestors need not drain them.
+pub(super) fn shrinks(table: &Table, path: &RowPath<'_>, column: u32, n: u64) -> Option<u64> {
+    let cap = u64::from(table.columns.cell(column, path.leaf()).cap.load(Ordering::Relaxed));
+    if cap <= ordinary_most(table) {
+        return None;
+    }
+    let wanted = wanted_cap(table, table.row(path.leaf()), n).min(large_cap(table, path, cap));
+    let smaller = wanted.max(ordinary_most(table)).max(n.saturating_mul(2));
+    (smaller <= cap - cap / 4).then_some(smaller)
+}
+
+/// Returns the part of a wanted cap that the ancestors leave. Thrift makes it smaller. It is no more than an eighth
 /// of what may lie idle in all, and half of what the tightest limit still allows (so that the next cell
 /// gets some too). It is a power of two, so that it changes seldom.
 fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
@@ -162,12 +213,34 @@ fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) ->
         if thrift > 0 && counter.thrift() > 0 {
             counter.note_calm(cap, slack);
         }
-        cap = cap.min((counter.allowed(slack) / 8).max(2));
-        if counter.max() < COUNTER_MAX {
-            let prepaid = counter.track.prepaid.units();
-            cap = cap.min((counter.headroom() / 32).saturating_sub(prepaid) / 2);
-        }
+        cap = cap.min((counter.allowed(slack) / 8).max(2)).min(within_headroom(counter));
     }
+    power_of_two(cap)
+}
+
+/// Returns the largest cap for large charges that the ancestors leave to a cell that has a cap of `had`. At every level it is at
+/// most half of what the other cells leave of three quarters of the idle units that are allowed there. So each such cell leaves
+/// room for the next, and all of them leave the last quarter to cells that serve small charges.
+fn large_cap(table: &Table, path: &RowPath<'_>, had: u64) -> u64 {
+    let slack = slack(table);
+    let left = |counter: &&PageCounter| {
+        let allowed = counter.allowed(slack);
+        let others = counter.track.prepaid.units().saturating_sub(had);
+        ((allowed - allowed / 4).saturating_sub(others) / 2).min(within_headroom(counter))
+    };
+    path.counters().iter().map(left).min().unwrap_or(0)
+}
+
+/// Returns half of what the limit of a level still allows to lie idle.
+fn within_headroom(counter: &PageCounter) -> u64 {
+    if counter.max() == COUNTER_MAX {
+        return COUNTER_MAX;
+    }
+    (counter.headroom() / 32).saturating_sub(counter.track.prepaid.units()) / 2
+}
+
+/// Returns the largest power of two that is not above `cap`, and zero for one and zero.
+fn power_of_two(cap: u64) -> u64 {
     match cap.checked_ilog2() {
         Some(bits) if bits > 0 => 1 << bits,
         _ => 0,

@@ -48,7 +48,7 @@ use crate::counter::COUNTER_MAX;
 pub(crate) use crate::counter::walk::AtLimit;
 use crate::counter::walk::{self, Levels, NotGranted};
 use crate::gate::lock::{self, Inside};
-use crate::percpu::word;
+use crate::percpu::word::{self, Walk};
 use crate::sync::{Ordering, fence};
 use crate::table::id::GroupId;
 use crate::table::path::RowPath;
@@ -86,7 +86,13 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
         return Err(refusal::of(table, &path, id, n, NotGranted::Full { level: 0 }));
     }
     let column = table.columns.current();
-    let surplus = surplus(&path, n, caps::open_cell(table, &path, id, column, n));
+    let mut room = caps::open_cell(table, &path, id, column, n);
+    if caps::is_large(table, n) && caps::is_above_high(&path, n) {
+        // So that the charges to come walk, too, and meet it.
+        room = room.min(caps::ordinary_most(table));
+    }
+    let in_a_row = table.columns.cell(column, path.leaf()).walks(Walk::Charge);
+    let surplus = surplus(table, &path, n, room, in_a_row);
     if surplus > 0
         && let _in_flight = InFlight::new(&path, surplus)
         && let Ok((surplus, met)) = fetch(table, &path, n, surplus, &inside)
@@ -120,13 +126,16 @@ fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
         return false;
     }
     let column = table.columns.current();
-    if caps::open_cell(table, &path, id, column, n) >= n
+    // (The cap does not grow for `n`: what was charged once and is returned twice would be taken for idle stock.)
+    if caps::open_cell(table, &path, id, column, 0) >= n
         && n <= word::STOCK_MAX
         && table.columns.put(table.cell_id(id), n)
     {
         return true;
     }
-    let in_flight = skim(table, column, &path, id, n);
+    let shrunk = caps::shrinks(table, &path, column, n)
+        .and_then(|cap| shrink(table, column, &path, id, cap));
+    let in_flight = shrunk.or_else(|| skim(table, column, &path, id, n));
     let above = in_flight.as_ref().map_or(0, |skimmed| skimmed.units);
     counts::note_uncharge(table, column, path.leaf());
     let returned = returns::units(table, &path, n.saturating_add(above));
@@ -253,8 +262,8 @@ fn give_back(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     returned
 }
 
-/// Takes what is above half of the cap from a cell that an uncharge of `n` found full. The caller returns
-/// that too.
+/// Takes what is above half of the cap from a cell that an uncharge of `n` found full, and all of it where uncharges come in a
+/// row. The caller returns that too.
 fn skim<'p>(
     table: &Table,
     column: u32,
@@ -268,23 +277,60 @@ fn skim<'p>(
     if !word::passes(word, table.cell_id(id)) {
         return None;
     }
-    let keep = u64::from(cell.cap.load(Ordering::Relaxed)) / 2;
+    let cap = u64::from(cell.cap.load(Ordering::Relaxed));
+    let keep = if cell.walks(Walk::Uncharge) { 0 } else { cap / 2 };
     let above = word::stock(word).saturating_sub(keep);
     // A large `n` by itself does not make the stock too large.
-    if above == 0 || n > keep.max(1) * 2 {
+    if above == 0 || n > cap.max(1) {
         return None;
     }
     let in_flight = InFlight::new(path, above);
     table.columns.swap(column, row, word, word - above).then_some(in_flight)
 }
 
-/// How much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges
-/// find stock and uncharges find room; for a group that uses more than ever it is all of the room but `n`.
-/// For a small group it is no more than the group holds, and for a new one a quarter of `n`.
-fn surplus(path: &RowPath<'_>, n: u64, room: u64) -> u64 {
-    let counter = path.counters()[0];
-    let usage = counter.usage();
-    let grows = usage.saturating_add(n) > counter.watermark();
-    let fill = if grows { room.saturating_sub(n).max(room / 2) } else { room / 2 };
-    fill.min(usage.saturating_add(n / 4))
+/// Empties a cell whose group has shrunk, and makes its cap smaller, if the thread runs on the cell's CPU and gets the stock lock
+/// at once. The caller returns the units.
+fn shrink<'p>(
+    table: &Table,
+    column: u32,
+    path: &'p RowPath<'_>,
+    id: GroupId,
+    smaller: u64,
+) -> Option<InFlight<'p>> {
+    let _held = lock::try_lock()?;
+    let row = path.leaf();
+    let cell = table.columns.cell(column, row);
+    let word = cell.word.load(Ordering::Acquire);
+    let cap = u64::from(cell.cap.load(Ordering::Relaxed));
+    // As in a drain of the running CPU's own cell, no fence is needed: while the word is frozen no section stores over it.
+    if cap <= smaller
+        || !word::passes(word, table.cell_id(id))
+        || !table.columns.swap(column, row, word, word | word::FROZEN)
+    {
+        return None;
+    }
+    let units = word::stock(word);
+    let in_flight = InFlight::new(path, units);
+    cell.cap.store(smaller as u32, Ordering::Relaxed);
+    cell.open(word - units);
+    // The row cannot be freed meanwhile: `destroy` closes its cells with the lock that this thread has.
+    for counter in path.counters() {
+        counter.disallow(cap - smaller);
+    }
+    Some(in_flight)
+}
+
+/// Returns how much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges
+/// find stock and uncharges find room; where charges come in a row it is all of the room but `n`. It is no more than the group
+/// holds, for a group that makes large charges no more than 15 of these, and for a new group a quarter of `n`.
+fn surplus(table: &Table, path: &RowPath<'_>, n: u64, room: u64, in_a_row: bool) -> u64 {
+    let usage = path.counters()[0].usage();
+    let mut most = usage.saturating_add(n / 4);
+    let mut half = room / 2;
+    if caps::is_large(table, n) && n <= room && usage >= n {
+        most = most.max(n.saturating_mul(caps::CHARGES_LEAST - 1));
+        half = half.min(room - n);
+    }
+    let fill = if in_a_row { half.max(room.saturating_sub(n)) } else { half };
+    fill.min(most)
 }
