@@ -96,7 +96,7 @@ impl Parts {
     /// # Safety
     /// They are mapped for a region that begins at `start`, and no code uses them.
     pub(super) unsafe fn unmap(self, start: *mut u8) {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { self.unmap_some(start, usize::MAX) };
     }
 
@@ -104,7 +104,7 @@ impl Parts {
     /// Same as [`unmap`](Self::unmap), for the first `count` parts.
     unsafe fn unmap_some(self, start: *mut u8, count: usize) {
         for part in self.ranges().take(count) {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller guarantees.
             unsafe { memory::unmap(start.wrapping_add(part.start), part.len()) };
         }
     }
