@@ -234,7 +234,7 @@ impl<'l> Group<'l> {
         self.read(|row| Limit::units(which(&row.counter.limits).load(Ordering::Relaxed)))
     }
 
-    /// Returns how many charges this group's own limit refused, or were granted above it (`max` events).
+    /// Returns how many charges met this group's own limit, and were refused or granted above it (`max` events).
     pub fn max_events(self) -> u64 {
         self.read(|row| row.counter.track.max_events.load(Ordering::Relaxed)).unwrap_or(0)
     }

@@ -121,8 +121,8 @@ impl Pressure {
 /// Reads a descriptor from its start, as far as one call goes. Returns whether that worked.
 fn look(fd: &OwnedFd) -> bool {
     let mut bytes = [0u8; 512];
-    // SAFETY: both calls get a descriptor of ours, and the read gets the buffer's length. An eventfd has no position; its
-    // `lseek` fails, and it is read all the same.
+    // SAFETY: both calls get a descriptor of ours, and the read gets the buffer's length. An eventfd has no position,
+    // so the first call has no effect on it.
     unsafe {
         libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_SET);
         libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) >= 0

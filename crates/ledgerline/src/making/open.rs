@@ -24,7 +24,7 @@ struct CopiedHeader([u8; size_of::<Header>()]);
 
 const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
 
-/// Returns the settings of the ledger in a file, after checking its header. It must have at least `columns` columns.
+/// Returns the settings of the ledger in a file, after checking its header. It must have `columns` columns or more.
 /// Allocates nothing.
 pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenError> {
     // `stat` would cost a small program two more pages. No code reads at this file's position.

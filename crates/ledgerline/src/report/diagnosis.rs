@@ -94,7 +94,7 @@ pub struct ChainLevel {
     pub min: Limit,
     /// Its effective protection when the root is reclaimed. Protection that no child claims is lost.
     pub protection: Protection,
-    /// How many charges its own limit refused, or were granted above it.
+    /// How many charges met its own limit, and were refused or granted above it.
     pub max_events: u64,
 }
 

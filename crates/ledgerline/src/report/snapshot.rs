@@ -73,7 +73,7 @@ pub struct GroupSnapshot {
     pub charges: u64,
     /// Uncharges of the group and all below it, ever.
     pub uncharges: u64,
-    /// How many charges this group's own max refused, or were granted above it
+    /// How many charges met this group's own max, and were refused or granted above it
     /// ([`Group::max_events`](crate::Group::max_events)). `events` has the subtree's.
     pub max_events: u64,
     /// How many walks to the counters ended above this group's own high. `events` has the subtree's.

@@ -15,7 +15,7 @@ fn ledger() -> &'static Ledger {
     Box::leak(Box::new(builder.anonymous().unwrap()))
 }
 
-/// Charges units besides a group's other charges, and returns them when asked.
+/// Charges units without a guard, and returns their number, for a reclaimer to give back.
 fn hoard(group: Group<'static>, units: u64) -> Arc<AtomicU64> {
     group.try_charge_units(units).unwrap();
     Arc::new(AtomicU64::new(units))
@@ -103,7 +103,7 @@ fn inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim() {
             let (held, others) = (hoard(cache, 600), hoard(other, 300));
             let asked = Arc::default();
             let _other = generous(other, 9, &others, &asked);
-            // Holds as much as the other, so that it could be chosen as a victim.
+            // The other group is a victim, too, which could be cancelled.
             let token = CancelToken::new();
             let _victim = other.add_victim(&token);
             let runs = Arc::new(AtomicUsize::new(0));

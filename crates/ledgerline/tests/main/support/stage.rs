@@ -100,7 +100,7 @@ pub fn on_stage(way: Gone, act: impl FnOnce(&Stage<'_>)) {
     let before = told_of(bob);
     assert!(before.contains("/tenant/bob") && before.contains("min: Limit(500)"), "{before}");
     act(&stage);
-    // The check's objects have all been dropped.
+    // If the check took bob's charge, it is dropped by now, and bob's values differ.
     if let Some(charge) = stage.bobs.take() {
         assert_eq!(told_of(bob), before, "{way:?}");
         drop(charge);
