@@ -1,4 +1,4 @@
-//! The errors, in sentences that an operator understands.
+//! The errors, with messages that an operator understands.
 
 use crate::report::diagnosis::Diagnosis;
 use crate::size;
@@ -7,22 +7,22 @@ use crate::table::handle::CAPACITY_MAX;
 use crate::table::name::NameError;
 use std::fmt;
 
-/// A charge that was refused. It has the fields of [`RefusedCharge`]. It is one word, so that a granted
-/// charge pays nothing for what a refusal may say.
+/// A charge that was refused. It has the fields of [`RefusedCharge`]. It is one word, so that a granted charge does not pay
+/// for the details of a refusal.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Refused(Box<RefusedCharge>);
 
-/// What a [`Refused`] says. It has the fields of its [`Refusal`], too.
+/// The details of a [`Refused`]. It also has the fields of its [`Refusal`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedCharge {
-    /// The path of the group whose limit refused the charge: the charged group, or an ancestor.
-    /// `(destroyed)` if that is gone by now.
+    /// The path of the group whose limit refused the charge: the charged group, or an ancestor. `(destroyed)` if that group
+    /// is gone by now.
     pub group: String,
-    /// The same in numbers.
+    /// The refusal in numbers.
     pub refusal: Refusal,
-    /// Which groups held what, if the request asked for that. It costs a pass over all groups, so a plain
-    /// refusal has none; [`Ledger::diagnose`](crate::Ledger::diagnose) makes one afterwards.
+    /// The groups and their units, if the request asked for a diagnosis. It costs a pass over all groups, so a plain refusal
+    /// has none; [`Ledger::diagnose`](crate::Ledger::diagnose) makes one afterwards.
     pub diagnosis: Option<Box<Diagnosis>>,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl From<Refused> for std::io::Error {
-    /// An error with the refusal inside: of the kind `QuotaExceeded` where a limit refused, `NotFound` where the group is
+    /// Returns an error with the refusal inside: of the kind `QuotaExceeded` if a limit refused, `NotFound` if the group is
     /// gone, and else `Other`.
     ///
     /// ```
@@ -101,14 +101,14 @@ impl From<Refused> for std::io::Error {
         let kind = match refused.reason {
             Reason::Limit | Reason::Queued => std::io::ErrorKind::QuotaExceeded,
             Reason::Gone => std::io::ErrorKind::NotFound,
-            // (Not `Interrupted`: that is tried again by who reads or writes.)
+            // Not `Interrupted`: readers and writers retry after that.
             Reason::Cancelled | Reason::Damaged => std::io::ErrorKind::Other,
         };
         std::io::Error::new(kind, refused)
     }
 }
 
-/// Why a group was not created.
+/// The reason why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -116,7 +116,7 @@ pub enum CreateError {
     BadName(NameError),
     /// The parent was destroyed.
     Gone,
-    /// A live sibling has the name: [`Group::get_or_create`](crate::Group::get_or_create) returns that.
+    /// A live sibling has the name: [`Group::get_or_create`](crate::Group::get_or_create) returns that sibling.
     Exists,
     /// The tree would have more than 32 levels.
     TooDeep,
@@ -149,7 +149,7 @@ impl fmt::Display for CreateError {
 
 impl std::error::Error for CreateError {}
 
-/// Why a group was not destroyed. It goes on as before.
+/// The reason why a group was not destroyed. It continues as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestroyError {
@@ -157,13 +157,13 @@ pub enum DestroyError {
     Root,
     /// It has children: destroy them first.
     HasChildren {
-        /// How many.
+        /// How many children it has.
         children: u32,
     },
     /// It was destroyed before.
     Gone,
-    /// Its cells could not be closed: the call came from a signal handler that interrupted a
-    /// drain, or a sandbox forbids `membarrier` and `sched_setaffinity`.
+    /// Its cells could not be closed: the call came from a signal handler that interrupted a drain, or a sandbox forbids
+    /// `membarrier` and `sched_setaffinity`.
     Busy,
 }
 
@@ -182,7 +182,7 @@ impl fmt::Display for DestroyError {
 
 impl std::error::Error for DestroyError {}
 
-/// Why a file could not be opened as a ledger.
+/// The reason why a file could not be opened as a ledger.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -190,7 +190,7 @@ pub enum OpenError {
     Io(std::io::Error),
     /// The file does not begin like a ledger.
     NotALedger,
-    /// The ledger was made by another version of the library.
+    /// The ledger was created by another version of the library.
     Version {
         /// The version in the file.
         found: u32,
@@ -199,7 +199,7 @@ pub enum OpenError {
     },
     /// Its header contradicts itself, the file's length, or this machine's number of CPUs.
     Damaged,
-    /// The file may be read and not written: it was opened for reading, or it is sealed
+    /// The file can be read, but not written: it was opened read-only, or it is sealed
     /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
     ReadOnly,
 }
@@ -267,7 +267,7 @@ mod tests {
         );
     }
 
-    /// A refusal in numbers and what a path makes of it, for each reason.
+    /// Checks each reason in numbers and with a path.
     #[test]
     fn a_refusal_says_its_reason_with_a_number_as_with_a_path() {
         let [group, charged] = [1, 2].map(|row| GroupId::from_parts(row, 1));

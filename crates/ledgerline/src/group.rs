@@ -1,5 +1,4 @@
-//! Groups: the handle of a group, its limits and its names. (Charging is in `charge/`, creating and
-//! destroying in `tree.rs`.)
+//! Groups: the handle of a group, its limits and its names. Charging is in `charge/`, creating and destroying in `tree.rs`.
 
 use crate::counter::Limits;
 use crate::gate::lock;
@@ -19,21 +18,19 @@ use std::marker::PhantomData;
 
 const OWNED_END: usize = LocalPage::OWNED_END;
 
-/// A group of a ledger: a query, a tenant, a thread, a process. This is a handle of two words, which can be
-/// copied. Handles of one group are equal and have one hash. A later group in its row and a group of another
-/// ledger are not equal to it, so a handle may be a key for as long as the ledger lives.
+/// A group of a ledger: a query, a tenant, a thread, a process. This is a handle of two words, which can be copied. Handles
+/// of one group are equal and have one hash. A later group in its row and a group of another ledger are not equal to it, so
+/// a handle may be a key for as long as the ledger lives.
 ///
-/// Charging and uncharging are async-signal-safe. A guard that is charged and dropped takes 1.1 ns on
-/// a virtual EPYC (Zen 5) and 4.5 ns on a virtual Xeon, both of 2026, at any depth, on one thread and on two
-/// (`ledgerline bench charge`, cases `guard_depth1` to `guard_depth8`). That is at most 1.2 × what its units
-/// take without a guard.
+/// Charging and uncharging are async-signal-safe. A guard that is charged and dropped takes 1.1 ns on a virtual EPYC (Zen 5)
+/// and 4.5 ns on a virtual Xeon, both of 2026, at any depth, on one thread and on two (`ledgerline bench charge`, cases
+/// `guard_depth1` to `guard_depth8`). That is at most 1.2 × the cost of its units without a guard.
 ///
-/// A handle of a group that was destroyed is refused, not followed, whichever group has its row by now.
-/// Charges are refused, and setters change nothing. Readers get no units and no events, no limits
-/// ([`Limit::MAX`] for max and high, [`Limit::ZERO`] for low and min), no parent, and `(destroyed)` as path
-/// and name. That also holds while its row is kept for charges that were not returned ([`Ledger::leaks`]
-/// lists those), and when the group is destroyed in the middle of a reading. A group whose process ended is
-/// still read as it was.
+/// A handle of a destroyed group is refused, not followed, whichever group has its row by now. Charges are refused, and
+/// setters change nothing. Readers get no units and no events, no limits ([`Limit::MAX`] for max and high, [`Limit::ZERO`]
+/// for low and min), no parent, and `(destroyed)` as path and name. That also holds while its row is kept for charges that
+/// were not returned ([`Ledger::leaks`] lists those), and when the group is destroyed in the middle of a reading. A group
+/// whose process ended is still read as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Group<'l> {
     /// R2: the handle of a row of the ledger, which `'l` keeps mapped (R1).
@@ -44,20 +41,20 @@ pub struct Group<'l> {
 /// A handle has two words, so that a loop over many handles leaves space in the cache for their cells.
 const _: () = assert!(size_of::<Option<Group<'_>>>() <= 16);
 
-// SAFETY: the pointer is into the ledger's region, which is shared through atomics and sections
-// only, and which `'l` keeps mapped (R1).
+// SAFETY: the pointer is into the ledger's region, which is shared only through atomics and sections, and which `'l` keeps
+// mapped (R1).
 unsafe impl Send for Group<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Group<'_> {}
 
 impl Ledger {
-    /// The root, which every charge reaches.
+    /// Returns the root, which every charge reaches.
     pub fn root(&self) -> Group<'_> {
         self.group(GroupId::ROOT)
     }
 
-    /// Makes a handle of an id that was kept elsewhere (an allocation's tag, a file). Whether there is such
-    /// a group shows when the handle is used.
+    /// Returns a handle for an id that was kept elsewhere, such as in an allocation's tag or a file. If there is no such
+    /// group, uses of the handle are refused.
     #[inline]
     pub fn group(&self, id: GroupId) -> Group<'_> {
         // R5: an id with which a cell is found names a place in the columns.
@@ -77,53 +74,53 @@ impl<'l> Group<'l> {
         self.handle.pack()
     }
 
-    /// The group that a charge was packed with; `'l` is the charge's.
+    /// Returns the group that a charge was packed with; `'l` is the charge's.
     #[inline(always)]
     pub(crate) fn unpack(packed: Packed) -> Group<'l> {
         Group { handle: packed.unpack(), ledger: PhantomData }
     }
 
-    /// The group's number, which outlives the handle.
+    /// Returns the group's number, which outlives the handle.
     #[inline]
     pub fn id(self) -> GroupId {
         self.handle.id()
     }
 
-    /// Its ledger.
+    /// Returns its ledger.
     pub fn ledger(self) -> &'l Ledger {
         // SAFETY: R2, and `'l` keeps the ledger from being dropped.
         unsafe { Ledger::of(self.handle) }
     }
 
-    /// Its ledger's table.
+    /// Returns its ledger's table.
     pub(crate) fn table(self) -> &'l Table {
         self.ledger().table()
     }
 
-    /// What the group's row says, or `None` if the group is gone by the end of the look. What was seen then
-    /// may be another group's, or a mixture, and is dropped.
+    /// Reads the group's row. Returns `None` if the group is gone by the end of the look: the values may then belong to
+    /// another group, or be a mixture, and are dropped.
     pub(crate) fn read<T>(self, look: impl FnOnce(&Row) -> T) -> Option<T> {
         follow::read(self.table(), self.id(), look)
     }
 
-    /// Changes the row if the group exists; otherwise changes nothing and says `None`.
+    /// Changes the row if the group exists; otherwise changes nothing and returns `None`.
     pub(crate) fn change<T>(self, change: impl FnOnce(&Row) -> T) -> Option<T> {
         follow::change(self.table(), self.id(), change)
     }
 
-    /// Whether the group exists: it was not destroyed, and its process has not ended.
+    /// Returns whether the group exists: it was not destroyed, and its process has not ended.
     pub fn exists(self) -> bool {
         follow::exists(self.table(), self.id())
     }
 
-    /// Its name; `/` for the root, `(destroyed)` for a group that is gone. If another process wrote over
-    /// it, characters that a name may not hold are shown escaped, like `\u{202e}`.
+    /// Returns its name; `/` for the root, `(destroyed)` for a group that is gone. If another process wrote over it,
+    /// characters that a name may not hold are escaped, like `\u{202e}`.
     pub fn name(self) -> String {
         let name = self.read(|row| if self.id().index() == 0 { "/".into() } else { row.name() });
         name.unwrap_or_else(|| DESTROYED.into())
     }
 
-    /// Its parent; `None` for the root, and for a group that is gone.
+    /// Returns its parent; `None` for the root, and for a group that is gone.
     pub fn parent(self) -> Option<Group<'l>> {
         let ledger = self.ledger();
         let parent = self.read(|row| {
@@ -133,17 +130,16 @@ impl<'l> Group<'l> {
         parent.filter(|_| self.id().index() != 0).map(|parent| ledger.group(parent))
     }
 
-    /// Its path, like a cgroup's: `/acme/q42`, `/` for the root, and `(destroyed)` for a group that is
-    /// gone. The names are as [`name`](Self::name) gives them.
+    /// Returns its path, like a cgroup's: `/acme/q42`, `/` for the root, and `(destroyed)` for a group that is gone. The
+    /// names are those of [`name`](Self::name).
     pub fn path(self) -> String {
         let path = self.read(|_| follow::spell(self.table(), self.id().index())).flatten();
         path.unwrap_or_else(|| DESTROYED.into())
     }
 
-    /// The fast half of a charge: takes units that lie prepaid on the running CPU, or changes nothing and
-    /// returns `false` (always on machines without compact CPU ids). Then
-    /// [`try_charge_units`](Self::try_charge_units) does all of it. This is for an allocator that keeps
-    /// everything else out of its fast path.
+    /// The fast half of a charge: takes units that lie prepaid on the running CPU, or changes nothing and returns `false`,
+    /// as always on machines without compact CPU ids. In that case [`try_charge_units`](Self::try_charge_units) does the
+    /// whole charge. This is for an allocator that keeps everything else out of its fast path.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take_prepaid(&self, units: u64) -> bool {
@@ -154,8 +150,8 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// The fast half of an uncharge: puts units into the running CPU's cell, or changes nothing and returns
-    /// `false` when that has no room.
+    /// The fast half of an uncharge: puts units into the running CPU's cell, or changes nothing and returns `false` if the
+    /// cell has no room.
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]
     pub fn put_prepaid(&self, units: u64) -> bool {
@@ -166,7 +162,7 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// As [`take_prepaid`](Self::take_prepaid), on machines without compact CPU ids, too.
+    /// Like [`take_prepaid`](Self::take_prepaid), but also works on machines without compact CPU ids.
     #[inline(always)]
     pub(crate) fn take_at_hand(self, units: u64) -> bool {
         self.take_prepaid(units) || {
@@ -175,7 +171,7 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// As [`put_prepaid`](Self::put_prepaid), on machines without compact CPU ids, too.
+    /// Like [`put_prepaid`](Self::put_prepaid), but also works on machines without compact CPU ids.
     #[inline(always)]
     pub(crate) fn put_at_hand(self, units: u64) -> bool {
         self.put_prepaid(units) || {
@@ -184,8 +180,8 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// As [`take_prepaid`](Self::take_prepaid), from the cell of a thread that owns its column. (Asked there, too, it
-    /// would make charges with sections slower: see the module's README.)
+    /// Like [`take_prepaid`](Self::take_prepaid), but from the cell of a thread that owns its column. As a part of
+    /// `take_prepaid`, this would make charges with sections slower: see the module's README.
     #[inline(always)]
     fn take_owned(self, units: u64) -> bool {
         let Handle { cell, generation_bits } = self.handle;
@@ -196,7 +192,7 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// As [`put_prepaid`](Self::put_prepaid), into the cell of a thread that owns its column.
+    /// Like [`put_prepaid`](Self::put_prepaid), but into the cell of a thread that owns its column.
     #[inline(always)]
     fn put_owned(self, units: u64) -> bool {
         let Handle { cell, generation_bits } = self.handle;
@@ -207,29 +203,29 @@ impl<'l> Group<'l> {
             }
     }
 
-    /// As [`put_owned`](Self::put_owned), of any number of units, for a guard of this group, which has the group packed.
+    /// Like [`put_owned`](Self::put_owned), but for any number of units, and for a guard, which has its group packed.
     #[inline(always)]
     pub(crate) fn put_owned_packed(self, packed: Packed, units: u64) -> Told {
         // SAFETY: as in `take_owned`.
         unsafe { windows::put_packed::<ALIGNMENT, OWNED_END>(packed.raw(), units) }
     }
 
-    /// The hard limit.
+    /// Returns the hard limit.
     pub fn max(self) -> Limit {
         self.read(|row| Limit::units(row.counter.max_as_set())).unwrap_or(Limit::MAX)
     }
 
-    /// The soft limit.
+    /// Returns the soft limit.
     pub fn high(self) -> Limit {
         self.limit(|limits| &limits.high).unwrap_or(Limit::MAX)
     }
 
-    /// See [`set_low`](Self::set_low).
+    /// Returns the limit of [`set_low`](Self::set_low).
     pub fn low(self) -> Limit {
         self.limit(|limits| &limits.low).unwrap_or(Limit::ZERO)
     }
 
-    /// See [`set_min`](Self::set_min).
+    /// Returns the limit of [`set_min`](Self::set_min).
     pub fn min(self) -> Limit {
         self.limit(|limits| &limits.min).unwrap_or(Limit::ZERO)
     }
@@ -238,26 +234,26 @@ impl<'l> Group<'l> {
         self.read(|row| Limit::units(which(&row.counter.limits).load(Ordering::Relaxed)))
     }
 
-    /// How many charges the limit of this very group refused, or went over it (`max` events).
+    /// Returns how many charges met this group's own limit, and were refused or granted above it (`max` events).
     pub fn max_events(self) -> u64 {
         self.read(|row| row.counter.track.max_events.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// How many walks to the counters ended above this group's high (`high` events).
+    /// Returns how many walks to the counters ended above this group's high (`high` events).
     pub fn high_events(self) -> u64 {
         self.read(|row| row.counter.track.high_events.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Returns the idle stock of the whole subtree to the counters. Says how much it was. It takes a few
-    /// microseconds. It is for tests and measurements; a charge drains by itself when that is needed. (If
-    /// the group is destroyed in the middle, the next group of its row may be drained as well.)
+    /// Returns the idle stock of the whole subtree to the counters, and returns its amount. Takes a few microseconds. It is
+    /// for tests and measurements; a charge drains by itself when needed. If the group is destroyed in the middle, the next
+    /// group of its row may be drained as well.
     pub fn drain(self) -> u64 {
         let _pass = lock::pass();
         self.read(|_| drain::subtree(self.table(), self.id().index())).unwrap_or(0)
     }
 
-    /// The group's row. For an id that names none it is the root's: readers then find nothing to read, and
-    /// a change asks [`exists`](Self::exists) first.
+    /// Returns the group's row. For an id without a row, returns the root's: readers then find nothing to read, and a change
+    /// checks [`exists`](Self::exists) first.
     pub(crate) fn row(self) -> &'l Row {
         let index = self.id().index();
         self.table().row(if index < self.table().capacity() { index } else { 0 })

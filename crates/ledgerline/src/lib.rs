@@ -25,19 +25,18 @@
 //! | call                  | at a limit                                                   | costs                |
 //! |-----------------------|--------------------------------------------------------------|----------------------|
 //! | [`Group::try_charge`] | asks the reclaimers, then refuses and names the full group   | 1 to 5 ns with its drop |
-//! | [`Group::charge`]     | goes over it and counts that, for what must not fail         | the same             |
+//! | [`Group::charge`]     | goes over it and counts that, for charges that must not fail | the same             |
 //! | [`Group::request`]    | waits, in a thread or a task; cancels victims; is slowed down above `high` | the same, and its wait |
 //!
-//! Each returns a [`Charge`], which gives the units back when it drops, on any thread. (Charging and
-//! dropping a guard takes 1.1 ns on a virtual EPYC (Zen 5) and 4.5 ns on a virtual Xeon, both of 2026:
-//! `ledgerline bench charge`, case `guard_depth3`. That is at most 1.2 × what its units take without a guard.
-//! This holds where the CPU's cell holds the units: for charges that are small beside what the group holds,
-//! a thirty-second or so, and while no request waits. A larger charge, or one close to a limit, walks to the
-//! root, which takes a quarter of a microsecond.)
+//! Each returns a [`Charge`], which gives the units back when it drops, on any thread. Charging and dropping a guard takes
+//! 1.1 ns on a virtual EPYC (Zen 5) and 4.5 ns on a virtual Xeon, both of 2026: `ledgerline bench charge`, case
+//! `guard_depth3`. That is at most 1.2 × the cost of its units without a guard. This is the fast path, on which the CPU's
+//! cell has the units: for charges of up to about a thirty-second of the group's usage, and while no request waits. A larger
+//! charge, or one close to a limit, walks to the root, which takes a quarter of a microsecond.
 //!
-//! An allocator or a C interface cannot keep a guard: [`Group::try_charge_units`] and
-//! [`Group::charge_units`] charge without one, [`Group::uncharge_units`] returns, [`Prepaid`] is the fast
-//! half of both, and [`Charge::into_units`] and [`Charge::from_units`] turn a guard into units and back.
+//! An allocator or a C interface cannot keep a guard: [`Group::try_charge_units`] and [`Group::charge_units`] charge without
+//! one, [`Group::uncharge_units`] returns, [`Prepaid`] is the fast half of both, and [`Charge::into_units`] and
+//! [`Charge::from_units`] turn a guard into units and back.
 //! [`OwnedGroup`] is a handle without a lifetime.
 //!
 //! A Rust program need not charge by hand: as its global allocator, [`Alloc`] charges every allocation to the
@@ -58,18 +57,18 @@
 //! | be asked before a charge is refused   | [`Group::add_reclaimer`]                     |              |
 //! | limit a runaway, whatever it holds    | [`Group::set_max_now`]                       | a drain      |
 //! | follow the container's limit          | [`LedgerBuilder::container`]                 | two threads  |
-//! | have caches give way now              | [`Group::reclaim`]                           |              |
-//! | charge once what several groups use   | [`Charge::share`]                            | a lock       |
-//! | charge whom nobody was handed         | [`current`]: the group of each thread, task, job or span | 0.4 ns a switch |
+//! | make caches give way now              | [`Group::reclaim`]                           |              |
+//! | charge memory of several groups once  | [`Charge::share`]                            | a lock       |
+//! | charge without passing a group        | [`current`]: the group of each thread, task, job or span | 0.4 ns a switch |
 //! | count and read what groups did        | [`Group::add_stat`], [`Group::stat`]         | 1 ns; what changed |
-//! | hear of limits that were met or set   | [`Group::watch`]                             |              |
-//! | hear who was refused how much         | [`Ledger::note_refusals`], [`Group::take_refusals`] | a copy of a path |
+//! | be notified of limits met or set      | [`Group::watch`]                             |              |
+//! | list refused groups and amounts       | [`Ledger::note_refusals`], [`Group::take_refusals`] | a copy of a path |
 //! | keep limits from other processes      | [`LedgerBuilder::steerable`]                 |              |
 //! | find a wrong uncharge                 | [`LedgerBuilder::audit`]                     | 0.15 µs a pair |
 //! | count without a ledger                | [`stat`]                                     | 1 to 2 ns    |
 //! | share a ledger with other processes   | [`LedgerBuilder::create_in`], [`Ledger::open_in`] |         |
 //!
-//! What always holds (I1 to I7) and which test guards it is in ARCHITECTURE.md; what is racy, in docs/races.md.
+//! ARCHITECTURE.md lists the invariants I1 to I7 and the tests that guard them; docs/races.md lists the races.
 
 #![cfg_attr(feature = "unwind", feature(alloc_error_hook))]
 #![cfg_attr(loom, allow(dead_code, reason = "the models need the protocols alone"))]

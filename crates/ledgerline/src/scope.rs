@@ -1,20 +1,21 @@
 //! Scopes: pieces of work that a limit ends as a whole.
 //!
-//! A scope belongs to the work and not to a thread. Each thread, task, stream and job carries the number of its scope beside
-//! its current group ([`Current`](crate::whose::Current)), so a job that a waiting worker runs on top of another's stack has
-//! its own scope, and the worker has its own again afterwards.
+//! A scope belongs to work, not to a thread. Each thread, task, stream and job carries the number of its scope beside its
+//! current group ([`Current`](crate::whose::Current)). So a job that a waiting worker runs on top of another's stack has its
+//! own scope, and the worker has its own again afterwards.
 //!
 //! ```text
 //! Group::catch, catch_future, ...    begin a scope, and take its first refusal when the work ends
 //! the allocator                      marks the scope of an allocation that a limit refused
 //! checkpoint, polls, spawn helpers   end work whose scope is marked, or a scope around it
-//! reclaim                            runs reclaimers in a scope that says so
+//! reclaim                            runs reclaimers in a scope that is marked as such
 //! ```
 //!
-//! A scope's number is its place and a generation. `Current` is copied freely and keeps nothing alive; a number of a scope that
-//! ended finds none. [`Held`] keeps a scope as long as a part of the work may run: handed-on closures and tasks have one.
+//! A scope's number is its place and a generation. `Current` is copied freely and keeps nothing alive; the number of a scope
+//! that ended finds none. [`Held`] keeps a scope as long as a part of the work may run: handed-on closures and tasks have
+//! one.
 //!
-//! All of it is lock-free. Marking allocates nothing, so the allocator may do it.
+//! All of it is lock-free. Marking allocates nothing, so the allocator may mark.
 
 use crate::os;
 use crate::region::free_list::FreeList;
@@ -28,21 +29,22 @@ use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-/// The scope of some work: its number, and whether what it allocates is granted over any limit.
+/// The scope of some work: its number, and whether its allocations are granted over any limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeId(u64);
 
-/// A flag in a [`ScopeId`]: the allocations of the ledger's own work, and of the end of refused work, are granted over any limit.
+/// A flag in a [`ScopeId`]: allocations are granted over any limit. Set for the ledger's own work, and for the end of refused
+/// work.
 const GRANTING: u64 = 1 << 31;
 const PLACE: u64 = GRANTING - 1;
 
 impl ScopeId {
-    /// Says nothing of a scope: work that is entered so stays in the scope around it.
+    /// Names no scope: work that is entered with it stays in the scope around it.
     pub(crate) const UNSAID: ScopeId = ScopeId(0);
-    /// Work that is in no scope, whatever is around it on the stack.
+    /// Work that is in no scope, whatever scope is around it on the stack.
     pub(crate) const NONE: ScopeId = ScopeId(1 << 32);
 
-    /// Whether it names a scope, which may have ended.
+    /// Returns whether it names a scope, which may have ended.
     #[inline(always)]
     pub(crate) fn is_named(self) -> bool {
         self.0 & PLACE != 0
@@ -77,8 +79,8 @@ impl ScopeId {
 pub enum OnLimit {
     /// It is granted over the limit, and the work is marked: it ends at its next checkpoint, poll or end.
     Overrun,
-    /// It is null. `try_reserve` makes an error of that, and other code aborts the process, or unwinds with the feature
-    /// `unwind` inside of a `catch`.
+    /// It is null. `try_reserve` returns an error for that. Other code aborts the process, or unwinds with the feature
+    /// `unwind` inside a `catch`.
     Null,
 }
 
@@ -98,7 +100,7 @@ impl Policy {
     /// Refuses each allocation that does not fit, by null.
     pub const NULL: Policy = Policy { on_limit: OnLimit::Null, allowance: 0 };
 
-    /// The same with another allowance.
+    /// Returns the policy with another allowance.
     pub const fn within(self, allowance: u64) -> Policy {
         Policy { allowance, ..self }
     }
@@ -119,7 +121,7 @@ impl SharedPolicy {
     }
 
     pub(crate) fn set(&self, policy: Policy) {
-        // Relaxed, here and below: each number is all there is to see.
+        // Relaxed, here and below: each number stands alone.
         self.allowance.store(policy.allowance, Ordering::Relaxed);
         self.null.store(u32::from(policy.on_limit == OnLimit::Null), Ordering::Relaxed);
     }
@@ -140,8 +142,8 @@ const HOLDERS: u64 = CLAIMED - 1;
 
 /// The place of a scope.
 ///
-/// S1: `first` is written by the thread that set `CLAIMED`, before it sets `REFUSED`, and by nobody else until the scope has
-/// ended; it is read by holders that saw `REFUSED`. A scope ends when its last holder goes.
+/// S1: `first` is written only by the thread that set `CLAIMED`, before it sets `REFUSED`, until the scope has ended; it is
+/// read by holders that saw `REFUSED`. A scope ends when its last holder goes.
 #[repr(align(64))]
 struct Entry {
     state: AtomicU64,
@@ -166,7 +168,7 @@ unsafe impl Sync for Entry {}
 const CHUNK: u32 = 1024;
 const CHUNKS: u32 = 1024;
 
-/// Entries, in chunks that stay for good. (Place 0 is no scope's.)
+/// Entries, in chunks that stay for good. Place 0 belongs to no scope.
 static ENTRIES: [AtomicPtr<[Entry; CHUNK as usize]>; CHUNKS as usize] =
     [const { AtomicPtr::new(null_mut()) }; CHUNKS as usize];
 /// The lowest place that no scope ever had.
@@ -176,12 +178,12 @@ static FREE: FreeList = FreeList::new();
 #[inline(always)]
 fn at(place: u32) -> Option<&'static Entry> {
     let chunk = ENTRIES.get((place / CHUNK) as usize)?;
-    // SAFETY: null, or a chunk that stays for good. Acquire, partner of the Release in `make`: its entries are made.
+    // SAFETY: null, or a chunk that stays for good. Acquire, partner of the Release in `make`: its entries are initialized.
     let chunk = unsafe { chunk.load(Ordering::Acquire).as_ref() }?;
     Some(&chunk[(place % CHUNK) as usize])
 }
 
-/// The entry of a place that no scope had before.
+/// Returns the entry of a place that no scope had before.
 fn make(place: u32) -> Option<&'static Entry> {
     if let Some(entry) = at(place) {
         return Some(entry);
@@ -203,29 +205,29 @@ fn make(place: u32) -> Option<&'static Entry> {
     let made = Box::into_raw(made);
     // Release, partner of the Acquire in `at`.
     if chunk.compare_exchange(null_mut(), made, Ordering::Release, Ordering::Relaxed).is_err() {
-        // SAFETY: it was made here, and nobody has seen it.
+        // SAFETY: it was made here, and no other thread has seen it.
         drop(unsafe { Box::from_raw(made) });
     }
     at(place)
 }
 
-/// A place for a scope; `None` once a million have begun and not ended.
+/// Returns a place for a scope, or `None` once a million have begun and not ended.
 fn place() -> Option<u32> {
     let next = |place: u32| at(place).map(|entry| &entry.next);
     FREE.pop(next).or_else(|| {
         let more = |place: u32| (place < CHUNK * CHUNKS).then(|| place + 1);
-        // Relaxed: the number is all there is to see.
+        // Relaxed: the number stands alone.
         let fresh = FRESH.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         make(fresh).map(|_| fresh)
     })
 }
 
-/// Keeps a scope.
+/// Keeps a scope alive.
 #[derive(Debug)]
 pub(crate) struct Held(ScopeId);
 
 impl Held {
-    /// Begins a scope of a group inside of `outer`. Allocates now and then; its caller sees to it that nobody is charged.
+    /// Begins a scope of a group inside of `outer`. Allocates now and then; the caller exempts that from charging.
     pub(crate) fn begin(group: Option<Packed>, outer: ScopeId, policy: Policy) -> Option<Held> {
         Held::begin_with(group, outer, policy, ptr::null())
     }
@@ -249,12 +251,12 @@ impl Held {
         entry.policy.set(policy);
         entry.reclaims.store(table.cast_mut(), Ordering::Relaxed);
         let generation = entry.state.load(Ordering::Relaxed) >> 32;
-        // Release, partner of the Acquires in `live` and `Held::new`: the fields are this scope's.
+        // Release, partner of the Acquires in `live` and `Held::new`: the fields belong to this scope.
         entry.state.store(generation << 32 | 1, Ordering::Release);
         Some(Held(ScopeId(generation << 32 | u64::from(place))))
     }
 
-    /// Keeps the scope of a number, if that has not ended.
+    /// Keeps the scope with a number, if it has not ended.
     pub(crate) fn new(id: ScopeId) -> Option<Held> {
         if !id.is_named() {
             return None;
@@ -277,7 +279,7 @@ impl Held {
         at(self.0.place()).expect("a scope that began has an entry")
     }
 
-    /// The first refusal of this scope, and the group that was to be charged.
+    /// Returns the first refusal of this scope, and the group that was to be charged.
     pub(crate) fn refused(&self) -> Option<(Packed, Refusal)> {
         let entry = self.entry();
         // Acquire, partner of the Release in `mark`.
@@ -286,7 +288,7 @@ impl Held {
         refused.then(|| unsafe { (*entry.first.get()).assume_init() })
     }
 
-    /// Marks the scope as refused, unless it is. Says whether this was the first refusal. Async-signal-safe.
+    /// Marks the scope as refused, unless it is. Returns whether this was the first refusal. Async-signal-safe.
     pub(crate) fn mark(&self, group: Packed, refusal: Refusal) -> bool {
         let entry = self.entry();
         // AcqRel: one thread claims, and its writes below come after.
@@ -296,14 +298,14 @@ impl Held {
         // SAFETY: S1: this thread set `CLAIMED`.
         unsafe { (*entry.first.get()).write((group, refusal)) };
         entry.marked.store(now(), Ordering::Relaxed);
-        // Release, partner of the Acquires of readers: the refusal is whole.
+        // Release, partner of the Acquires of readers: the refusal is complete.
         entry.state.fetch_or(REFUSED, Ordering::Release);
         true
     }
 
-    /// Notes bytes that are granted over a limit. Returns how many are, with these.
+    /// Notes bytes that are granted over a limit. Returns the total with these.
     pub(crate) fn grant(&self, units: u64) -> u64 {
-        // Relaxed: numbers that are added up by themselves.
+        // Relaxed: the sum stands alone.
         self.entry().granted.fetch_add(units, Ordering::Relaxed).saturating_add(units)
     }
 
@@ -326,11 +328,11 @@ impl Drop for Held {
         let generation = u64::from(self.0.generation());
         let less = |state: u64| {
             let last = state & HOLDERS == 1;
-            // (A generation of zero would make small places look like no scope's.)
+            // A generation of zero would make a number with a small place look as if it named no scope.
             let next = (generation + 1).max(2) & u64::from(u32::MAX);
             Some(if last { next.max(2) << 32 } else { state - 1 })
         };
-        // AcqRel: the last holder comes after all that others did with the scope.
+        // AcqRel: the last holder comes after all other holders' uses of the scope.
         let before = entry.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         if before.is_ok_and(|state| state & HOLDERS == 1) {
             FREE.push(self.0.place(), &entry.next);
@@ -338,7 +340,7 @@ impl Drop for Held {
     }
 }
 
-/// The time of the system's clock, in nanoseconds.
+/// Returns the time of the system's clock in nanoseconds.
 fn now() -> u64 {
     u64::try_from(os::monotonic().as_nanos()).unwrap_or(u64::MAX)
 }
@@ -352,12 +354,12 @@ pub(crate) struct Endable {
     pub(crate) marked: Option<Duration>,
 }
 
-/// Shows each scope of a group that has not ended, but for those whose policy is [`OnLimit::Null`]: they are not to be ended. A
-/// pass over as many entries as there were scopes at a time. Scopes that begin or end meanwhile may be missed.
+/// Calls `look` for each scope of a group that has not ended, except those with the policy [`OnLimit::Null`], which must not be
+/// ended. Passes over as many entries as there were scopes at a time. Scopes that begin or end meanwhile may be missed.
 pub(crate) fn each_endable(mut look: impl FnMut(Endable)) {
-    // Relaxed: a scope that began before the call by this thread's doing is below it.
+    // Relaxed: any scope that this thread caused to begin before the call is below it.
     for place in 1..FRESH.load(Ordering::Relaxed) {
-        // (A thread may have taken the place and not made the entry yet.)
+        // A thread may have taken the place and not initialized the entry yet.
         let Some(entry) = at(place) else { continue };
         // Acquire, partner of the Releases in `begin_with` and `mark`.
         let state = entry.state.load(Ordering::Acquire);
@@ -368,7 +370,7 @@ pub(crate) fn each_endable(mut look: impl FnMut(Endable)) {
             Duration::from_nanos(now().saturating_sub(marked))
         });
         let null = entry.policy.get().on_limit == OnLimit::Null;
-        // The fields are this scope's if it has not ended since.
+        // The fields belong to this scope if it has not ended since.
         if !null && entry.state.load(Ordering::Acquire) >> 32 == state >> 32 {
             let id = ScopeId(state >> 32 << 32 | u64::from(place));
             look(Endable { id, group, marked });
@@ -376,7 +378,7 @@ pub(crate) fn each_endable(mut look: impl FnMut(Endable)) {
     }
 }
 
-/// The scopes from one outwards, as long as they have not ended: each with its state.
+/// Returns the scopes from one outwards, as long as they have not ended, each with its state.
 fn outwards(id: ScopeId) -> impl Iterator<Item = (ScopeId, &'static Entry, u64)> {
     let live = |id: ScopeId| {
         let entry = at(id.place()).filter(|_| id.is_named())?;
@@ -385,15 +387,15 @@ fn outwards(id: ScopeId) -> impl Iterator<Item = (ScopeId, &'static Entry, u64)>
         let same = (state >> 32) as u32 == id.generation() && state & HOLDERS != 0;
         same.then_some((id, entry, state))
     };
-    // (Work may begin scopes inside of each other without end; nothing lies beyond the thousandth.)
+    // Work may nest scopes without end; none beyond the thousandth is visited.
     std::iter::successors(live(id), move |(_, entry, _)| {
         live(ScopeId(entry.outer.load(Ordering::Relaxed)))
     })
     .take(1000)
 }
 
-/// The innermost scope that was refused, of a scope and those around it. A reclaimer works for others than the work whose charge
-/// asked it, so it does not end with that.
+/// Returns the innermost refused scope, of a scope and those around it. A reclaimer works for others than the work whose charge
+/// asked it, so it does not end with that work.
 #[inline]
 pub(crate) fn refused(id: ScopeId) -> Option<Held> {
     for (id, entry, state) in outwards(id) {
@@ -407,7 +409,7 @@ pub(crate) fn refused(id: ScopeId) -> Option<Held> {
     None
 }
 
-/// Whether reclaimers of a ledger (of any, for `None`) run in this scope or in one around it.
+/// Returns whether reclaimers of a ledger, or of any for `None`, run in this scope or in one around it.
 pub(crate) fn reclaims(id: ScopeId, table: Option<&Table>) -> bool {
     outwards(id).any(|(_, entry, _)| {
         let reclaims = entry.reclaims.load(Ordering::Relaxed).cast_const();
@@ -415,7 +417,7 @@ pub(crate) fn reclaims(id: ScopeId, table: Option<&Table>) -> bool {
     })
 }
 
-/// The group of a scope that has not ended.
+/// Returns the group of a scope that has not ended.
 pub(crate) fn group(id: ScopeId) -> Option<Packed> {
     outwards(id)
         .next()
@@ -452,7 +454,7 @@ mod tests {
         assert!(part.mark(group, first) && refused(id).is_some(), "a part keeps it");
         drop(part);
         assert!(refused(id).is_none() && Held::new(id).is_none());
-        // Some of these have its place.
+        // Some of these take its place.
         let next: Vec<Held> =
             (0..100).map(|_| Held::begin(None, ScopeId::NONE, Policy::OVERRUN).unwrap()).collect();
         assert!(next.iter().all(|scope| scope.refused().is_none() && scope.id() != id));

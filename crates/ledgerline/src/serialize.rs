@@ -1,7 +1,7 @@
-//! How limits and ids are serialized (feature `serde`). Snapshots, events and statistics are derived.
+//! Serializes limits and ids (feature `serde`). Snapshots, events and statistics are derived.
 //!
-//! A limit is a number of units, and no limit is none (`null` in JSON). From a format for people a text is read, too: `512M`
-//! or `max`. An id is its text, `3#2`.
+//! A limit is a number of units, and `Limit::MAX` is none (`null` in JSON). Human-readable formats also accept text: `512M` or
+//! `max`. An id is its text, `3#2`.
 
 use crate::size::Limit;
 use crate::table::id::GroupId;
@@ -25,7 +25,7 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-/// Reads a limit.
+/// The visitor that reads a limit.
 struct Read;
 
 impl<'de> Visitor<'de> for Read {

@@ -1,4 +1,4 @@
-//! Sizes as text: how `512M` and `max` are parsed, and how sizes are printed.
+//! Sizes as text: the parsing of `512M` and `max`, and the printing of sizes.
 
 use crate::counter::COUNTER_MAX;
 use std::fmt;
@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 /// A limit in units; [`Limit::MAX`] is no limit.
 ///
-/// It is parsed from what [`parse`] takes, `512M` or `max` in either case, and printed so that it reads back
-/// as it was.
+/// It is parsed like [`parse`], from `512M` or `max` in either case. Its printed form parses back to the same limit.
 ///
 /// ```
 /// use ledgerline::Limit;
@@ -25,17 +24,17 @@ impl Limit {
     /// A limit of zero units.
     pub const ZERO: Limit = Limit(0);
 
-    /// A limit of this many units. A number that no counter can reach (2^62) is no limit.
+    /// Returns a limit of this many units. A number that no counter can reach (2^62) is no limit.
     pub const fn units(units: u64) -> Limit {
         if units < COUNTER_MAX { Limit(units) } else { Limit::MAX }
     }
 
-    /// The units, or `None` without a limit.
+    /// Returns the units, or `None` without a limit.
     pub const fn get(self) -> Option<u64> {
         if self.0 < COUNTER_MAX { Some(self.0) } else { None }
     }
 
-    /// The limit rounded down to whole multiples of `unit`, as the kernel rounds to pages.
+    /// Returns the limit rounded down to a multiple of `unit`, as the kernel rounds to pages.
     pub const fn round_down(self, unit: u64) -> Limit {
         match self.get() {
             Some(units) if unit > 1 => Limit(units - units % unit),
@@ -49,7 +48,7 @@ impl Limit {
 }
 
 impl From<u64> for Limit {
-    /// As [`Limit::units`].
+    /// Same as [`Limit::units`].
     fn from(units: u64) -> Limit {
         Limit::units(units)
     }
@@ -64,7 +63,7 @@ impl FromStr for Limit {
 }
 
 impl fmt::Display for Limit {
-    /// Exact, and readable back: the largest unit that divides it (`512M`, `1000`), or `max`.
+    /// Writes the exact number with the largest unit that divides it (`512M`, `1000`), or `max`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(units) = self.get() else { return f.pad("max") };
         let (shift, suffix) = SUFFIXES
@@ -79,7 +78,7 @@ impl fmt::Display for Limit {
 const SUFFIXES: [(u32, &str); 6] =
     [(10, "K"), (20, "M"), (30, "G"), (40, "T"), (50, "P"), (60, "E")];
 
-/// Why a text is not a size.
+/// The reason why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -89,9 +88,9 @@ pub enum SizeError {
     Negative(String),
     /// It is not a number with an optional unit.
     Malformed(String),
-    /// Its unit means powers of 1000 to some and of 1024 to others, like `MB`.
+    /// Its unit may mean powers of 1000 or of 1024, like `MB`.
     Ambiguous(String),
-    /// It does not fit.
+    /// It is 2^62 or more.
     TooLarge(String),
 }
 
@@ -108,7 +107,7 @@ impl fmt::Display for SizeError {
                  or max"
             ),
             SizeError::Ambiguous(text) => {
-                // Without its last letter it says one thing: powers of 1024.
+                // Without its last letter the unit has one meaning: powers of 1024.
                 let text = text.trim();
                 let short = text.strip_suffix(['b', 'B']).unwrap_or(text);
                 write!(
@@ -125,10 +124,10 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// Parses a size: a number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E` (powers of 1024, in either case; `i`
-/// or `iB` may follow the letter, or `B` the number), or `max` in either case, which is `None`. With a letter the number may
-/// have a fraction, `1.5G`; what is less than a byte is cut off. `MB` and the like are refused: to some they mean powers of
-/// 1000.
+/// Parses a size: a number of bytes with an optional `K`, `M`, `G`, `T`, `P` or `E`, or `max` in either case, which is
+/// `None`. The letters are powers of 1024, in either case; `i` or `iB` may follow the letter, or `B` the number. With a letter
+/// the number may have a fraction, `1.5G`; the part below a byte is cut off. `MB` and the like are refused, since they may
+/// mean powers of 1000.
 ///
 /// ```
 /// use ledgerline::size::parse;
@@ -143,7 +142,7 @@ impl std::error::Error for SizeError {}
 /// ```
 ///
 /// # Errors
-/// Says what is wrong and how to write it: an empty text, a sign, garbage, 2^62 and above.
+/// An empty text, a sign, garbage, and 2^62 or more. The message explains the mistake and how to write the size.
 pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -167,7 +166,7 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
         return Err(malformed());
     }
     let unit = unit.trim_start().to_ascii_uppercase();
-    // (Of a bare "iB" nothing is left, which is no suffix.)
+    // A bare "iB" leaves nothing, which is no suffix.
     let letter = unit.strip_suffix("IB").or(unit.strip_suffix('I'));
     let power = |letter: &str| SUFFIXES.iter().find(|(_, known)| *known == letter);
     let shift = match &*unit {
@@ -178,7 +177,7 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
         }
         _ => power(letter.unwrap_or(&unit)).ok_or_else(malformed)?.0,
     };
-    // Seventeen digits say more than any unit has bytes, and fit.
+    // Seventeen digits are more precise than any unit has bytes, and fit.
     let fraction = &fraction[..fraction.len().min(17)];
     let part = fraction.parse::<u128>().unwrap_or(0) << shift;
     let part = part / 10u128.pow(fraction.len() as u32);
@@ -192,14 +191,14 @@ pub fn parse(text: &str) -> Result<Option<u64>, SizeError> {
         .ok_or_else(|| SizeError::TooLarge(text.into()))
 }
 
-/// Prints a size for people: three digits or so and a unit (`12.3M`, `640`, `1.0G`).
+/// Formats a size for display: about three digits and a unit (`12.3M`, `640`, `1.0G`).
 pub fn format(units: u64) -> String {
     let Some(at) = SUFFIXES.iter().rposition(|(shift, _)| units >> shift > 0) else {
         return units.to_string();
     };
-    // Tenths, rounded to nearest, in integers: a float would lie above 2^53.
+    // Tenths, rounded to nearest, in integers: a float would be wrong above 2^53.
     let tenths = |shift: u32| ((u128::from(units) * 10) + (1 << (shift - 1))) >> shift;
-    // What rounds to 1024 of a unit is one of the next.
+    // A number that rounds to 1024 of a unit becomes one of the next.
     let next = tenths(SUFFIXES[at].0) >= 10_240 && at + 1 < SUFFIXES.len();
     let (shift, suffix) = SUFFIXES[at + usize::from(next)];
     format!("{}.{}{suffix}", tenths(shift) / 10, tenths(shift) % 10)

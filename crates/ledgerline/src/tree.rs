@@ -1,8 +1,8 @@
 //! The tree: creates groups, and finds them by path, by parent and below a group.
 //!
-//! A row knows its parent and not its children, so creating and destroying a group touches no list that
-//! others write. A look downwards is a pass over the rows in use, about a nanosecond a row.
-//! A group is found by its name in an index (`table/names.rs`), without a look at its siblings.
+//! A row knows its parent but not its children, so creating and destroying a group touches no list that other threads write.
+//! A look downwards is a pass over the rows in use, about a nanosecond a row. An index finds a group by its name
+//! (`table/names.rs`), without a look at its siblings.
 
 mod destroy;
 
@@ -17,8 +17,8 @@ use crate::table::{allocate, follow, name};
 use std::collections::HashSet;
 
 impl Ledger {
-    /// Finds the group at a path like `/acme/q42`. `/` is the root, and empty parts are skipped. `None` if
-    /// there is no such group.
+    /// Finds the group at a path like `/acme/q42`. `/` is the root, and empty parts are skipped. Returns `None` if there is
+    /// no such group.
     ///
     /// Costs as much as [`Group::child`] for each level of the path.
     ///
@@ -34,13 +34,13 @@ impl Ledger {
         names.split('/').filter(|name| !name.is_empty()).try_fold(self.root(), Group::child)
     }
 
-    /// The live group in a row, and its parent's id. (A live group keeps its parent, and keeps it alive.
-    /// The generations are read between two looks that find the group live. A reader that sees a later
-    /// generation in the parent's row also sees, after the fence of `read_live`, that the group has ended.)
+    /// Returns the live group in a row, and its parent's id. A live group keeps its parent, and keeps it alive. The
+    /// generations are read between two looks that find the group live. A reader that sees a later generation in the
+    /// parent's row also sees, after the fence of `read_live`, that the group has ended.
     fn live_with_parent(&self, row: u32) -> Option<(Group<'_>, GroupId)> {
         let (id, parent) = follow::read_live(self.table(), row, |row| {
             let parent = row.parent.load(Ordering::Relaxed);
-            // (The parent of a free row, or one that another process wrote, may be outside of the table.)
+            // The parent of a free row, or one that another process wrote, may be outside of the table.
             (parent < self.capacity()).then(|| self.table().id(parent))
         })?;
         Some((self.group(id), parent?))
@@ -49,18 +49,16 @@ impl Ledger {
 
 /// The groups below each group, as they were found.
 ///
-/// A group may end while the others are looked at. Its row may become another group's, and groups below
-/// that may be found later in the same pass. So each group is noted with the id of its parent, and listed
-/// below that very group. The ids of a group's ancestors never change, so all that is listed below a group
-/// was created below it.
+/// A group may end during the pass. Its row may go to another group, and groups below that one may be found later in the same
+/// pass. So each group is noted with the id of its parent, and listed below that very group. The ids of a group's ancestors
+/// never change, so every group listed below another was created below it.
 struct Families<'l> {
     /// The children, by the parent's row.
     by_parent: Vec<Vec<(GroupId, Group<'l>)>>,
 }
 
 impl<'l> Families<'l> {
-    /// Notes the group in a row. (A group below a row that came into use meanwhile is left to the next
-    /// look.)
+    /// Notes the group in a row. A group below a row that came into use meanwhile is left to the next look.
     fn note(&mut self, ledger: &'l Ledger, row: u32) {
         if let Some((group, parent)) = ledger.live_with_parent(row)
             && let Some(siblings) = self.by_parent.get_mut(parent.index() as usize)
@@ -69,11 +67,11 @@ impl<'l> Families<'l> {
         }
     }
 
-    /// All below a group, depth first, with their depths.
+    /// Returns all groups below a group, depth first, with their depths.
     fn below(&self, top: Group<'l>) -> Vec<(u32, Group<'l>)> {
         let mut found = Vec::new();
         let mut open = vec![(0, top)];
-        // A group that is found again is its own ancestor, in a ledger that was written over.
+        // A group that is found again is its own ancestor, which happens in a ledger that was written over.
         let mut seen = HashSet::new();
         while let Some((depth, group)) = open.pop() {
             if !seen.insert(group.id()) {
@@ -91,8 +89,8 @@ impl<'l> Families<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// Creates a group below this one. No live sibling may have the name; a group that was destroyed leaves its name, also
-    /// while charges of it are held. A name has 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and holds nothing that steers a terminal
+    /// Creates a group below this one. No live sibling may have the name; a destroyed group releases its name, even while
+    /// charges of it are held. A name has 1 to [`NAME_MAX`](crate::NAME_MAX) bytes and holds nothing that steers a terminal
     /// ([`name::allows`]). Costs O(depth), and no heap.
     ///
     /// ```
@@ -115,8 +113,8 @@ impl<'l> Group<'l> {
         create(self, name, owner, Taken::Refused)
     }
 
-    /// The child of that name, or a new one if there is none. Of several such calls at the same time one creates it. Costs as
-    /// much as [`create`](Self::create).
+    /// Returns the child of that name, or creates one if there is none. Of several such calls at the same time, one creates
+    /// it. Costs as much as [`create`](Self::create).
     ///
     /// ```
     /// let ledger = ledgerline::Ledger::new()?;
@@ -134,12 +132,12 @@ impl<'l> Group<'l> {
     }
 }
 
-/// The fate of a name that a live sibling has.
+/// The fate of a name that a live sibling already has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It is an error.
     Refused,
-    /// The sibling is found.
+    /// The sibling is returned.
     Found,
     /// There are two of that name.
     Allowed,
@@ -186,7 +184,8 @@ pub(crate) fn create<'l>(
 }
 
 impl<'l> Group<'l> {
-    /// The child of that name. Costs some ten nanoseconds, and no memory. (A name that another program wrote over is not found.)
+    /// Returns the child of that name. Costs some ten nanoseconds, and no memory. A name that another program wrote over is
+    /// not found.
     pub fn child(self, name: &str) -> Option<Group<'l>> {
         name::check(name).ok()?;
         let table = self.table();
@@ -194,13 +193,13 @@ impl<'l> Group<'l> {
         self.read(|_| ())?;
         let parent = self.id().index();
         let row = table.list_of(parent, name.as_bytes()).find(parent, name.as_bytes())?;
-        // (The parent lived when the row was found if it lives still.)
+        // If the parent is still live, it was live when the row was found.
         let (child, parent) = self.ledger().live_with_parent(row)?;
         (parent == self.id()).then_some(child)
     }
 
-    /// The groups right below this one, in the order of their rows, as they are found. A group that is created or destroyed meanwhile
-    /// may be missing, or gone when it is used. Costs a pass over the rows in use, about a nanosecond a
+    /// Returns the groups right below this one, in the order of their rows, as they are found. A group that is created or
+    /// destroyed meanwhile may be missing, or gone when it is used. Costs a pass over the rows in use, about a nanosecond a
     /// row, and no memory.
     ///
     /// ```
@@ -217,9 +216,8 @@ impl<'l> Group<'l> {
             .filter_map(move |(group, parent)| (parent == id).then_some(group))
     }
 
-    /// All groups below this one, depth first: each is followed by those below it. Each comes with its
-    /// depth below this group (its children have 1). Costs a pass over the rows in use, and memory for the
-    /// list.
+    /// Returns all groups below this one, depth first: each is followed by those below it. Each comes with its depth below
+    /// this group; its children have 1. Costs a pass over the rows in use, and memory for the list.
     pub fn descendants(self) -> impl Iterator<Item = (u32, Group<'l>)> {
         self.below().into_iter()
     }
@@ -235,7 +233,7 @@ impl<'l> Group<'l> {
         families.below(self)
     }
 
-    /// Levels below the root: 0 for the root (and for a group that is gone), 1 for its children.
+    /// Returns the levels below the root: 0 for the root and for a group that is gone, 1 for the root's children.
     pub fn depth(self) -> u32 {
         self.read(|row| row.depth()).unwrap_or(0)
     }
@@ -245,7 +243,7 @@ impl<'l> Group<'l> {
 mod tests {
     use super::*;
 
-    /// What a pass may meet, one step at a time.
+    /// The events that a pass may meet, one step at a time.
     #[test]
     fn a_group_below_the_next_one_of_a_row_is_not_told_of_the_last_ones_tree() {
         let ledger = Ledger::builder().capacity(8).anonymous().unwrap();
@@ -260,7 +258,7 @@ mod tests {
         families.note(&ledger, innocent.id().index());
         assert_eq!(families.below(tree), [(1, old)]);
         assert_eq!(families.below(new), [(1, innocent)]);
-        // As for one whose own row is another's by now.
+        // The same for a group whose own row belongs to another group by now.
         assert_eq!(families.below(old), []);
     }
 }

@@ -1,7 +1,7 @@
-//! Keeps the group that the calling thread's allocations are charged to, and the work that they belong to, in three words. `current`
-//! says how they are used.
+//! Keeps the group that the calling thread's allocations are charged to, and the scope that they belong to, in three words.
+//! `current` documents their use.
 //!
-//! They lie below all that charges, so that the ledger can say of its own needs that they are [nobody's](nobody).
+//! They lie below all code that charges: internal allocations of the ledger are [exempt](nobody) from charging.
 
 use crate::percpu::word;
 use crate::scope::ScopeId;
@@ -10,21 +10,21 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// The current group of a thread, a task or a fiber, a group or nobody, and the [`catch`](crate::Group::catch) that it runs in.
-/// Three words, to be kept by whoever switches ([`swap`]).
+/// The current group of a thread, a task or a fiber, if any, and the [`catch`](crate::Group::catch) that it runs in. It has
+/// three words, to be kept by code that switches tasks or stacks ([`swap`]).
 ///
-/// One that comes of a [`Group`](crate::Group) names no catch: work that is entered with it stays in the catch around it. One
-/// that comes of [`get`] names the catch that was current there, or that there was none.
+/// A value made from a [`Group`](crate::Group) names no catch: work that is entered with it stays in the catch around it. A
+/// value from [`get`] names the catch that was current there, or that there was none.
 #[derive(Clone, Copy)]
 pub struct Current {
     pub(crate) group: Option<Packed>,
-    /// The allocator's slot of the group, once it is known, and where the fast half of a charge works.
+    /// The allocator's slot of the group, once it is known, if the fast half of a charge works on this machine.
     pub(crate) slot: Option<&'static Slot>,
     pub(crate) scope: ScopeId,
 }
 
 impl Current {
-    /// No group: what is allocated is charged to nobody.
+    /// No group: allocations are not charged.
     pub const NOBODY: Current = Current { group: None, slot: None, scope: ScopeId::UNSAID };
 
     /// Runs `work` with this as the thread's current group, also when it unwinds.
@@ -34,13 +34,13 @@ impl Current {
         work()
     }
 
-    /// The same group, in a scope.
+    /// Returns the same group in a scope.
     #[inline]
     pub(crate) fn within(self, scope: ScopeId) -> Current {
         Current { scope, ..self }
     }
 
-    /// The same, that says of a scope at least that it is in none.
+    /// Returns the same value, but with the scope `NONE` if it has none.
     #[inline(always)]
     fn told(self) -> Current {
         let scope = if self.scope.is_unsaid() { ScopeId::NONE } else { self.scope };
@@ -48,8 +48,8 @@ impl Current {
     }
 }
 
-/// The place of one number by which the allocator's blocks name their owner. (Who writes and reads it, and in which
-/// order, is all in `current/slots.rs`.)
+/// The place of one number by which the allocator's blocks name their owner. `current/slots.rs` documents its readers, its
+/// writers and their order.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Slot {
@@ -62,12 +62,12 @@ pub(crate) struct Slot {
 }
 
 thread_local! {
-    // Constants without destructors: they are there before `main`, and until the thread's last instruction.
+    // Constants without destructors: they exist before `main`, and until the thread's last instruction.
     static CURRENT: Words = const { Words::new(Current::NOBODY) };
 }
 
-/// A [`Current`] of which each word is read and written by itself. A load of two words at once, right after a store of each,
-/// would wait for both: two nanoseconds a poll.
+/// A [`Current`] whose words are read and written one by one. A load of two words at once, right after a store of each, would
+/// wait for both: two nanoseconds a poll.
 struct Words {
     group: Cell<Option<Packed>>,
     slot: Cell<Option<&'static Slot>>,
@@ -100,32 +100,32 @@ impl Words {
     }
 }
 
-/// Returns the calling thread's current group and its catch, to be kept or handed to another thread. A signal
-/// handler may find them halfway exchanged. It asks [`group`](crate::current::group), which is one.
+/// Returns the calling thread's current group and its catch, to be kept or handed to another thread. A signal handler may find
+/// the words halfway exchanged. It should call [`group`](crate::current::group), which reads one word.
 #[inline(always)]
 pub fn get() -> Current {
     CURRENT.with(Words::get).told()
 }
 
-/// As [`get`], for whoever looks at a part of it.
+/// Like [`get`], for callers that look at a part of it.
 #[inline(always)]
 pub(crate) fn peek() -> Current {
     CURRENT.with(Words::get)
 }
 
-/// The scope of what the calling thread does.
+/// Returns the scope of the calling thread's work.
 #[inline(always)]
 pub(crate) fn scope() -> ScopeId {
     CURRENT.with(|words| words.scope.get())
 }
 
-/// Exchanges the calling thread's current group, and returns the one before. For runtimes that switch stacks by
-/// themselves: they swap when they resume a fiber, and swap back, and keep what comes out, when it yields.
-/// (Everything else is better off with [`Group::scope`](crate::Group::scope).) Costs a few plain instructions. It is
-/// async-signal-safe for a handler that swaps back before it returns.
+/// Exchanges the calling thread's current group, and returns the previous one. For runtimes that switch stacks by themselves:
+/// they swap when they resume a fiber, and swap back when it yields, and keep the value that the second swap returns. All other
+/// code is better off with [`Group::scope`](crate::Group::scope). Costs a few plain instructions. It is async-signal-safe for a
+/// handler that swaps back before it returns.
 ///
-/// A fiber that goes on on another thread has the hazard of every thread-local there: a function that read one before
-/// the switch may keep its address.
+/// A fiber that continues on another thread has the hazard of every thread-local there: a function that read one before the
+/// switch may keep its address.
 ///
 /// ```
 /// use ledgerline::current::{self, Current};
@@ -152,19 +152,19 @@ pub fn swap(next: Current) -> Current {
     CURRENT.with(|words| words.replace(next)).told()
 }
 
-/// As [`swap`], for whoever puts back what comes out.
+/// Like [`swap`], for callers that put the returned value back.
 #[inline(always)]
 pub(crate) fn replace(next: Current) -> Current {
     CURRENT.with(|words| words.replace(next))
 }
 
-/// As [`swap`], but the thread stays in its scope.
+/// Like [`swap`], but the thread stays in its scope.
 #[inline(always)]
 pub(crate) fn swap_group(next: Current) {
     CURRENT.with(|words| words.set(next.within(scope())));
 }
 
-/// What [`Group::enter`](crate::Group::enter) returns: when it drops, the thread's current group is again the one before.
+/// The guard that [`Group::enter`](crate::Group::enter) returns. When it drops, the previous group is current again.
 #[must_use = "a guard that is dropped at once ends at once"]
 #[derive(Debug)]
 pub struct Entered {
@@ -174,7 +174,7 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Enters; within the scope around where `current` says nothing of one.
+    /// Enters. If `current` names no scope, the thread stays in the scope around it.
     #[inline]
     pub(crate) fn new(current: Current) -> Entered {
         let before = peek();
@@ -191,19 +191,19 @@ impl Drop for Entered {
     }
 }
 
-/// Whether the thread is in [`granting`].
+/// Returns whether the thread is in [`granting`].
 pub(crate) fn is_granting() -> bool {
     scope().is_granting()
 }
 
-/// Runs `work`, whose allocations are granted over any limit: it ends what was refused.
+/// Runs `work`, whose allocations are granted over any limit, because it ends refused work.
 pub(crate) fn granting<R>(work: impl FnOnce() -> R) -> R {
     let current = peek();
     current.within(current.scope.granting()).scope(work)
 }
 
-/// Runs `work` with nobody current and no limit in its way: what the ledger needs for itself. A refusal that is put into
-/// words must not be refused the words, by the very group that is full.
+/// Runs `work` without a current group and without a limit: for the ledger's own needs. Describing a refusal must not itself be
+/// refused by the very group that is full.
 pub(crate) fn nobody<R>(work: impl FnOnce() -> R) -> R {
     Current::NOBODY.within(scope().granting()).scope(work)
 }

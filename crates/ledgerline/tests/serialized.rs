@@ -1,5 +1,5 @@
-//! What serde makes of snapshots, statistics and limits, and what it reads. (A binary of its own: with `serde_json` beside
-//! them, comparisons with `[]` in other tests are ambiguous.)
+//! The serde forms of snapshots, statistics and limits, written and read. This is its own binary: with `serde_json` beside
+//! them, comparisons with `[]` in other tests are ambiguous.
 
 use ledgerline::{Ledger, Limit};
 use serde_json::{Value, from_str, json, to_value};

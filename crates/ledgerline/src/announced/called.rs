@@ -1,4 +1,4 @@
-//! What an announced ledger's file is called: `NAME@PROGRAM@PID@START@NAMESPACE`, so that a list needs no look inside.
+//! The name of an announced ledger's file: `NAME@PROGRAM@PID@START@NAMESPACE`, so that listing needs not open files.
 
 use super::process::Process;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) struct Called {
 }
 
 impl Called {
-    /// For a ledger that this process announces.
+    /// Returns the parts for a ledger that this process announces.
     pub(super) fn own(name: &str) -> io::Result<Called> {
         if !is_name(name) {
             let why = format!(
@@ -31,7 +31,7 @@ impl Called {
         Ok(Called { name: name.to_owned(), program, process: Process::own() })
     }
 
-    /// What a file's name says, if it is one of ours.
+    /// Returns the parts of a file's name, if it has this form.
     pub(super) fn parse(file: &str) -> Option<Called> {
         let [name, program, pid, start, namespace]: [&str; 5] =
             file.split('@').collect::<Vec<_>>().try_into().ok()?;
@@ -46,7 +46,7 @@ impl Called {
             namespace: namespace.parse().ok()?,
         };
         let called = Called { name: name.to_owned(), program: program.to_owned(), process };
-        // (Each has one spelling: no `+7`, no `007`.)
+        // Each has one spelling: `+7` and `007` are refused.
         (called.to_string() == file).then_some(called)
     }
 }
@@ -68,7 +68,7 @@ fn is_name(name: &str) -> bool {
         && name.as_bytes()[0].is_ascii_alphanumeric()
 }
 
-/// A byte of a program's name; those that steer a terminal or a path show as `_`.
+/// Returns a byte of a program's name as a character; bytes that steer a terminal or a path show as `_`.
 fn shown(byte: u8) -> char {
     if is_plain(byte) { byte.into() } else { '_' }
 }

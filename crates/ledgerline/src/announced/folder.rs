@@ -1,6 +1,7 @@
-//! The folders in which announced ledgers lie. Each is this user's alone, and is reached by a descriptor: nobody can put
-//! another one in its place between the question whose it is and its use. In a folder that all users share another user may have taken the usual
-//! name first: then ours has further letters, and whoever looks for it goes by the owner.
+//! The folders of announced ledgers. Each belongs to this user alone, and is accessed by a descriptor, so that no other
+//! folder can be put in its place between the check of its owner and its use. In a folder that all users share, another
+//! user may have taken the usual name first. Then the folder's name has further letters, and readers identify it by its
+//! owner.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -11,34 +12,34 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A folder that is this user's alone.
+/// A folder that belongs to this user alone.
 #[derive(Debug)]
 pub(super) struct Folder {
     opened: File,
     path: PathBuf,
 }
 
-/// Where a folder may lie.
+/// A possible location of a folder.
 struct Place {
     parent: PathBuf,
     leaf: String,
-    /// Whether the parent must be this user's, too. (Otherwise everybody may put folders there, and nobody may take away
-    /// another's.)
+    /// Whether the parent must be this user's, too. Otherwise all users may create folders there, and none may remove
+    /// another's.
     own_parent: bool,
 }
 
-/// How many folders of one name and further letters are looked at, of all users.
+/// How many folders with further letters are examined, those of all users counted.
 const LOOKS: usize = 4096;
-/// How often a name is tried that nobody has.
+/// How many random names are tried to find an unused one.
 const TRIES: usize = 16;
 
-/// The user for whom this process acts.
+/// Returns the effective user of this process.
 fn user() -> u32 {
     // SAFETY: it has no preconditions.
     unsafe { libc::geteuid() }
 }
 
-/// The places, the best first.
+/// Returns the locations, the best first.
 fn places() -> Vec<Place> {
     let user = user();
     let own = |parent: PathBuf| Place { parent, leaf: "ledgerline".to_owned(), own_parent: true };
@@ -58,12 +59,12 @@ fn places() -> Vec<Place> {
     places
 }
 
-/// The folders that are there, of all places: a program may have been started with another environment.
+/// Returns the existing folders of all locations, since a program may have been started with another environment.
 pub(super) fn existing() -> Vec<Folder> {
     places().iter().flat_map(Place::existing).collect()
 }
 
-/// The first folder that is there or can be made.
+/// Returns the first folder that exists or can be created.
 pub(super) fn make() -> io::Result<Folder> {
     let mut told = Vec::new();
     for place in places() {
@@ -84,9 +85,9 @@ fn refused<T>(why: &str) -> io::Result<T> {
 }
 
 impl Place {
-    /// The folder that the others lie in.
+    /// Opens the parent folder, and checks its owner and mode.
     fn open_parent(&self) -> io::Result<File> {
-        // (The system's own folders may be links: `/dev/shm` is one on some.)
+        // The system's own folders may be links: `/dev/shm` is one on some systems.
         let parent = open_at(libc::AT_FDCWD, self.parent.as_os_str(), FOLDER)?;
         let metadata = parent.metadata()?;
         let sticky = metadata.mode() & STICKY != 0;
@@ -101,7 +102,7 @@ impl Place {
         Ok(parent)
     }
 
-    /// A folder of that name, if it is this user's alone.
+    /// Opens a folder of that name, if it belongs to this user alone.
     fn open(&self, parent: &File, leaf: &str) -> io::Result<Folder> {
         let opened = open_at(parent.as_raw_fd(), leaf.as_ref(), FOLDER | libc::O_NOFOLLOW)?;
         let metadata = opened.metadata()?;
@@ -111,22 +112,22 @@ impl Place {
         Ok(Folder { opened, path: self.parent.join(leaf) })
     }
 
-    /// Makes a folder of that name; says nothing of one that is there already.
+    /// Creates a folder of that name. An existing one is not an error.
     fn make_at(parent: &File, leaf: &str) -> io::Result<()> {
         let leaf = c_string(leaf.as_ref())?;
-        // SAFETY: makes a folder in one that is open; the name ends in zero.
+        // SAFETY: creates a folder in an open one; the name ends in zero.
         unsafe { libc::mkdirat(parent.as_raw_fd(), leaf.as_ptr(), 0o700) };
         Ok(())
     }
 
-    /// The folders of this user that are there.
+    /// Returns this user's existing folders.
     fn existing(&self) -> Vec<Folder> {
         let Ok(parent) = self.open_parent() else { return Vec::new() };
         let usual = self.open(&parent, &self.leaf).into_iter();
         usual.chain(self.others(&parent)).collect()
     }
 
-    /// Those with further letters.
+    /// Returns those whose names have further letters.
     fn others(&self, parent: &File) -> Vec<Folder> {
         if self.own_parent {
             return Vec::new();
@@ -136,7 +137,7 @@ impl Place {
         names.filter_map(|name| self.open(parent, &name).ok()).collect()
     }
 
-    /// The folder, which is made where it is not there.
+    /// Returns the folder, and creates it if it does not exist.
     fn make(&self) -> io::Result<Folder> {
         let parent = self.open_parent()?;
         Place::make_at(&parent, &self.leaf)?;
@@ -145,7 +146,7 @@ impl Place {
             Err(refusal) if self.own_parent => return Err(refusal),
             Err(refusal) => refusal,
         };
-        // Another user was there first, which keeps nobody from a name that nobody has.
+        // Another user took the usual name first. An unused name is still available.
         if let Some(folder) = self.others(&parent).into_iter().next() {
             return Ok(folder);
         }
@@ -161,15 +162,15 @@ impl Place {
     }
 }
 
-/// The names in a folder that are UTF-8.
+/// Returns the names in a folder that are UTF-8.
 fn names(folder: &File) -> impl Iterator<Item = String> {
-    // (By the descriptor: the path may be another folder's by now.)
+    // By the descriptor, since the path may lead to another folder by now.
     let entries = Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).read_dir();
     let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.filter_map(|name: OsString| String::from_utf8(name.into_vec()).ok())
 }
 
-/// Who may write to the folder may take away what is his own alone. (Its type differs between systems.)
+/// In a sticky folder, users may remove only their own files. The constant's type differs between systems.
 #[allow(clippy::unnecessary_cast, reason = "as said")]
 const STICKY: u32 = libc::S_ISVTX as u32;
 
@@ -193,7 +194,7 @@ impl Folder {
         &self.path
     }
 
-    /// The names in it that are UTF-8.
+    /// Returns the names in it that are UTF-8.
     pub(super) fn names(&self) -> Vec<String> {
         names(&self.opened).collect()
     }
@@ -206,7 +207,7 @@ impl Folder {
         (metadata.is_file() && metadata.uid() == user()).then_some(file)
     }
 
-    /// Makes a file that this user alone may open.
+    /// Creates a file that only this user may open.
     pub(super) fn create(&self, name: &str) -> io::Result<File> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         open_at(self.opened.as_raw_fd(), name.as_ref(), flags)
@@ -214,7 +215,7 @@ impl Folder {
 
     pub(super) fn remove(&self, name: &str) {
         if let Ok(name) = c_string(name.as_ref()) {
-            // SAFETY: removes a file of a folder that is open; the name ends in zero.
+            // SAFETY: removes a file from an open folder; the name ends in zero.
             unsafe { libc::unlinkat(self.opened.as_raw_fd(), name.as_ptr(), 0) };
         }
     }
@@ -263,7 +264,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path();
         mode(parent, 0o1777);
-        // (One that others may look into is as good as another user's, which only root can make.)
+        // A folder that others may read is treated like one of another user, which only root could create here.
         let usual = parent.join("leaf");
         fs::create_dir(&usual).unwrap();
         mode(&usual, 0o755);

@@ -1,14 +1,14 @@
-//! Announced ledgers: files in the user's runtime directory, where those who watch find them.
+//! Announced ledgers: files in the user's runtime directory, where monitoring programs find them.
 //!
 //! | module    | what it holds                                                |
 //! |-----------|--------------------------------------------------------------|
-//! | `folder`  | the folders in which they lie, and whose they must be        |
-//! | `called`  | what their files are called: by name, program and process    |
-//! | `nowhere` | stands for `folder` where there are none                    |
-//! | `process` | whether the process that announced one still runs            |
+//! | `folder`  | the folders of these files, and the check of their owner     |
+//! | `called`  | the names of these files: name, program and process          |
+//! | `nowhere` | stands in for `folder` on systems that have none             |
+//! | `process` | whether the process that announced a ledger still runs       |
 //!
-//! The program holds its file's lock (`flock`) as long as it has the ledger. The kernel lets go of it when the program
-//! ends or executes another one. A forked child holds it, too, so the process is looked at besides.
+//! The program holds its file's lock (`flock`) as long as it has the ledger. The kernel releases it when the program ends or
+//! executes another one. A forked child holds it, too, so the process is checked as well.
 
 mod called;
 #[cfg_attr(not(unix), path = "nowhere.rs")]
@@ -23,7 +23,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// How many ledgers of ended programs are kept in a folder, beside those that run.
+/// How many ledgers of ended programs are kept in a folder, besides those of running ones.
 const KEPT: usize = 8;
 
 /// A ledger that a program of this user announced ([`LedgerBuilder::announce`](crate::LedgerBuilder::announce)).
@@ -32,22 +32,22 @@ const KEPT: usize = 8;
 pub struct Announced {
     /// The name by which it was announced.
     pub name: String,
-    /// The program's name, as the kernel has it: 15 bytes at most.
+    /// The program's name as the kernel has it: at most 15 bytes.
     pub program: String,
     /// The process, in its own PID namespace.
     pub pid: u32,
-    /// Whether the program still has the ledger. Otherwise it ended, and this is what it left.
+    /// Whether the program still has the ledger. Otherwise it has ended, and this is the ledger that it left.
     pub running: bool,
     /// The ledger's file.
     pub path: PathBuf,
-    /// When the ledger was made.
+    /// When the ledger was created.
     pub since: SystemTime,
 }
 
-/// The ledgers that programs of this user announced, those that run first, each by name.
+/// Returns the ledgers that programs of this user announced: those of running programs first, each part sorted by name.
 ///
-/// Looks into every folder in which such a program may have put one; folders that are not this user's alone are passed
-/// over. Costs some ten microseconds a ledger. Not async-signal-safe.
+/// Looks into every folder in which such a program may have put one, and skips folders that do not belong to this user
+/// alone. Costs some ten microseconds a ledger. Not async-signal-safe.
 ///
 /// ```
 /// for ledger in ledgerline::announced() {
@@ -60,13 +60,13 @@ pub fn announced() -> Vec<Announced> {
     found
 }
 
-/// What lies in a folder.
+/// Returns the ledgers in a folder.
 fn listed(folder: &Folder) -> Vec<Announced> {
     let listed = folder.names().into_iter().filter_map(|file| {
         let Called { name, program, process } = Called::parse(&file)?;
         let opened = folder.open(&file)?;
         let metadata = opened.metadata().ok()?;
-        // (A file's birth, which tmpfs keeps since Linux 6.)
+        // A file's birth, which tmpfs keeps since Linux 6.
         let born = metadata.created().or_else(|_| metadata.modified());
         let since = born.unwrap_or(SystemTime::UNIX_EPOCH);
         let running = is_locked(&opened) && process.may_run();
@@ -76,9 +76,9 @@ fn listed(folder: &Folder) -> Vec<Announced> {
     listed.collect()
 }
 
-/// Whether somebody holds a file's lock.
+/// Returns whether any process holds a file's lock.
 fn is_locked(file: &File) -> bool {
-    // (The lock that is asked for goes with the descriptor, which the caller closes.)
+    // The lock taken here ends with the descriptor, which the caller closes.
     file.try_lock_shared().is_err()
 }
 
@@ -93,12 +93,12 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// Makes an empty file for a ledger with that name, in the first folder that is there or can be made, and takes away
-    /// what ended programs left.
+    /// Creates an empty file for a ledger with that name, in the first folder that exists or can be created, and removes the
+    /// files of ended programs.
     ///
     /// # Errors
-    /// When the name is not as [`LedgerBuilder::announce`](crate::LedgerBuilder::announce) says, when there is no folder,
-    /// or when this process announced that name already.
+    /// If the name breaks the rules of [`LedgerBuilder::announce`](crate::LedgerBuilder::announce), if there is no folder,
+    /// or if this process has already announced that name.
     pub(crate) fn new(name: &str) -> io::Result<Announcement> {
         let called = Called::own(name)?;
         let file = called.to_string();
@@ -111,17 +111,17 @@ impl Announcement {
             ),
             _ => error,
         })?;
-        // Nobody holds the lock of a new file for long: who looks asks for it and lets go.
+        // The lock of a new file is never held for long: a listing takes it and releases it at once.
         made.lock().inspect_err(|_| folder.remove(&file))?;
         Ok(Announcement { folder, file, locked: made, process: std::process::id() })
     }
 
-    /// The empty file.
+    /// Returns the empty file.
     pub(crate) fn file(&self) -> &File {
         &self.locked
     }
 
-    /// Where the file lies.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.file)
     }
@@ -129,14 +129,14 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // (A forked child's copy is not its to remove.)
+        // A forked child must not remove its parent's file.
         if self.process == std::process::id() {
             self.folder.remove(&self.file);
         }
     }
 }
 
-/// Takes away what ended programs left: under this name, and all but the newest under others.
+/// Removes the files of ended programs: all under this name, and all but the newest under others.
 fn tidy(folder: &Folder, name: &str) {
     let mut ended = listed(folder);
     ended.retain(|announced| !announced.running);

@@ -1,19 +1,19 @@
-//! Systems on which no ledger can be announced.
+//! For systems on which no ledger can be announced.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// There is none.
+/// A folder that cannot exist.
 #[derive(Debug)]
 pub(super) enum Folder {}
 
-/// None.
+/// Returns no folder.
 pub(super) fn existing() -> Vec<Folder> {
     Vec::new()
 }
 
-/// Refused.
+/// Returns an error that names the missing feature.
 pub(super) fn make() -> io::Result<Folder> {
     Err(crate::os::lacks(
         "announced ledgers need the folders and mappings of a Unix, which are not there",

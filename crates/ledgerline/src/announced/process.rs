@@ -1,4 +1,4 @@
-//! A process that is told from a later one with the same number.
+//! A process, distinguished from a later one with the same number.
 
 use crate::os;
 use std::fs;
@@ -8,28 +8,28 @@ use std::fs;
 pub(super) struct Process {
     /// Its number in its own PID namespace.
     pub(super) pid: u32,
-    /// When it started, in the kernel's ticks; 0 where that was not known.
+    /// Its start time in the kernel's ticks; 0 if unknown.
     pub(super) start: u64,
-    /// The number of its PID namespace; 0 where that was not known.
+    /// The number of its PID namespace; 0 if unknown.
     pub(super) namespace: u64,
 }
 
 impl Process {
-    /// The calling process.
+    /// Returns the calling process.
     pub(super) fn own() -> Process {
         let pid = std::process::id();
         let start = state_and_start(pid).map_or(0, |(_, start)| start);
         Process { pid, start, namespace: own_namespace() }
     }
 
-    /// Whether it may still run: a process in another namespace cannot be judged from here.
+    /// Returns whether it may still run. A process in another namespace cannot be checked from here.
     pub(super) fn may_run(self) -> bool {
         if self.namespace == 0 || self.namespace != own_namespace() {
             return true;
         }
         match state_and_start(self.pid) {
             Some((state, start)) => !b"ZXx".contains(&state) && start == self.start,
-            // (Where there is no /proc, or it hides others' processes.)
+            // There is no /proc, or it hides others' processes.
             None => fs::metadata("/proc/self").is_err() || os::is_process(self.pid),
         }
     }
@@ -39,7 +39,7 @@ fn own_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| os::number_of(&namespace))
 }
 
-/// A process's state, and when it started.
+/// Returns a process's state and start time.
 fn state_and_start(pid: u32) -> Option<(u8, u64)> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
@@ -67,7 +67,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!process.may_run());
-        // From another namespace nothing is known of it.
+        // Nothing is known about a process of another namespace.
         assert!(Process { namespace: own.namespace + 1, ..process }.may_run());
     }
 }

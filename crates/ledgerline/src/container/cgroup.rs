@@ -1,20 +1,20 @@
-//! Finds the folders of this process's memory cgroup: which hierarchy, which of its mounts, and the way up.
+//! Finds the folders of this process's memory cgroup: its hierarchy, the right mount, and the folders up to the top.
 //!
 //! ```text
 //! /proc/self/cgroup      0::/box/job          this process's cgroup, as its cgroup namespace names it
-//! /proc/self/mountinfo   ... /box /sys/fs/cgroup ... - cgroup2 ...      which part of the tree is mounted where
-//! folders                /sys/fs/cgroup/job, /sys/fs/cgroup             from its own up to the topmost that can be seen
+//! /proc/self/mountinfo   ... /box /sys/fs/cgroup ... - cgroup2 ...      the part of the tree at each mount point
+//! folders                /sys/fs/cgroup/job, /sys/fs/cgroup             from its own up to the topmost visible one
 //! ```
 //!
-//! A mount may show a part of the tree only (a bind mount into a container), and a path may begin with `/..` (a
-//! process outside of the root of the namespace that looks). So the part that the mount leaves out is cut off the
-//! path. A mount from before the namespace shows more than the namespace: its root is `/../..`, and the names in between
-//! are told nowhere. Then the process's own cgroup is the one there that lists the process.
+//! A mount may show only a part of the tree, such as a bind mount into a container, and the path of a process outside of
+//! the root of the reader's namespace begins with `/..`. So the part that the mount leaves out is removed from the path. A
+//! mount from before the namespace shows more than the namespace: its root is `/../..`, and the names in between are not
+//! known. Then the process's own cgroup is the one there that lists the process.
 //!
-//! There may be several mounts. One that lists the process where the path says is right, whichever others there are.
-//! Next comes one whose root is a part of the path, then one that is known to lie above. Last comes one whose root is no
-//! part of the path: older container engines mount a container's own cgroup and leave the path that the host has.
-//! Of equal ones that is taken which shows most of the way, since limits further up hold, too.
+//! There may be several mounts. A mount that lists the process at the path is right, whatever other mounts there are. Next
+//! comes one whose root is a part of the path, then one that is known to lie above. Last comes one whose root is no part of
+//! the path: older container engines mount a container's own cgroup and leave the path that the host has. Of equal mounts,
+//! the one that shows most levels is taken, since limits further up apply, too.
 //!
 //! The text comes from the kernel, but all of it is checked: nothing in it may lead to a folder outside of the mount.
 
@@ -33,20 +33,20 @@ pub(super) enum Version {
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     version: Version,
-    /// The cgroup that is mounted.
+    /// The mounted cgroup.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
-/// A hierarchy in which memory is limited, and this process's folders there, its own first.
+/// A hierarchy that limits memory, and this process's folders there, its own first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     pub(super) version: Version,
     pub(super) folders: Vec<PathBuf>,
 }
 
-/// The hierarchies that this process is in, as `/proc` below `system` shows them: version 2 first.
+/// Returns the hierarchies of this process, as `/proc` below `system` shows them: version 2 first.
 pub(super) fn hierarchies(system: &Path) -> Vec<Hierarchy> {
     let read = |path: &str| fs::read(system.join(path)).unwrap_or_default();
     let mounts = mounts(&read("proc/self/mountinfo"));
@@ -63,7 +63,7 @@ pub(super) fn hierarchies(system: &Path) -> Vec<Hierarchy> {
     found.collect()
 }
 
-/// This process's cgroups: `0::PATH`, and `N:…,memory,…:PATH`.
+/// Returns this process's cgroups, from lines of the forms `0::PATH` and `N:…,memory,…:PATH`.
 fn memberships(text: &[u8]) -> Vec<(Version, PathBuf)> {
     let line = |line: &[u8]| {
         let mut fields = line.splitn(3, |&byte| byte == b':');
@@ -80,7 +80,7 @@ fn memberships(text: &[u8]) -> Vec<(Version, PathBuf)> {
     found
 }
 
-/// The mounts of cgroup2, and those of version 1 that have the memory controller.
+/// Returns the mounts of cgroup2, and those of version 1 that have the memory controller.
 fn mounts(text: &[u8]) -> Vec<Mount> {
     let line = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
@@ -107,7 +107,7 @@ fn has_memory(list: &[u8]) -> bool {
     list.split(|&byte| byte == b',').any(|word| word == b"memory")
 }
 
-/// mountinfo writes blanks and backslashes as three octal digits.
+/// Decodes a field of mountinfo, which has blanks and backslashes as three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -123,12 +123,12 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How a mount's root and the path of a cgroup fit together: the better, the larger.
+/// How well a mount's root and the path of a cgroup match. A larger value is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// They have nothing to do with each other.
+    /// They are unrelated.
     Guessed,
-    /// The mount shows what the cgroup lies in, under names that are not known.
+    /// The mount shows the cgroup or one above it, under names that are not known.
     Above,
     /// The root is a part of the path.
     Part,
@@ -142,7 +142,7 @@ impl Fit {
     }
 }
 
-/// The folders of a cgroup in a mount, its own first, the mount's own last; none if it does not lie there.
+/// Returns the folders of a cgroup in a mount, from its own to the mount's own, or `None` if it does not lie there.
 fn folders(system: &Path, mount: &Mount, path: &Path) -> Option<(Fit, Vec<PathBuf>)> {
     let point = below(system, &mount.point);
     let ((above, root), (outside, inside)) = (ups(&mount.root), ups(path));
@@ -155,18 +155,18 @@ fn folders(system: &Path, mount: &Mount, path: &Path) -> Option<(Fit, Vec<PathBu
             let own = search(&point, above - outside, inside);
             (Fit::Above, own.unwrap_or_else(|| point.clone()))
         }
-        // A path that leads out of the namespace is none of this mount's, nor is a mount outside of it this path's.
+        // A path outside of the namespace and a mount outside of it do not match otherwise.
         _ if above + outside == 0 => (Fit::Guessed, point.clone()),
         _ => return None,
     };
     let levels = own.strip_prefix(&point).map_or(0, |inside| inside.components().count());
     let way = own.ancestors().take(levels + 1);
-    // (A cgroup that was removed meanwhile has no folder any more; those above it have.)
+    // A cgroup that was removed in the meantime no longer has a folder, but those above it have.
     let folders: Vec<PathBuf> = way.filter(|folder| folder.is_dir()).map(Path::to_owned).collect();
     (!folders.is_empty()).then_some((fit, folders))
 }
 
-/// How often a path leads up from the root of the namespace, and the rest of it.
+/// Returns how many levels a path leads up from the root of the namespace, and the rest of it.
 fn ups(path: &Path) -> (usize, &Path) {
     let path = path.strip_prefix("/").unwrap_or(path);
     let many = path.components().take_while(|part| *part == Component::ParentDir).count();
@@ -175,15 +175,15 @@ fn ups(path: &Path) -> (usize, &Path) {
     (many, rest.as_path())
 }
 
-/// A path below a folder: the folder itself, without a slash at its end, where the path is empty.
+/// Joins a path to a folder. For an empty path the result is the folder itself, without a slash at its end.
 fn joined(folder: &Path, inside: &Path) -> PathBuf {
     folder.components().chain(inside.components()).collect()
 }
 
-/// How many folders [`search`] looks at.
+/// How many folders [`search`] examines.
 const LOOKS: usize = 10_000;
 
-/// The cgroup of this process, whose path from so many levels below a folder is known.
+/// Finds this process's cgroup at the path `inside` below an unknown folder, `levels` levels below `folder`.
 fn search(folder: &Path, levels: usize, inside: &Path) -> Option<PathBuf> {
     let mut looks = LOOKS;
     let mut level = vec![folder.to_owned()];
@@ -200,7 +200,7 @@ fn search(folder: &Path, levels: usize, inside: &Path) -> Option<PathBuf> {
     level.into_iter().map(|folder| joined(&folder, inside)).find(|own| lists_this_process(own))
 }
 
-/// Whether the kernel says that this process is in the cgroup with that folder.
+/// Returns whether the kernel lists this process in the cgroup with that folder.
 fn lists_this_process(folder: &Path) -> bool {
     let own = std::process::id().to_string();
     let listed = fs::read(folder.join("cgroup.procs")).unwrap_or_default();
@@ -211,7 +211,7 @@ fn has_dots(path: &Path) -> bool {
     path.components().any(|part| part == Component::ParentDir)
 }
 
-/// An absolute path, looked for below another folder.
+/// Returns an absolute path as a path below `system`.
 pub(super) fn below(system: &Path, path: &Path) -> PathBuf {
     system.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -247,7 +247,7 @@ mod tests {
         let [mount] = &mounts(line)[..] else { panic!("one mount") };
         assert_eq!(mount.root, Path::new("/a b"));
         assert_eq!(mount.point, Path::new("/mnt/two\ttabs\\end"));
-        // What is no escape stays.
+        // Other backslashes stay.
         assert_eq!(unescape(br"\9\04\777"), br"\9\04\777");
     }
 
@@ -285,14 +285,14 @@ mod tests {
         assert_eq!(see("/", "/"), ["cg"]);
         assert_eq!(see("/box", "/box/job"), ["cg/job", "cg"]);
         assert_eq!(see("/box", "/box"), ["cg"]);
-        // A sibling's name that begins alike is another cgroup.
+        // A sibling whose name has the same beginning is another cgroup.
         assert_eq!(see("/job", "/jobless"), ["cg"], "the mount is all that can be seen");
-        // Namespaces: of the root that looks, and of one below it.
+        // Namespaces: the reader's root, and one below it.
         assert_eq!(see("/..", "/../job"), ["cg/job", "cg"]);
         assert_eq!(see("/", "/../job"), [""; 0]);
         assert_eq!(see("/", "/job/../../secret"), [""; 0]);
         assert_eq!(see("/../job", "/"), [""; 0], "a sibling of the namespace's root");
-        // One that was removed.
+        // A cgroup that was removed.
         assert_eq!(see("/", "/job/gone (deleted)"), ["cg/job", "cg"]);
         fs::remove_dir_all(&top).unwrap();
     }

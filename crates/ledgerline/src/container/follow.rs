@@ -1,19 +1,17 @@
-//! What follows a container: one sample, what is concluded from it, and how that becomes the root's max and the row's
-//! charge.
+//! Follows a container: takes a sample, draws conclusions, and sets the root's max and the row's charge.
 //!
 //! ```text
 //! a sample
 //!   once a second: read the limits anew
-//!   tracked = usage of the root - what the row holds       idle units count as tracked: nobody else can have them
+//!   tracked = usage of the root - the row's charge         idle units count as tracked, as no other program has them
 //!   for each limit:
-//!     untracked = what the kernel charges against it - tracked, at least 0; the largest of the last moments
+//!     untracked = the kernel's charge against it - tracked, at least 0; the largest of the last moments
 //!     room      = limit - margin - untracked
 //!   the limit with the least room is the one that binds
 //!   charge the row or uncharge it, to its untracked; set the root's max, to its limit - margin
-//! ```
 //!
-//! Each limit has its own measure. That of a cgroup further up counts what its other children use; that on address space
-//! counts what is mapped and not touched. So the smallest limit need not be the one that binds.
+//! Each limit has its own measure. That of a cgroup further up includes the use of its other children; that on address
+//! space includes mapped, untouched memory. So the smallest limit need not be the one that binds.
 
 use super::limits::{self, Bound, Events, Limits, Source};
 use super::pressure::Pressure;
@@ -27,43 +25,45 @@ use std::time::{Duration, Instant};
 
 /// How often the limits are read anew.
 const REREAD: Duration = Duration::from_secs(1);
-/// The row has the largest number of the last one to two of these times: long beside what lies between a charge and the
-/// first write to its memory, and short beside what a program takes to use again what its allocator kept.
+/// The row keeps the largest number of the last one to two of these periods. The period is long compared with the time
+/// between a charge and the first write to its memory, and short compared with the time in which a program reuses the
+/// memory that its allocator kept.
 const HOLD: Duration = Duration::from_millis(50);
-/// The next sample comes before memory that grows by this much a millisecond has used up the room and the margin: a GiB
-/// a second.
+/// The assumed growth in bytes a millisecond, a GiB a second. The next sample comes before memory that grows this fast has
+/// used up the room and the margin.
 const GROWTH: u64 = (1 << 30) / 1000;
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// What a ledger knows of its container, as of the last sample. All sizes are bytes.
+/// The state of a ledger's container, as of the last sample. All sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
     /// The limit that leaves the least room; `None` if there is none.
     pub limit: Option<Bound>,
-    /// How much of that the root's max leaves to the kernel.
+    /// The part of that limit that the root's max leaves to the kernel.
     pub margin: u64,
     /// The max that was set for the root.
     pub max: Limit,
-    /// What the kernel charges against the limit, with page cache up to a sixteenth of that; `None` where that cannot be measured.
+    /// The kernel's charge against the limit, with page cache up to a sixteenth of the limit; `None` if that cannot be
+    /// measured.
     pub kernel: Option<u64>,
-    /// What the row [`UNTRACKED`](super::UNTRACKED) is charged with: the most of the last 50 to 100 ms that the
+    /// The charge of the row [`UNTRACKED`](super::UNTRACKED): the maximum over the last 50 to 100 ms of the memory that the
     /// kernel charged and the ledger did not know.
     pub untracked: u64,
-    /// What is charged in the ledger and the kernel has not charged, at that moment: memory that was not touched yet.
+    /// Memory that was charged in the ledger, but not yet by the kernel, at that moment: it was not touched yet.
     pub untouched: u64,
     /// When the sample was taken.
     pub time: Instant,
     /// How many samples were taken.
     pub samples: u64,
-    /// By how much a sample came later than it was meant to, at most: the thread did not get a CPU. As much longer could
-    /// untracked memory grow.
+    /// The most that a sample was late because the thread did not get a CPU. Untracked memory could grow for that much
+    /// longer.
     pub late: Duration,
-    /// How often the kernel told of pressure.
+    /// How often the kernel reported pressure.
     pub pressure: u64,
-    /// How much reclaimers gave back for pressure, and because the row took the root above its max.
+    /// Units that reclaimers gave back for pressure, and because the row took the root above its max.
     pub reclaimed: u64,
-    /// Which of the kernel's files are watched for pressure, and which are not and why.
+    /// The kernel's files that are watched for pressure, and those that are not, with the reason.
     pub watched: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// A limit, and what was untracked below it.
+/// A limit, and the untracked memory below it.
 struct Followed {
     bound: Bound,
     margin: u64,
@@ -110,41 +110,41 @@ impl Held {
         self.now.max(self.before)
     }
 
-    /// Forgets this much of it: it is there no more.
+    /// Subtracts a number that is no longer untracked.
     fn lower(&mut self, number: u64) {
         self.now = self.now.saturating_sub(number);
         self.before = self.before.saturating_sub(number);
     }
 }
 
-/// A ledger's root, its row, and what is known of the container.
+/// A ledger's root, its row, and the state of the container.
 pub(super) struct Follower {
     root: Group<'static>,
     row: Group<'static>,
     settings: Settings,
-    /// What only concerns one process does not bind a ledger of several.
+    /// Whether processes share the ledger. Limits of a single process do not bind such a ledger.
     shared: bool,
     followed: Vec<Followed>,
     read: Option<Instant>,
     events: Events,
-    /// What the row is charged with.
+    /// The row's charge.
     held: Option<Charge<'static>>,
     pub(super) status: Status,
 }
 
-/// What a sample asks for when nothing is locked any more.
+/// The requests of a sample, to be carried out when no lock is held.
 pub(super) struct Next {
-    /// How long the next sample can wait.
+    /// The time until the next sample.
     pub(super) after: Duration,
     /// Units by which the root is above its max.
     pub(super) above: u64,
     /// Whether the cgroup's events tell of pressure.
     pub(super) pressure: bool,
-    /// How much to ask for then.
+    /// How many units to ask for in that case.
     pub(super) relief: u64,
 }
 
-/// The cgroup of this process whose limits were found, the lowest one.
+/// Returns the lowest cgroup of this process that has a limit.
 fn cgroup(followed: &[Followed]) -> Option<(Version, &Path)> {
     followed.iter().find_map(|followed| limits::folder(&followed.bound.source))
 }
@@ -174,12 +174,12 @@ impl Follower {
         Follower { root, row, settings, shared, followed, read: None, events, held: None, status }
     }
 
-    /// Watches that cgroup for pressure. (Where none has a limit, it is the machine that runs short.)
+    /// Watches that cgroup for pressure, or the machine if no cgroup has a limit.
     pub(super) fn watch(&self) -> Pressure {
         Pressure::watch(&self.settings.system, cgroup(&self.followed))
     }
 
-    /// The cgroup that is to be watched, to tell when it is another one.
+    /// Returns the folder of the watched cgroup, to notice when it changes.
     pub(super) fn watched(&self) -> Option<PathBuf> {
         cgroup(&self.followed).map(|(_, folder)| folder.to_owned())
     }
@@ -188,7 +188,7 @@ impl Follower {
         self.read = Some(now);
         let limits = Limits::read_in(&self.settings.system);
         let mut old = std::mem::take(&mut self.followed);
-        // Of limits with one measure the smallest binds; and none that each process has for itself binds several.
+        // Of limits with one measure the smallest binds. A limit that each process has for itself does not bind several.
         let counts = |bound: &&Bound| {
             let others = limits.all().iter().filter(|other| limits::have_one_measure(bound, other));
             let smallest = others.min_by_key(|other| other.bytes);
@@ -208,22 +208,22 @@ impl Follower {
             .collect();
     }
 
-    /// What the kernel charges against a limit; `None` where that cannot be measured.
+    /// Returns the kernel's charge against a limit, or `None` if that cannot be measured.
     fn measure(&self, bound: &Bound) -> Option<u64> {
-        // (Of several processes it is not known how much of the machine they have together.)
+        // The share of the machine's memory that several processes have together is not known.
         if bound.source == Source::Machine && self.shared {
             return None;
         }
         limits::usage(&self.settings.system, &bound.source, bound.bytes)
     }
 
-    /// What the ledger knows of.
+    /// Returns the units that the ledger knows of.
     fn tracked(&self) -> u64 {
         let usage = |group: Group<'static>| group.row().counter.usage();
         usage(self.root).saturating_sub(usage(self.row))
     }
 
-    /// What the kernel charges against each limit, and what the ledger knows of.
+    /// Returns for each limit the kernel's charge, and the units that the ledger knows of.
     pub(super) fn look(&self) -> Vec<(Source, u64, u64)> {
         let one = |followed: &Followed| {
             let source = followed.bound.source.clone();
@@ -232,7 +232,7 @@ impl Follower {
         self.followed.iter().filter_map(one).collect()
     }
 
-    /// Takes off what is held as untracked what the kernel got back since that look, and nobody uncharged.
+    /// Subtracts from the untracked memory what the kernel reclaimed since that look and no caller uncharged.
     pub(super) fn lower(&mut self, before: &[(Source, u64, u64)]) {
         for (source, kernel, tracked) in self.look() {
             let then = before.iter().find(|(other, ..)| *other == source);
@@ -246,7 +246,7 @@ impl Follower {
         }
     }
 
-    /// Takes a sample. `fresh`: reads the limits anew.
+    /// Takes a sample. With `fresh`, reads the limits anew.
     pub(super) fn sample(&mut self, fresh: bool) -> Next {
         let now = Instant::now();
         if fresh || self.read.is_none_or(|read| now.duration_since(read) >= REREAD) {
@@ -255,8 +255,8 @@ impl Follower {
         let mut least: Option<(u64, usize, u64, Option<u64>)> = None;
         for place in 0..self.followed.len() {
             let measured = self.measure(&self.followed[place].bound);
-            // Looked at after the kernel's number: what is charged in between is not yet the kernel's, and what was
-            // freed in between still is.
+            // Read after the kernel's number: memory charged in between is not yet in that number, and memory freed in
+            // between still is.
             let untracked = measured.map_or(0, |kernel| kernel.saturating_sub(self.tracked()));
             let followed = &mut self.followed[place];
             let untracked = followed.held.add(untracked, now);
@@ -276,7 +276,8 @@ impl Follower {
         let untracked = least.map_or(0, |(_, _, untracked, _)| untracked);
         let limit = bound.map(|it| it.bound.clone());
 
-        // First what takes room, then what makes room: in between nobody is granted what neither allows.
+        // First the steps that take room, then those that make room, so that no charge in between gets room that neither
+        // state allows.
         if max < self.root.max() {
             let _ = self.root.set_max_only(max);
         }
@@ -306,11 +307,11 @@ impl Follower {
         Next { after, above, pressure, relief: margin }
     }
 
-    /// Has the row hold this much, whatever the limits say.
+    /// Sets the row's charge, regardless of limits.
     fn charge(&mut self, untracked: u64) {
         let held = self.held.as_ref().map_or(0, Charge::units);
         if untracked > held {
-            // (A program may have destroyed the row. Then the limit alone is followed.)
+            // A program may have destroyed the row. Then only the limit is followed.
             let Ok(more) = self.row.charge(untracked - held) else { return };
             match &mut self.held {
                 Some(charge) => drop(charge.merge(more)),
@@ -321,7 +322,7 @@ impl Follower {
         } else if let Some(charge) = &mut self.held {
             drop(charge.split(held - untracked));
         }
-        // Nothing of it lies idle in a cell.
+        // Drains the row, so that none of its units lie idle in a cell.
         if untracked != held {
             self.row.drain();
         }
@@ -339,10 +340,10 @@ mod tests {
         let mut held = Held::new(start);
         let mut add = |number, quarters| held.add(number, at(quarters));
         assert_eq!([add(5, 0), add(90, 2), add(7, 3)], [5, 90, 90]);
-        // For one time more, though less was seen.
+        // The maximum stays for one more period, though less was seen.
         assert_eq!([add(8, 4), add(6, 7)], [90, 90]);
         assert_eq!([add(6, 8), add(1, 11), add(1, 12)], [8, 8, 6]);
-        // Nobody looked for long: nothing of that time is known.
+        // After a long time without a sample, nothing is known of that time.
         assert_eq!([add(3, 100), add(2, 101)], [3, 3]);
         held.lower(2);
         assert_eq!(held.add(0, at(102)), 1);

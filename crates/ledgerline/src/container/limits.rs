@@ -1,4 +1,4 @@
-//! The limits that hold for this process, and what the kernel charges against each.
+//! The limits of this process, and the kernel's charge against each.
 
 use super::cgroup::{self, Hierarchy, Version};
 use crate::os;
@@ -7,21 +7,21 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the kernel's version 1 says where there is no limit is a little below 2^63; no machine has 2^62.
+/// Version 1 writes a number a little below 2^63 when there is no limit. No machine has 2^62 bytes.
 const NONE: u64 = 1 << 62;
 
-/// Where a limit comes from.
+/// The origin of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// `memory.max` of the cgroup (version 2) with this folder: beyond it the kernel kills.
+    /// `memory.max` of the cgroup (version 2) with this folder. Above it the kernel kills.
     Max(PathBuf),
-    /// `memory.high` of the cgroup (version 2) with this folder: beyond it the kernel slows the program down.
+    /// `memory.high` of the cgroup (version 2) with this folder. Above it the kernel slows the program down.
     High(PathBuf),
-    /// `memory.limit_in_bytes` of the cgroup (version 1) with this folder: beyond it the kernel kills.
+    /// `memory.limit_in_bytes` of the cgroup (version 1) with this folder. Above it the kernel kills.
     LimitInBytes(PathBuf),
     /// `hierarchical_memory_limit` in `memory.stat` of the cgroup (version 1) with this folder: the limit of a cgroup
-    /// further up that cannot be seen from here.
+    /// further up that is not visible from here.
     Hierarchical(PathBuf),
     /// The resource limit on address space (`ulimit -v`).
     AddressSpace,
@@ -47,13 +47,13 @@ impl fmt::Display for Source {
     }
 }
 
-/// A limit that holds for this process.
+/// A limit that applies to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bound {
-    /// In bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Whose limit it is.
+    /// The origin of the limit.
     pub source: Source,
 }
 
@@ -64,8 +64,8 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Every limit that holds for the memory of this process. Limits on swap are not among them: what is swapped out is
-/// not charged as memory.
+/// All limits on the memory of this process. Limits on swap are not included, since the kernel does not charge swapped
+/// pages as memory.
 ///
 /// ```
 /// use ledgerline::container::Limits;
@@ -81,16 +81,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Reads them: `memory.max` and `memory.high` of this process's cgroup and of those above it (version 2),
-    /// `memory.limit_in_bytes` (version 1), the resource limits on address space and data, and the machine's memory.
-    /// What cannot be read is not there. Costs some tenths of a millisecond: a few files of `/proc`, and two of each
-    /// cgroup.
+    /// Reads the limits: `memory.max` and `memory.high` of this process's cgroup and of those above it (version 2),
+    /// `memory.limit_in_bytes` (version 1), the resource limits on address space and data, and the machine's memory. Limits
+    /// that cannot be read are left out. Costs some tenths of a millisecond: a few files of `/proc`, and two of each cgroup.
     pub fn read() -> Limits {
         Limits::read_in(Path::new("/"))
     }
 
-    /// As [`read`](Self::read), with `/proc` and the mounts of cgroups looked for below another folder: for a system
-    /// that is mounted there, and for tests.
+    /// Like [`read`](Self::read), but looks for `/proc` and the mounts of cgroups below another folder: for a system that is
+    /// mounted there, and for tests.
     pub fn read_in(system: &Path) -> Limits {
         let mut bounds = Vec::new();
         for hierarchy in cgroup::hierarchies(system) {
@@ -106,12 +105,12 @@ impl Limits {
         Limits { bounds }
     }
 
-    /// All of them: those of cgroups first, from the process's own up.
+    /// Returns all limits: those of cgroups first, from the process's own up.
     pub fn all(&self) -> &[Bound] {
         &self.bounds
     }
 
-    /// The smallest, of equal ones the first.
+    /// Returns the smallest limit; of equal ones, the first.
     pub fn smallest(&self) -> Option<&Bound> {
         self.bounds.iter().min_by_key(|bound| bound.bytes)
     }
@@ -131,7 +130,7 @@ fn version_2(hierarchy: &Hierarchy, bounds: &mut Vec<Bound>) {
 fn version_1(hierarchy: &Hierarchy, bounds: &mut Vec<Bound>) {
     let mut smallest = u64::MAX;
     for (level, folder) in hierarchy.folders.iter().enumerate() {
-        // Once a cgroup could stand below another without counting into it.
+        // In older kernels a cgroup could lie below another without counting into it.
         if level > 0 && text(&folder.join("memory.use_hierarchy")).trim() == "0" {
             break;
         }
@@ -147,7 +146,7 @@ fn version_1(hierarchy: &Hierarchy, bounds: &mut Vec<Bound>) {
     }
 }
 
-/// The soft limits of `/proc/self/limits`.
+/// Adds the soft limits of `/proc/self/limits`.
 fn resources(limits: &str, bounds: &mut Vec<Bound>) {
     for (name, source) in
         [("Max address space", Source::AddressSpace), ("Max data size", Source::Data)]
@@ -161,12 +160,12 @@ fn resources(limits: &str, bounds: &mut Vec<Bound>) {
     }
 }
 
-/// A limit as the kernel writes it; `None` where there is none.
+/// Parses a limit as the kernel writes it. Returns `None` if there is none.
 fn amount(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < NONE)
 }
 
-/// The number after a name at the start of a line.
+/// Returns the number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -178,7 +177,7 @@ fn text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Whether the kernel charges the same against both.
+/// Returns whether the kernel charges the same memory against both limits.
 pub(super) fn have_one_measure(a: &Bound, b: &Bound) -> bool {
     match (folder(&a.source), folder(&b.source)) {
         (None, None) => a.source == b.source,
@@ -186,7 +185,7 @@ pub(super) fn have_one_measure(a: &Bound, b: &Bound) -> bool {
     }
 }
 
-/// The folder of the cgroup whose limit it is.
+/// Returns the folder of the cgroup that a limit belongs to.
 pub(super) fn folder(source: &Source) -> Option<(Version, &Path)> {
     match source {
         Source::Max(folder) | Source::High(folder) => Some((Version::V2, folder)),
@@ -195,14 +194,16 @@ pub(super) fn folder(source: &Source) -> Option<(Version, &Path)> {
     }
 }
 
-/// Page cache up to this part of the limit counts.
+/// Page cache counts up to this fraction of the limit.
 const CACHE: u64 = 16;
 
-/// How much the kernel charges against a limit and cannot take back by itself; `None` where that cannot be read.
+/// Returns the memory that the kernel charges against a limit and cannot reclaim by itself, or `None` if that cannot be
+/// read.
 ///
-/// **Page cache does not count beyond a sixteenth of the limit.** Before the kernel kills it drops clean pages and writes
-/// dirty ones back, so a file of any size must refuse nobody. But it does not always find them in time: it killed in a
-/// cgroup of 256 MiB with 8 and 13 MiB of clean pages, and with 28 that were being written back. What counts is left to it.
+/// **Page cache does not count beyond a sixteenth of the limit.** Before the kernel kills, it drops clean pages and writes
+/// dirty ones back, so a file of any size must not cause a refusal. But the kernel does not always find these pages in time:
+/// it killed in a cgroup of 256 MiB with 8 and 13 MiB of clean pages, and with 28 MiB under writeback. The counted part
+/// leaves room for that.
 pub(super) fn usage(system: &Path, source: &Source, limit: u64) -> Option<u64> {
     let Some((version, folder)) = folder(source) else { return own(system, source) };
     let (file, prefix) = match version {
@@ -216,12 +217,12 @@ pub(super) fn usage(system: &Path, source: &Source, limit: u64) -> Option<u64> {
         each.fold(0u64, u64::saturating_add)
     };
     let cache = sum(&["inactive_file", "active_file"]);
-    // (Version 1 does not say how much of the slab can be given back.)
+    // Version 1 does not report how much of the slab is reclaimable.
     let free = cache.saturating_sub(limit / CACHE).saturating_add(sum(&["slab_reclaimable"]));
     Some(all.saturating_sub(free))
 }
 
-/// What counts against a limit of this process.
+/// Returns the memory that counts against a limit of this process.
 fn own(system: &Path, source: &Source) -> Option<u64> {
     // In pages: size, resident, shared, text, 0, data.
     let statm = text(&system.join("proc/self/statm"));
@@ -234,14 +235,14 @@ fn own(system: &Path, source: &Source) -> Option<u64> {
     pages.checked_mul(os::page_size() as u64)
 }
 
-/// How often the kernel had said by the last look that the cgroup met its high or max, or that it took what was protected.
+/// How many events the kernel had counted at the last look: the cgroup met its high or max, or protected memory was taken.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: Option<u64>,
 }
 
 impl Events {
-    /// Whether it has said so again since the last look. (Version 1 does not say it.)
+    /// Returns whether the kernel has counted more since the last look. Version 1 does not count them.
     pub(super) fn are_more(&mut self, cgroup: Option<(Version, &Path)>) -> bool {
         let Some((Version::V2, folder)) = cgroup else { return false };
         let events = text(&folder.join("memory.events"));

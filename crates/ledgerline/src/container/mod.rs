@@ -1,13 +1,13 @@
-//! The container's limit: the root of a ledger follows what the kernel would kill for.
+//! The container's limit: the root of a ledger follows the limit at which the kernel would kill.
 //!
-//! A server is killed by the kernel's limit, not by its own account; and every account drifts from what the kernel
-//! charges, by fragmentation, stacks, code, page tables, and buffers that nobody charged. A ledger that is built with
+//! A server is killed by the kernel's limit, not by its own account. Every account drifts from the kernel's charges, by
+//! fragmentation, stacks, code, page tables, and buffers that were never charged. A ledger that is built with
 //! [`LedgerBuilder::container`](crate::LedgerBuilder::container) closes that gap:
 //!
 //! * The root's max is the kernel's [limit](Limits) less a margin, and follows it within a second when it changes.
-//! * What the kernel charges and the ledger does not know is measured, and charged to the row [`UNTRACKED`] below the
-//!   root. So it takes from the room for charges, and everybody sees it.
-//! * When the row takes the root above its max, or the kernel tells of pressure, the reclaimers are asked.
+//! * Memory that the kernel charges and the ledger does not know is measured, and charged to the row [`UNTRACKED`] below
+//!   the root. So it reduces the room for charges, and is visible to all readers.
+//! * When the row takes the root above its max, or the kernel reports pressure, the reclaimers are asked.
 //!
 //! ```
 //! use ledgerline::Ledger;
@@ -23,25 +23,25 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # What it can know, and when
+//! # Accuracy and delay
 //!
 //! The numbers are the kernel's at the last *sample*. The next one comes before memory that grows by a GiB a second, charged
 //! or not, has used up the room and the margin, after 5 ms at the earliest and 250 ms at the latest
-//! ([`Settings::longest`]). So untracked memory that grows by more than the margin within 5 ms can have the kernel act first
-//! (with the default margin of a container of 256 MiB: by 3.2 GiB a second). It also can where charges use up all the room
-//! faster than that GiB a second, after untracked memory grew by more than the margin since the last sample.
+//! ([`Settings::longest`]). So the kernel may act first in two cases. The first is untracked memory that grows by more than
+//! the margin within 5 ms, which is 3.2 GiB a second with the default margin of a container of 256 MiB. The second is
+//! charges that use up all the room faster than a GiB a second, after untracked memory grew by more than the margin since
+//! the last sample.
 //!
-//! Memory that was charged and is not touched yet hides as much that is untracked: the kernel has not charged it. So the
-//! row has the largest of the numbers of the last 50 to 100 ms. Where more is charged and never touched, the row says zero;
-//! it has too little by as much, and the kernel may act when that is touched all at once.
+//! Memory that is charged but not touched yet hides the same amount of untracked memory, since the kernel has not charged
+//! it. So the row has the largest of the numbers of the last 50 to 100 ms. If more memory than that is charged and never
+//! touched, the row is zero; it is too small by that amount, and the kernel may act when the memory is touched all at once.
 //!
-//! Page cache does not count beyond a sixteenth of the limit. A program that writes
-//! files faster than the disk, and never syncs them, may have the kernel kill in a cgroup of version 1, whatever anybody
-//! charges: there the kernel does not slow it down, and finds nothing to take while its pages are written back. A larger
-//! [`Settings::margin`] leaves more for that.
+//! Page cache does not count beyond a sixteenth of the limit. A program that writes files faster than the disk, and never
+//! syncs them, may get killed in a cgroup of version 1, whatever is charged: there the kernel does not slow it down, and
+//! cannot reclaim pages under writeback. A larger [`Settings::margin`] leaves more room for that.
 //!
-//! Memory that was uncharged and that the allocator keeps is untracked, too: the row has it until the allocator gives
-//! it back to the kernel, or the program charges it again. A reclaimer of the row can see to that:
+//! Memory that was uncharged, but kept by the allocator, is untracked, too: the row has it until the allocator gives it back
+//! to the kernel, or the program charges it again. A reclaimer of the row can release it:
 //!
 //! ```no_run
 //! # use ledgerline::{Ledger, container::UNTRACKED};
@@ -71,14 +71,14 @@ use crate::size::Limit;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The name of the row, below the root, for what the kernel charges and the ledger does not know.
+/// The name of the row, below the root, for memory that the kernel charges and the ledger does not know.
 pub const UNTRACKED: &str = "(untracked)";
 
-/// The longest time between two samples, unless another was set.
+/// The default of the longest time between two samples.
 const LONGEST: Duration = Duration::from_millis(250);
-/// The margin is this part of the limit, within these bounds, and at most the [`MOST`]th part of it.
+/// The margin is this fraction of the limit, within these bounds, and at most the [`MOST`]th part of it.
 ///
-/// It also is what the kernel has for itself when all the rest is charged.
+/// The margin is also the kernel's own room when all the rest is charged.
 const MARGIN: u64 = 16;
 const MARGINS: std::ops::RangeInclusive<u64> = 4 << 20..=512 << 20;
 const MOST: u64 = 8;
@@ -113,7 +113,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Settings {
         Settings {
             at_most: Limit::MAX,
@@ -125,37 +125,37 @@ impl Settings {
         }
     }
 
-    /// A limit for the root beside the kernel's: the smaller one holds. What is untracked counts for it, too. (Use this
-    /// instead of [`Group::set_max`](crate::Group::set_max) on the root, whose limit the container sets again when the
-    /// kernel's changes.)
+    /// Sets a limit for the root besides the kernel's; the smaller one applies. Untracked memory counts against it, too. Use
+    /// this instead of [`Group::set_max`](crate::Group::set_max) on the root: the container overwrites the root's max when
+    /// the kernel's limit changes.
     pub fn at_most(mut self, limit: Limit) -> Settings {
         self.at_most = limit;
         self
     }
 
-    /// How many bytes below the kernel's limit the root's stays (default: a sixteenth of the limit, at least 4 MiB and at
-    /// most 512 MiB; in any case an eighth of the limit at most). It bounds by how much untracked memory may grow
-    /// between two samples, and it is what the kernel has for itself when all the rest is charged.
+    /// Sets how many bytes the root's limit stays below the kernel's. The default is a sixteenth of the limit, at least 4 MiB
+    /// and at most 512 MiB; it is never more than an eighth of the limit. The margin bounds how much untracked memory may
+    /// grow between two samples, and it is the kernel's own room when all the rest is charged.
     pub fn margin(mut self, bytes: u64) -> Settings {
         self.margin = Some(bytes);
         self
     }
 
-    /// How many bytes of the room are kept from the root's max, beside the margin, for charges that the program itself
-    /// lets go over it (default none).
+    /// Sets how many bytes are kept from the root's max, besides the margin, for charges that the program itself allows to
+    /// exceed it (default none).
     pub fn reserve(mut self, bytes: u64) -> Settings {
         self.reserve = bytes;
         self
     }
 
-    /// The longest time between two samples (default 250 ms).
+    /// Sets the longest time between two samples (default 250 ms).
     pub fn longest(mut self, time: Duration) -> Settings {
         self.longest = time;
         self
     }
 
-    /// Starts no thread. The row and the limit are as [`Ledger::update_container`](crate::Ledger::update_container)
-    /// found them last, and nobody hears of pressure but that call.
+    /// Starts no thread. The row and the limit stay as [`Ledger::update_container`](crate::Ledger::update_container) last
+    /// set them, and only that call notices pressure.
     pub fn by_hand(mut self) -> Settings {
         self.thread = false;
         self
@@ -167,7 +167,7 @@ impl Settings {
         self
     }
 
-    /// The margin below a limit.
+    /// Returns the margin below a limit.
     fn margin_below(&self, bytes: u64) -> u64 {
         let default = (bytes / MARGIN).clamp(*MARGINS.start(), *MARGINS.end());
         self.margin.unwrap_or(default).min(bytes / MOST)

@@ -1,5 +1,5 @@
-//! Hears from the kernel that memory is short, before it acts: by pressure stall information (PSI), by changes of
-//! `memory.events`, and by the pressure levels of version 1. It also is how the thread that follows a container sleeps.
+//! Detects memory pressure before the kernel acts: by pressure stall information (PSI), by changes of `memory.events`, and
+//! by the pressure levels of version 1. The thread that follows a container also sleeps here.
 
 use super::cgroup::Version;
 use crate::os::bell::Bell;
@@ -10,17 +10,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// When PSI tells: tasks stood still for memory for this long, within this long (microseconds). Who is not root may
-/// ask for windows of whole two seconds alone.
+/// The PSI triggers: the time for which tasks stalled on memory, and the window in which it counts, in microseconds. Without
+/// root, only windows of whole two seconds are allowed.
 const TRIGGERS: [&str; 2] = ["some 150000 1000000\0", "some 300000 2000000\0"];
-/// From which level version 1 tells: at `low` it does for any page of cache that it drops.
+/// The lowest level that version 1 reports. At `low` it would report any page of cache that it drops.
 const LEVEL: &str = "medium";
 
-/// What is watched. A descriptor that it cannot have is none; it then says so.
+/// The watched files. If a descriptor cannot be opened, it is left out, and `told` has the reason.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     watched: Vec<Watched>,
-    /// What is watched, and what is not with the reason.
+    /// The files that are watched, and those that are not, with the reason.
     pub(super) told: Vec<String>,
 }
 
@@ -28,15 +28,15 @@ pub(super) struct Pressure {
 struct Watched {
     kind: Kind,
     fd: OwnedFd,
-    /// Registered for as long as it is open.
+    /// The registration lasts as long as this is open.
     _level: Option<File>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Its trigger tells by POLLPRI.
+    /// Its trigger sets POLLPRI.
     Stalls,
-    /// The file tells by POLLPRI that it changed. What changed, a look at it says.
+    /// A change of the file sets POLLPRI. The file itself shows what changed.
     Events,
     /// An eventfd that the kernel adds to.
     Level,
@@ -54,7 +54,7 @@ impl Watched {
 }
 
 impl Pressure {
-    /// Begins to watch a cgroup, or the machine where there is none.
+    /// Starts to watch a cgroup, or the machine if there is none.
     pub(super) fn watch(system: &Path, cgroup: Option<(Version, &Path)>) -> Pressure {
         let files = match cgroup {
             Some((Version::V2, folder)) => vec![
@@ -79,8 +79,8 @@ impl Pressure {
         pressure
     }
 
-    /// Sleeps until the time is up, `stop` is rung, or the kernel tells something. Says whether it told of
-    /// pressure; an event of `memory.events` it leaves to [`limits::Events`](super::limits::Events).
+    /// Sleeps until the time is up, `stop` is rung, or the kernel reports something. Returns whether it reported pressure.
+    /// Events of `memory.events` are left to [`limits::Events`](super::limits::Events).
     pub(super) fn sleep(&mut self, stop: &Bell, time: Duration) -> bool {
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let asked = |kind| if kind == Kind::Level { libc::POLLIN } else { libc::POLLPRI };
@@ -88,7 +88,7 @@ impl Pressure {
             self.watched.iter().map(|watched| entry(watched.fd.as_raw_fd(), asked(watched.kind)));
         let mut fds: Vec<_> = watched.chain([entry(stop.number(), libc::POLLIN)]).collect();
         let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1);
-        // SAFETY: the entries are this vector's, which outlives the call.
+        // SAFETY: the entries belong to this vector, which outlives the call.
         let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
         if ready <= 0 {
             return false;
@@ -101,11 +101,11 @@ impl Pressure {
             match watched.kind {
                 Kind::Stalls => {
                     pressure |= found & libc::POLLPRI != 0;
-                    // (A cgroup that was removed says so for ever.)
+                    // A cgroup that was removed sets POLLERR for ever.
                     found & libc::POLLERR == 0
                 }
                 Kind::Events => {
-                    // Reading it is how it is told that the change was seen.
+                    // Reading the file acknowledges the change.
                     found == 0 || (found & libc::POLLNVAL == 0 && look(&watched.fd))
                 }
                 Kind::Level => {
@@ -118,18 +118,18 @@ impl Pressure {
     }
 }
 
-/// Reads a descriptor from its start, as far as one step goes. Says whether that worked.
+/// Reads a descriptor from its start, as far as one call goes. Returns whether that worked.
 fn look(fd: &OwnedFd) -> bool {
     let mut bytes = [0u8; 512];
-    // SAFETY: both calls are given a descriptor of ours, and the read as many bytes as there are. (An eventfd has no
-    // place, and is read without one.)
+    // SAFETY: both calls get a descriptor of ours, and the read gets the buffer's length. An eventfd has no position,
+    // so the first call has no effect on it.
     unsafe {
         libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_SET);
         libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) >= 0
     }
 }
 
-/// A trigger of PSI.
+/// Sets up a PSI trigger.
 fn stalls(file: &Path) -> io::Result<OwnedFd> {
     let open = || {
         OpenOptions::new()
@@ -149,7 +149,7 @@ fn stalls(file: &Path) -> io::Result<OwnedFd> {
     Err(error.expect("there are triggers, and none was taken"))
 }
 
-/// An eventfd that version 1 adds to at each sign of pressure.
+/// Registers an eventfd that version 1 adds to at each sign of pressure.
 fn level(file: &Path) -> io::Result<(OwnedFd, File)> {
     let level = File::open(file)?;
     let event = OwnedFd::from(Bell::new()?);
@@ -176,7 +176,7 @@ mod tests {
         assert!(pressure.told.iter().all(|told| told.ends_with(" is watched")), "{pressure:?}");
         assert!(!pressure.sleep(&stop, Duration::from_millis(1)));
         Bell::ring_number(stop.number());
-        // Only that it returns counts: nobody waits that long.
+        // Only the return counts: no test waits that long.
         assert!(!pressure.sleep(&stop, Duration::from_secs(1 << 20)));
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,11 +1,11 @@
-//! Systems without cgroups tell nobody that memory is short.
+//! For systems without cgroups, which do not report memory pressure.
 
 use super::cgroup::Version;
 use crate::os::bell::Bell;
 use std::path::Path;
 use std::time::Duration;
 
-/// Nothing is watched.
+/// A stub that watches nothing.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     pub(super) told: Vec<String>,

@@ -1,11 +1,11 @@
-//! The threads that follow a container, and the calls that ask what they found. One takes the samples. The other has
-//! reclaimers run: a sample that waited for one would come too late.
+//! The threads that follow a container, and the calls that return its state. One thread takes the samples. The other runs
+//! reclaimers, since a sample that waited for one would come too late.
 //!
-//! Invariant C1: the groups that a [`Follower`] has point into its ledger's region. They are used by calls that borrow
-//! the ledger, and by these threads, which [`Sampler::end`] joins before the region goes.
+//! Invariant C1: the groups in a [`Follower`] point into its ledger's region. They are used by calls that borrow the ledger,
+//! and by these threads, which [`Sampler::end`] joins before the region is unmapped.
 //!
-//! The follower is locked while a sample is taken, and not while reclaimers run: one may ask for a sample itself. In
-//! between, wakers may run; who asks from there finds it locked, and gets what the last sample found.
+//! The follower is locked while a sample is taken, but not while reclaimers run, since a reclaimer may itself ask for a
+//! sample. Wakers may run while it is locked; a call from a waker finds it locked, and gets the last sample.
 
 use super::follow::{Follower, Next, Status};
 use super::limits::Source;
@@ -25,42 +25,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Reclaimers are not asked for pressure more often than that.
+/// The shortest time between two requests to reclaimers for pressure.
 const RELIEF: Duration = Duration::from_millis(100);
 /// For how many turns a call waits for another sample to end.
 const TURNS: u32 = 2000;
 
-/// What a ledger has of its container.
+/// A ledger's follower and its threads.
 struct Sampler {
     shared: Arc<Shared>,
     threads: Mutex<Vec<Thread>>,
-    /// The process that started them. A forked child has no such threads.
+    /// The process that started the threads. A forked child does not have them.
     process: u32,
 }
 
 struct Shared {
     root: Group<'static>,
     follower: Mutex<Follower>,
-    /// What the last sample found, and what the threads did; locked inside the gate, so that a fork finds it whole and free.
+    /// The last sample, and the work of the threads. Locked inside the gate, so that a fork finds it intact and unlocked.
     status: Mutex<Status>,
     wanted: Mutex<Wanted>,
-    /// Told when more is wanted, and at the end.
+    /// Notified when more is wanted, and at the end.
     want: Condvar,
     stop: Bell,
-    /// Relaxed everywhere: the bell wakes, and the join orders what comes after.
+    /// Relaxed everywhere: the bell wakes the threads, and the join orders everything after it.
     stopped: AtomicBool,
 }
 
-/// What reclaimers are to be asked for.
+/// The units to ask reclaimers for.
 #[derive(Default)]
 struct Wanted {
     /// Units by which the root is above its max.
     above: u64,
-    /// For pressure.
+    /// Units to free because of pressure.
     relief: u64,
 }
 
-/// Begins to follow the container of a ledger that nobody else knows yet.
+/// Starts to follow the container of a ledger that no other thread knows yet.
 pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
     os::has_containers()?;
     guard_forks();
@@ -80,13 +80,13 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
         stop: Bell::new()?,
         stopped: AtomicBool::new(false),
     });
-    // The limit holds before anybody can charge.
+    // The limit applies before the first charge.
     let next = shared.sample(&[], true);
     let (threads, process) = (Mutex::default(), std::process::id());
     let sampler = Sampler { shared: shared.clone(), threads, process };
     let set = ledger.control().companion.set(Box::new(sampler));
     assert!(set.is_ok(), "the ledger is new");
-    // (Where the second one cannot be started, the end of the ledger ends the first.)
+    // If the second thread cannot be started, the end of the ledger ends the first.
     if let Some(sampler) = ledger.sampler().filter(|_| !by_hand) {
         let asker = shared.clone();
         let mut threads = sampler.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +97,7 @@ pub(crate) fn start(ledger: &Ledger, settings: Settings) -> io::Result<()> {
 }
 
 impl Shared {
-    /// Locks the follower, unless a sample does not end.
+    /// Locks the follower. Gives up if another sample does not end.
     fn lock(&self) -> Option<MutexGuard<'_, Follower>> {
         for turn in 0..TURNS {
             match self.follower.try_lock() {
@@ -109,7 +109,7 @@ impl Shared {
         None
     }
 
-    /// Takes a sample, unless another one does not end. Memory may have been given back since the look `before`.
+    /// Takes a sample. Gives up if another one does not end. Accounts for memory given back since the look `before`.
     fn sample(&self, before: &[(Source, u64, u64)], fresh: bool) -> Option<Next> {
         let mut follower = self.lock()?;
         if !before.is_empty() {
@@ -132,7 +132,7 @@ impl Shared {
         gated(&self.status).clone()
     }
 
-    /// Has the reclaimers bring the root below its max again, and give some room for pressure.
+    /// Asks the reclaimers to bring the root below its max again, and to free some memory under pressure.
     fn relieve(&self, wanted: &Wanted) {
         for (units, urgent) in [(wanted.above, false), (wanted.relief, true)] {
             if units > 0 {
@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// The thread that has reclaimers run.
+    /// The body of the thread that runs reclaimers.
     fn ask(&self) {
         loop {
             let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl Shared {
 
     /// Ends both threads.
     fn stop(&self) {
-        // Under the lock, so that whoever is about to wait sees it.
+        // Under the lock, so that a thread that is about to wait sees it.
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         self.stopped.store(true, Ordering::Relaxed);
         drop(wanted);
@@ -192,7 +192,7 @@ impl Shared {
             if self.stopped.load(Ordering::Relaxed) {
                 return;
             }
-            // (It is None only while some caller takes samples without an end.)
+            // `None` only while other callers take samples without a pause.
             let Some(next) = self.sample(&[], false) else { continue };
             after = next.after;
             let mut relief = 0;
@@ -204,12 +204,12 @@ impl Shared {
             if next.above > 0 || relief > 0 {
                 let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
                 wanted.above = next.above;
-                // (What was told before may not have been asked for yet.)
+                // The previous request may not have been passed on yet.
                 wanted.relief = wanted.relief.max(relief);
                 drop(wanted);
                 self.want.notify_one();
             }
-            // The process may be moved to another cgroup.
+            // The process may have been moved to another cgroup.
             let now = watched();
             if now != cgroup {
                 cgroup = now;
@@ -224,7 +224,7 @@ impl Companion for Sampler {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let threads = std::mem::take(&mut *threads);
         if self.process != std::process::id() {
-            // They cannot be joined, nor detached: what a handle leads to is no thread's any more.
+            // They can be neither joined nor detached: in a forked child the handles belong to no thread.
             std::mem::forget(threads);
             return true;
         }
@@ -239,19 +239,19 @@ impl Ledger {
         companion.downcast_ref()
     }
 
-    /// What is known of the container, as of the last sample: its limit and where that comes from, what the kernel
-    /// charges, how much of that is untracked. `None` for a ledger that was built without
+    /// Returns the state of the container as of the last sample: its limit and the origin of it, the kernel's charge, and the
+    /// untracked part of it. `None` for a ledger that was built without
     /// [`LedgerBuilder::container`](crate::LedgerBuilder::container). Costs a lock and a copy.
     pub fn container(&self) -> Option<Status> {
         Some(self.sampler()?.shared.status())
     }
 
-    /// Takes a sample now, and says what it found: it reads the limits anew, and sets the row and the root's max. Asks the
-    /// reclaimers if the root is above that, or if the cgroup's events tell of pressure. For a program that wants no
-    /// thread ([`Settings::by_hand`](crate::container::Settings::by_hand)), or that wants to know now.
+    /// Takes a sample now, and returns it: reads the limits anew, and sets the row and the root's max. Asks the reclaimers if
+    /// the root is above its max, or if the cgroup's events show pressure. For a program without the threads
+    /// ([`Settings::by_hand`](crate::container::Settings::by_hand)), or one that needs the state now.
     ///
-    /// `None` as [`container`](Self::container). In a forked child, and while another thread takes a sample for too
-    /// long, it is what the last sample found. Costs some tenths of a millisecond; not async-signal-safe.
+    /// `None` in the same cases as [`container`](Self::container). Returns the last sample in a forked child, and while
+    /// another thread takes a sample for too long. Costs some tenths of a millisecond; not async-signal-safe.
     pub fn update_container(&self) -> Option<Status> {
         let sampler = self.sampler()?;
         if sampler.process == std::process::id()
@@ -264,13 +264,13 @@ impl Ledger {
         Some(sampler.shared.status())
     }
 
-    /// Calls `release`, which gives memory back to the kernel that no group is charged with (what the allocator keeps,
-    /// say), and takes that off the row [`UNTRACKED`] at once: otherwise the row has it for a moment longer. Returns by
-    /// how many units the row's charge fell; zero without a container, and in a forked child. This is for a reclaimer of
-    /// the row ([`container`](crate::container) has an example), and for a program that lets go of much by itself.
+    /// Calls `release`, which gives uncharged memory back to the kernel, such as memory that the allocator keeps, and
+    /// subtracts that from the row [`UNTRACKED`] at once. Otherwise the row would keep it for a moment longer. Returns by how
+    /// many units the row's charge fell; zero without a container, and in a forked child. This is for a reclaimer of the row
+    /// ([`container`](crate::container) has an example), and for a program that releases much memory by itself.
     ///
-    /// It believes the kernel's number, before and after. What other threads free and have not uncharged yet counts,
-    /// too, until the next sample.
+    /// It relies on the kernel's numbers before and after. So memory that other threads freed and have not uncharged yet
+    /// counts, too, until the next sample.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -286,7 +286,7 @@ impl Ledger {
         let sampler = self.sampler().filter(|sampler| sampler.process == std::process::id());
         let before = sampler.and_then(|sampler| {
             let shared = &sampler.shared;
-            // (Of now, so that the row falls by what is released and nothing else.)
+            // A sample of now, so that the row falls only by the released memory.
             shared.sample(&[], false)?;
             shared.lock().map(|follower| (shared, follower.look(), follower.status.untracked))
         });

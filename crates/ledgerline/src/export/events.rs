@@ -11,8 +11,8 @@
 //! | `limits were set`                      | info  | `max`, `high`, as they are now              |
 //! | `more groups met limits`               | warn  | `count` of groups; no `group`               |
 //!
-//! Their target is `ledgerline`. One event stands for all that happened of its kind in its group since the call before:
-//! a query that is refused a million times a second is one line.
+//! Their target is `ledgerline`. One event summarizes all occurrences of its kind in its group since the previous call: a
+//! query that is refused a million times a second makes one line.
 
 use crate::control::events::Events;
 use crate::group::Group;
@@ -24,10 +24,10 @@ use std::array;
 use std::collections::HashMap;
 use tracing::{error, info, warn};
 
-/// Groups that one call tells of, unless the program asks for more or fewer.
+/// How many groups one call reports, unless the program sets another number.
 const GROUPS: usize = 20;
 
-/// Emits what happened since the call before.
+/// Emits the limit events since the previous call.
 ///
 /// ```
 /// use ledgerline::{Ledger, Limit, export::events::LimitEvents};
@@ -54,10 +54,10 @@ pub struct LimitEvents<'l> {
     before: HashMap<GroupId, Words>,
 }
 
-/// What a group counted itself, word by word (`table/sums.rs`); those below it count for themselves.
+/// The words that a group counted itself (`table/sums.rs`). Groups below it have their own.
 type Words = [i64; COUNTED + FIXED];
 
-/// What of that is told.
+/// The counts that are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     events: Events,
@@ -65,26 +65,26 @@ struct Counted {
 }
 
 impl<'l> LimitEvents<'l> {
-    /// Of a group and all below it. What happened before is not told.
+    /// Returns an emitter for a group and all below it. Earlier events are not reported.
     pub fn new(group: Group<'l>) -> LimitEvents<'l> {
         let mut events = LimitEvents { group, most: GROUPS, before: HashMap::new() };
         events.before = events.look().into_iter().map(|(group, now)| (group.id, now)).collect();
         events
     }
 
-    /// Has one call tell of at most so many groups, and only of how many there were more: 20 unless this is called.
+    /// Limits the number of groups that one call reports; of the others it reports only the number. The default is 20.
     #[must_use]
     pub fn groups(mut self, most: usize) -> LimitEvents<'l> {
         self.most = most;
         self
     }
 
-    /// Emits an event for each kind of thing that happened in each group since the call before, and says in how many
-    /// groups something did. Those of which the most charges met a limit come first.
+    /// Emits an event for each kind of occurrence in each group since the previous call, and returns the number of groups
+    /// with any. Groups in which the most charges met a limit come first.
     ///
     /// The subscriber is called on this thread, with no lock of the ledger held: it may allocate, charge, and wait. The
-    /// rate is the program's: as often as it calls. Takes a [snapshot](crate::Ledger::snapshot) and some two
-    /// microseconds a group. Not async-signal-safe.
+    /// program determines the rate by its calls. Takes a [snapshot](crate::Ledger::snapshot) and some two microseconds a
+    /// group. Not async-signal-safe.
     pub fn emit(&mut self) -> usize {
         let looked = self.look();
         let mut happened: Vec<(&GroupSnapshot, Counted)> = Vec::new();
@@ -112,7 +112,7 @@ impl<'l> LimitEvents<'l> {
     fn look(&self) -> Vec<(GroupSnapshot, Words)> {
         let ledger = self.group.ledger();
         let mut groups = ledger.snapshot().groups.into_iter();
-        // The group and what follows it at a greater depth. One that is gone has nothing more to tell.
+        // The group, and the entries after it that have a greater depth. A group that is gone has no more events.
         let Some(top) = groups.find(|group| group.id == self.group.id()) else {
             return Vec::new();
         };
@@ -136,7 +136,7 @@ impl Counted {
 
     fn tell(&self, group: &GroupSnapshot) {
         let (path, current) = (&*group.path, group.current);
-        // (A reclaimer that hangs is named on standard error at once.)
+        // A reclaimer that hangs is named on standard error at once.
         let Events { low, high, max, oom, oom_kill, oom_group_kill, reclaimer_hung: _, limits } =
             self.events;
         if max > 0 {

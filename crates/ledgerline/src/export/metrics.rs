@@ -13,9 +13,10 @@
 //! | `ledgerline_reclaimed_bytes_total`        | counter | what caches gave back, of the group and those below      |
 //! | `ledgerline_groups`, `ledgerline_unlisted_groups` | gauge | how many there are, and how many have no figures  |
 //!
-//! All but the last have the label `group`, a path. They are the names that `ledgerline serve` has, which also labels
-//! the ledger, and they say the same as [`GroupSnapshot`] and [`Group::stat`](crate::Group::stat): all counters are of the
-//! group's subtree, ended groups included, and never go back, except `_max_events_total` and `_high_events_total`, which are of the group alone.
+//! All but the last have the label `group`, a path. The names are those of `ledgerline serve`, which also labels the ledger,
+//! and the values are those of [`GroupSnapshot`] and [`Group::stat`](crate::Group::stat): all counters are of the group's
+//! subtree, ended groups included, and never decrease, except `_max_events_total` and `_high_events_total`, which are of the
+//! group alone.
 
 use crate::ledger::Ledger;
 use crate::report::snapshot::{GroupSnapshot, GroupState};
@@ -24,29 +25,29 @@ use ::metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge,
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// Groups that have figures, unless the program asks for more or fewer.
+/// How many groups have figures, unless the program sets another number.
 const GROUPS: usize = 100;
 
-/// How many levels below the root groups have figures, unless the program asks for more or fewer.
+/// How many levels below the root groups have figures, unless the program sets another number.
 const DEPTH: u32 = 1;
 
-/// Says whether a group may have figures.
+/// Decides whether a group may have figures.
 type Filter<'l> = Box<dyn Fn(&GroupSnapshot) -> bool + Send + Sync + 'l>;
 
-/// Sets the gauges and counters of one ledger, whenever it is asked to.
+/// Sets the gauges and counters of one ledger at each update.
 ///
-/// A facade keeps each series that it was ever told of. So groups that come and go must not have series of their own:
+/// A facade keeps each series that it ever got. So groups that come and go must not have series of their own:
 ///
 /// | | default | |
 /// |---|---|---|
 /// | [`depth`](Self::depth) | 1 | the root and the groups right below it have figures |
-/// | [`groups`](Self::groups) | 100 | so many groups have figures at a time |
-/// | [`names`](Self::names) | as many as `groups` | so many paths ever have figures |
+/// | [`groups`](Self::groups) | 100 | the most groups that have figures at a time |
+/// | [`names`](Self::names) | as many as `groups` | the most paths that ever have figures |
 /// | [`filter`](Self::filter) | all | which groups may have figures |
 ///
-/// The figures of a group without series are in those of its nearest ancestor with some, since all but
-/// `_max_events_total` and `_high_events_total` are of a subtree. A path has at most fourteen series, so there are never
-/// more than 1402 by default, however many groups there were.
+/// The figures of a group without series are part of those of its nearest ancestor with series, since all but
+/// `_max_events_total` and `_high_events_total` are of a subtree. A path has at most fourteen series, so there are never more
+/// than 1402 by default, however many groups there were.
 ///
 /// ```
 /// use ledgerline::{Ledger, export::metrics::Metrics};
@@ -70,12 +71,12 @@ pub struct Metrics<'l> {
     described: bool,
 }
 
-/// The figures of a group that has some.
+/// The figures of a group.
 struct Figures {
     gauges: [Gauge; 2],
     limits: [Option<Gauge>; 4],
     counters: [Counter; COUNTERS],
-    /// What was told of the counters.
+    /// The counters' values as last reported.
     told: [u64; COUNTERS],
 }
 
@@ -110,7 +111,7 @@ const COUNTS: [(&str, &str); COUNTERS] = [
 ];
 
 impl<'l> Metrics<'l> {
-    /// For this ledger, and the recorder that is installed when [`update`](Self::update) is called.
+    /// Returns an exporter for this ledger and the recorder that is installed when [`update`](Self::update) is called.
     pub fn new(ledger: &'l Ledger) -> Metrics<'l> {
         Metrics {
             ledger,
@@ -124,36 +125,36 @@ impl<'l> Metrics<'l> {
         }
     }
 
-    /// Gives figures to groups down to so many levels below the root: 1 unless this is called, the groups right below
-    /// the root. With 0 the root alone has figures.
+    /// Gives figures to groups down to so many levels below the root. The default is 1, the groups right below the root.
+    /// With 0 only the root has figures.
     #[must_use]
     pub fn depth(mut self, levels: u32) -> Metrics<'l> {
         self.depth = levels;
         self
     }
 
-    /// Gives figures to at most so many groups at a time, the root among them: 100 unless this is called.
+    /// Gives figures to at most so many groups at a time, the root included. The default is 100.
     ///
-    /// A label for each of a million groups would bring down a collector. A group that has figures keeps them while
-    /// it lives; room goes to the largest.
+    /// A label for each of a million groups would bring down a collector. A group that has figures keeps them while it
+    /// lives; free places go to the largest groups.
     #[must_use]
     pub fn groups(mut self, most: usize) -> Metrics<'l> {
         self.most = most.max(1);
         self
     }
 
-    /// Gives figures to at most so many paths while this lives: as many as [`groups`](Self::groups) unless this is
-    /// called. A group at a path that had figures before has them again.
+    /// Gives figures to at most so many paths while this lives. The default is the number of [`groups`](Self::groups). A
+    /// group at a path that had figures before has them again.
     ///
-    /// More are of use where the recorder drops series that are idle for long.
+    /// A larger number is useful if the recorder drops series that are idle for long.
     #[must_use]
     pub fn names(mut self, most: usize) -> Metrics<'l> {
         self.names = Some(most.max(1));
         self
     }
 
-    /// Gives figures only to groups of which `wanted` says `true` at an update, and to the root. A group that has figures
-    /// loses them when `wanted` says `false`.
+    /// Gives figures only to the root and to groups for which `wanted` returns `true` at an update. A group that has figures
+    /// loses them when `wanted` returns `false`.
     ///
     /// ```
     /// # use ledgerline::{Ledger, export::metrics::Metrics};
@@ -171,7 +172,7 @@ impl<'l> Metrics<'l> {
         self
     }
 
-    /// Whether a group may have figures, as far as this is its own matter.
+    /// Returns whether a group may have figures by its depth and the filter.
     fn wants(&self, group: &GroupSnapshot) -> bool {
         group.depth == 0
             || group.depth <= self.depth
@@ -179,10 +180,10 @@ impl<'l> Metrics<'l> {
                 && self.filter.as_ref().is_none_or(|wanted| wanted(group))
     }
 
-    /// Sets all gauges, and raises all counters by what was counted since the call before.
+    /// Sets all gauges, and raises all counters by their increase since the previous call.
     ///
-    /// The gauges of a group that is gone are set to zero once. (The facade has no way to take a figure back; exporters
-    /// drop those that are idle.) Takes a [snapshot](Ledger::snapshot), and what the recorder takes. Not async-signal-safe.
+    /// The gauges of a group that is gone are set to zero once: the facade cannot remove a series, and exporters drop idle
+    /// ones. Takes a [snapshot](Ledger::snapshot), and the recorder's own time. Not async-signal-safe.
     pub fn update(&mut self) {
         self.describe();
         let snapshot = self.ledger.snapshot();
@@ -227,7 +228,7 @@ impl<'l> Metrics<'l> {
         describe_gauge!("ledgerline_unlisted_groups", Unit::Count, "Groups without figures.");
     }
 
-    /// Sets to zero what groups held that are gone, or have figures no more.
+    /// Sets the gauges of groups to zero that are gone or no longer have figures.
     fn forget(&mut self, groups: &[&GroupSnapshot]) {
         let live: HashSet<GroupId> = groups.iter().map(|group| group.id).collect();
         self.listed.retain(|id, figures| {
@@ -260,7 +261,7 @@ impl Figures {
     }
 
     fn set(&mut self, group: &GroupSnapshot) {
-        // (A size is below 2^62: a double says it to sixteen digits.)
+        // A size is below 2^62, and a double represents it to sixteen digits.
         let values = [group.current, group.peak.value];
         for (gauge, value) in self.gauges.iter().zip(values) {
             gauge.set(value as f64);
@@ -271,7 +272,7 @@ impl Figures {
         for (at, limit) in limits.into_iter().enumerate() {
             match (limit, &self.limits[at]) {
                 (None, None) => {}
-                // No limit is as large as can be; no protection is none.
+                // No limit shows as infinity, no protection as zero.
                 (None, Some(gauge)) => gauge.set(if at < 2 { f64::INFINITY } else { 0.0 }),
                 (Some(units), _) => {
                     let name = LIMITS[at].0;

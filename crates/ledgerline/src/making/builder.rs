@@ -1,4 +1,4 @@
-//! Makes ledgers: in memory, or in a file. (`open.rs` opens what another process made.)
+//! Creates ledgers: in memory, or in a file. `open.rs` opens ledgers of other processes.
 
 use crate::announced::Announcement;
 use crate::container;
@@ -22,19 +22,19 @@ use std::time::Duration;
 
 /// 64 pages of 4 KiB, as in the kernel.
 const DEFAULT_BATCH: u64 = 64 * 4096;
-/// The capacities that a ledger may have.
+/// The allowed capacities.
 pub(crate) const CAPACITIES: std::ops::RangeInclusive<usize> = 2..=CAPACITY_MAX;
-/// The batches that a ledger may have.
+/// The allowed batches.
 pub(crate) const BATCHES: std::ops::RangeInclusive<u64> = 1..=1 << 28;
-/// The times, unless the builder sets others.
+/// The default times.
 pub(crate) const TIMES: Times =
     Times { reclaim: Duration::from_millis(100), throttle: THROTTLE_TIME, victim: VICTIM_TIME };
 
-/// The settings with which a [`Ledger`] is made.
+/// The settings of a new [`Ledger`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LedgerBuilder {
-    /// Of a table that has no columns yet, nor items.
+    /// For a table that has no columns and no items yet.
     settings: Settings,
     on_wrong: Option<OnWrong>,
     spares_addresses: bool,
@@ -44,72 +44,69 @@ pub struct LedgerBuilder {
 }
 
 impl LedgerBuilder {
-    /// The most groups at a time, the root included: 2 to 1 Mi, which is the default. It costs address
-    /// space (284 bytes a group, besides 32 MiB for each possible CPU), and memory only where it is used.
+    /// Sets the most groups at a time, the root included: 2 to 1 Mi, which is the default. A group costs 284 bytes of address
+    /// space, besides 32 MiB for each possible CPU, and memory only where it is used.
     pub fn capacity(mut self, groups: u32) -> Self {
         self.settings.plan.capacity = groups as usize;
         self
     }
 
-    /// The most units that a walk fetches for a cell at a time: 1 to 2^28 (default 262 144: 64 pages of 4
-    /// KiB). With a larger batch the shared counters are touched less often, and more may lie idle
+    /// Sets the most units that a walk fetches for a cell at a time: 1 to 2^28. The default is 262 144, 64 pages of 4 KiB.
+    /// With a larger batch the shared counters are touched less often, and more units may lie idle
     /// ([`Estimate::bound`](crate::Estimate::bound)).
     pub fn batch(mut self, units: u64) -> Self {
         self.settings.batch = units;
         self
     }
 
-    /// Names the statistics that the program counts itself for each group
-    /// ([`Group::add_stat`](crate::Group::add_stat)), at most [`ITEMS_MAX`](crate::ITEMS_MAX).
-    /// `memory.stat` prints these names (a-z, 0-9 and `_`). Each item costs eight bytes a CPU for each
-    /// group that counts any.
+    /// Names the statistics that the program itself counts for each group
+    /// ([`Group::add_stat`](crate::Group::add_stat)), at most [`ITEMS_MAX`](crate::ITEMS_MAX). `memory.stat` prints these
+    /// names (a-z, 0-9 and `_`). Each item costs eight bytes a CPU for each group that counts any.
     pub fn items(mut self, names: &[&str]) -> Self {
         self.items = names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
-    /// Counts the units charged and freed, too (`charged` and `freed` in
-    /// [`Group::stat`](crate::Group::stat)). Then every charge takes the slow path, which takes three to
-    /// six times as long.
+    /// Counts the units charged and freed, too (`charged` and `freed` in [`Group::stat`](crate::Group::stat)). Then every
+    /// charge takes the slow path, which takes three to six times as long.
     pub fn flows(mut self, keep: bool) -> Self {
         self.settings.flows = keep;
         self
     }
 
-    /// How long reclaimers may run before a charge is refused, after a charge was granted above a high, or
-    /// before a lower limit is refused (default 100 ms; see
-    /// [`Group::add_reclaimer`](crate::Group::add_reclaimer)). One is asked in any case, also by a thread that
-    /// lost its CPU for as long.
+    /// Sets how long reclaimers may run before a charge is refused, after a charge was granted above a high, or before a
+    /// lower limit is refused (default 100 ms; see [`Group::add_reclaimer`](crate::Group::add_reclaimer)). At least one
+    /// reclaimer is asked, even if the thread was preempted for all of that time.
     pub fn reclaim_time(mut self, time: Duration) -> Self {
         self.times.reclaim = time.min(LONGEST);
         self
     }
 
-    /// The longest time for which one charge above a high is slowed down (default 2 s; see
+    /// Sets the longest time by which one charge above a high is delayed (default 2 s; see
     /// [`Charge::backoff`](crate::Charge::backoff)).
     pub fn throttle_time(mut self, time: Duration) -> Self {
         self.times.throttle = time;
         self
     }
 
-    /// How long a cancelled victim may take to return what it holds, before another one is cancelled
-    /// (default 1 s; see [`Request::oom`](crate::Request::oom)).
+    /// Sets how long a cancelled victim may take to return its units before another one is cancelled (default 1 s; see
+    /// [`Request::oom`](crate::Request::oom)).
     pub fn victim_time(mut self, time: Duration) -> Self {
         self.times.victim = time.min(LONGEST);
         self
     }
 
-    /// Has the root follow the limit that the kernel sets for this process's container, with the defaults of
-    /// [`container::Settings`]: its max is the kernel's limit less a margin, and what the kernel charges and the ledger
-    /// does not know takes from the room, as the row [`container::UNTRACKED`]. So the ledger refuses before the kernel
-    /// kills. The ledger's units are bytes then. [`container`] says what is measured how often, and
-    /// [`Ledger::container`] what was found.
+    /// Makes the root follow the limit that the kernel sets for this process's container, with the defaults of
+    /// [`container::Settings`]. The root's max is the kernel's limit less a margin. Memory that the kernel charges and the
+    /// ledger does not know reduces the room, as the row [`container::UNTRACKED`]. So the ledger refuses before the kernel
+    /// kills. The ledger's units are then bytes. [`container`] documents the measurements and their rate, and
+    /// [`Ledger::container`] returns the results.
     ///
-    /// It starts two threads, which end with the ledger. A sample takes some 0.12 ms of a CPU's time (a
-    /// virtual Xeon of 2026, in the cgroup of `tests/main/container_cgroup.rs`), and there are 4 to 200 a second: many
-    /// where the room is short. The second thread runs reclaimers, when memory is short. In a ledger in a file
-    /// ([`create_in`](Self::create_in)) the process that makes it follows the container for all; the limits of its
-    /// cgroup must be those of the others'. A forked child's copy of a ledger in memory is not followed any further.
+    /// It starts two threads, which end with the ledger. A sample takes some 0.12 ms of CPU time (a virtual Xeon of 2026, in
+    /// the cgroup of `tests/main/container_cgroup.rs`), and there are 4 to 200 a second, more when the room is short. The
+    /// second thread runs reclaimers when memory is short. For a ledger in a file ([`create_in`](Self::create_in)) the
+    /// process that creates it follows the container for all processes; they must be under the limits of its cgroup. A
+    /// forked child's copy of a ledger in memory is not followed any further.
     ///
     /// ```
     /// # use ledgerline::{Ledger, container::UNTRACKED};
@@ -125,25 +122,25 @@ impl LedgerBuilder {
         self.container_with(container::Settings::new())
     }
 
-    /// As [`container`](Self::container), with other settings.
+    /// Like [`container`](Self::container), but with other settings.
     ///
     /// # Errors
-    /// Making the ledger fails when its capacity has no room for the row, or when the thread cannot be started. A limit
-    /// that cannot be read is no error: the root then has none but that of the settings.
+    /// Creating the ledger fails if its capacity has no room for the row, or if the thread cannot be started. A limit that
+    /// cannot be read is no error: the root then has only the limit of the settings.
     pub fn container_with(mut self, settings: container::Settings) -> Self {
         self.container = Some(settings);
         self
     }
 
-    /// Whether other processes may set limits (default `true`). In a ledger that says `false` the setters change nothing in
-    /// a process that opened it by [`Ledger::open_in`]: [`set_max`](crate::Group::set_max) and
-    /// [`set_max_now`](crate::Group::set_max_now) say [`SetMaxError::ReadOnly`](crate::SetMaxError::ReadOnly), and
-    /// [`Ledger::is_steerable`] tells it beforehand, as `ledgerline set` does. The process that makes the ledger, and
-    /// children that it forks, set limits as ever.
+    /// Sets whether other processes may set limits (default `true`). With `false`, the setters change nothing in a process
+    /// that opened the ledger by [`Ledger::open_in`]: [`set_max`](crate::Group::set_max) and
+    /// [`set_max_now`](crate::Group::set_max_now) return [`SetMaxError::ReadOnly`](crate::SetMaxError::ReadOnly).
+    /// [`Ledger::is_steerable`] returns this beforehand, and `ledgerline set` uses it. The process that creates the ledger,
+    /// and children that it forks, can still set limits.
     ///
-    /// It is an agreement of those who use this library. A process of the same user that has the file open for writing can
-    /// still write over its memory. Where no other process charges the ledger, the kernel can see to it: a file in memory
-    /// that is sealed against further writing ([`create_in`](Self::create_in) has mapped it before) is opened by nobody else
+    /// This is a convention among users of this library. A process of the same user that has the file open for writing can
+    /// still write over its memory. If no other process charges the ledger, the kernel can enforce it: seal a file in memory
+    /// against further writing after [`create_in`](Self::create_in) has mapped it, and no other process can open it
     /// ([`OpenError::ReadOnly`](crate::OpenError::ReadOnly)).
     ///
     /// ```
@@ -167,14 +164,14 @@ impl LedgerBuilder {
         self
     }
 
-    /// Whether a ledger in a file leaves address space to others that it has no use for (default `false`).
+    /// Sets whether a ledger in a file leaves unused address space to other mappings (default `false`).
     ///
-    /// A column lies 32 MiB behind the last one, whatever the [`capacity`](Self::capacity): with 64 CPUs that is 2 GiB, which
-    /// costs no memory, and which a limit on address space (`ulimit -v`) counts. A ledger that spares addresses maps what
-    /// holds something alone, in a part for each CPU. It charges as fast, but not by number
-    /// ([`Lease::lend`](crate::Lease::lend) says `false`). Each process chooses for itself: others
-    /// [open](Ledger::open_in) the file whole or [in parts](Ledger::open_sparing). Where the system cannot be asked which
-    /// addresses are free (not Linux), all is mapped. A ledger in memory is not changed by this.
+    /// Each column lies 32 MiB behind the previous one, whatever the [`capacity`](Self::capacity). With 64 CPUs that is
+    /// 2 GiB, which costs no memory, but which a limit on address space (`ulimit -v`) counts. A ledger that spares addresses
+    /// maps only the used parts, one for each CPU. It charges as fast, but not by number
+    /// ([`Lease::lend`](crate::Lease::lend) returns `false`). Each process chooses for itself: others
+    /// [open](Ledger::open_in) the file whole or [in parts](Ledger::open_sparing). On systems other than Linux, which cannot
+    /// report free addresses, the whole file is mapped. This does not change a ledger in memory.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -206,11 +203,11 @@ impl LedgerBuilder {
         Ok(Settings { plan, ..self.settings })
     }
 
-    /// Makes the ledger in memory of this process. A forked child has its own copy.
+    /// Creates the ledger in memory of this process. A forked child has its own copy.
     ///
     /// # Errors
-    /// When the address space cannot be reserved, or when the [`capacity`](Self::capacity), the
-    /// [`batch`](Self::batch) or the [`items`](Self::items) are not as described there.
+    /// If the address space cannot be reserved, or if the [`capacity`](Self::capacity), the [`batch`](Self::batch) or the
+    /// [`items`](Self::items) break the rules documented there.
     pub fn anonymous(self) -> io::Result<Ledger> {
         // An allocator cannot register handlers before `main`; it uses a file (`create_in`).
         crate::gate::lock::guard_forks();
@@ -219,16 +216,16 @@ impl LedgerBuilder {
         self.initialise(settings, region)
     }
 
-    /// Makes the ledger in an empty file, so that other processes can read it ([`Ledger::open_in`]) and
-    /// charge rows of their own ([`Ledger::attach_process`]).
+    /// Creates the ledger in an empty file, so that other processes can read it ([`Ledger::open_in`]) and charge rows of
+    /// their own ([`Ledger::attach_process`]).
     ///
-    /// Whoever has the file open may write over the ledger, by mistake too. That harms no process that uses it:
-    /// charges may be refused then ([`Reason::Damaged`](crate::Reason::Damaged)), and what makes no sense is
-    /// [damaged](crate::GroupState::Damaged) in snapshots. But the file must not become shorter (a file in memory
-    /// can be sealed): a process that has it mapped would be killed.
+    /// A process that has the file open may write over the ledger, by mistake too. That harms no process that uses it:
+    /// charges may then be refused ([`Reason::Damaged`](crate::Reason::Damaged)), and invalid values show as
+    /// [damaged](crate::GroupState::Damaged) in snapshots. But the file must not become shorter, or every process that has
+    /// it mapped would be killed. A file in memory can be sealed against that.
     ///
     /// # Errors
-    /// When the file is not empty, cannot be extended or cannot be mapped; and as
+    /// If the file is not empty, cannot be extended or cannot be mapped, and in the cases of
     /// [`anonymous`](Self::anonymous).
     pub fn create_in(self, file: &File) -> io::Result<Ledger> {
         let settings = self.settings(columns_in_files())?;
@@ -241,23 +238,23 @@ impl LedgerBuilder {
         self.initialise(settings, region)
     }
 
-    /// Makes the ledger in a file of the user's runtime directory, where those who watch find it by this name, by the
-    /// program's and by its PID: `ledgerline top`, `show`, `serve`; [`announced`](crate::announced) lists such ledgers.
-    /// [`Ledger::announced_at`] says where it lies.
+    /// Creates the ledger in a file of the user's runtime directory, where monitoring programs find it by this name, the
+    /// program's name and its PID: `ledgerline top`, `show` and `serve`. [`announced`](crate::announced) lists such ledgers,
+    /// and [`Ledger::announced_at`] returns the path.
     ///
     /// The name has 1 to 64 of a-z, A-Z, 0-9 and `_ . + -`, and begins with a letter or a digit. Several processes may
     /// announce one name; a process announces it once at a time.
     ///
     /// * The folder is `ledgerline` in `$XDG_RUNTIME_DIR`, else in `/run/user/UID`; else `ledgerline-UID` in `/dev/shm`,
-    ///   else in `/tmp`. It is made with mode 0700. One that is another user's, that others may open, or that is a
-    ///   symbolic link is not used. The file has mode 0600: this user and root may read it.
-    /// * The file is removed when the ledger is dropped. If the program ends without that (it was killed, or keeps the
-    ///   ledger in a `static`), the file stays readable, and is listed as ended. It is taken away when a program of the
-    ///   same user announces the same name again, or as soon as eight newer ones of ended programs lie there.
-    /// * It is a ledger in a file ([`create_in`](Self::create_in)), with what is said there of other processes and of
-    ///   damage. Its memory is that of the file system, which must have room for it: a program is killed (`SIGBUS`) that
-    ///   touches a row for which there is none.
-    /// * A forked child shares the ledger, where it would have a copy of one in memory. It must not use the groups that it
+    ///   else in `/tmp`. It is created with mode 0700. A folder that belongs to another user, that others may open, or that
+    ///   is a symbolic link is not used. The file has mode 0600: this user and root may read it.
+    /// * The file is removed when the ledger is dropped. If the program ends without that, because it was killed or keeps
+    ///   the ledger in a `static`, the file stays readable, and is listed as ended. It is removed when a program of the same
+    ///   user announces the same name again, or as soon as there are eight newer ones of ended programs.
+    /// * It is a ledger in a file; the notes on other processes and on damage at [`create_in`](Self::create_in) apply. Its
+    ///   memory is that of the file system, which must have room for it: a program that touches a row for which there is no
+    ///   room is killed (`SIGBUS`).
+    /// * A forked child shares the ledger, whereas it would have a copy of one in memory. It must not use the groups that it
     ///   inherited until it has called [`Ledger::attach_process`]. When it drops the ledger or ends, the file stays. A
     ///   program that this one executes does not count as having it.
     ///
@@ -280,8 +277,8 @@ impl LedgerBuilder {
     /// ```
     ///
     /// # Errors
-    /// When the name is not as said, when there is no folder for it (the error names those that were tried), when this
-    /// process has announced the name already; and as [`create_in`](Self::create_in).
+    /// If the name breaks these rules, if there is no folder for it (the error lists those that were tried), if this process
+    /// has already announced the name, and in the cases of [`create_in`](Self::create_in).
     pub fn announce(self, name: &str) -> io::Result<Ledger> {
         let announcement = Announcement::new(name)?;
         let ledger = self.create_in(announcement.file())?;
@@ -311,7 +308,7 @@ impl LedgerBuilder {
         root.counter.reset();
         root.begin_root();
         root.counter.open();
-        // Release: a process that sees the magic sees a whole header and a root.
+        // Release: a process that sees the magic sees a complete header and a root.
         header.magic.store(MAGIC, Ordering::Release);
         if let Some(settings) = self.container {
             container::start(&ledger, settings)?;
@@ -319,28 +316,26 @@ impl LedgerBuilder {
         Ok(ledger)
     }
 
-    /// Follows each charge, to find wrong uncharges. An uncharge by
-    /// [`Group::uncharge_units`](crate::Group::uncharge_units) that returns what no charge took changes
-    /// nothing, and [`Ledger::audit_report`] names its group and its line.
+    /// Follows each charge, to find wrong uncharges. An uncharge by [`Group::uncharge_units`](crate::Group::uncharge_units)
+    /// that returns units no charge took changes nothing, and [`Ledger::audit_report`] names its group and its line.
     ///
-    /// What the audit can tell and what it cannot:
-    /// * An uncharge must return what *one* charge by `try_charge_units` or `charge_units` took: as many
-    ///   units, in the same group. It reports units that are returned in parts, or those of several charges
-    ///   returned together. A [`Charge`](crate::Charge) can be [split](crate::Charge::split) and merged.
-    /// * Two charges of one size in one group are interchangeable. A line that returns such a size once too
-    ///   often takes what another holds, and the last line to return is reported. The report says which
-    ///   lines charged and uncharged that size, and how often, so that the wrong line can be told.
-    /// * Only a [`Charge`](crate::Charge) itself returns what it holds. (A line that forgets one by
-    ///   `mem::forget` and uncharges its units is reported.)
-    /// * Only charges of this process are followed, in a ledger in a file too. Uncharges of groups of other
-    ///   processes are not checked if no charge here fits them.
+    /// The limits of the audit:
+    /// * An uncharge must return the units of *one* charge by `try_charge_units` or `charge_units`: as many units, in the
+    ///   same group. It reports units that are returned in parts, or those of several charges returned together. A
+    ///   [`Charge`](crate::Charge) can be [split](crate::Charge::split) and merged.
+    /// * Two charges of one size in one group are interchangeable. A line that returns such a size once too often takes the
+    ///   units of another charge, and the last line to return is reported. The report lists the lines that charged and
+    ///   uncharged that size, with their counts, so that the wrong line can be found.
+    /// * Only a [`Charge`](crate::Charge) itself returns its units. A line that forgets one by `mem::forget` and uncharges
+    ///   its units is reported.
+    /// * Only charges of this process are followed, in a ledger in a file too. Uncharges of groups of other processes are
+    ///   not checked if no charge here matches them.
     ///
-    /// It is for tests and for finding a mistake. No charge takes the fast path, and each takes a lock and
-    /// allocates now and then. A charge and its uncharge take about 0.15 µs instead of a few nanoseconds
-    /// (0.25 µs where two threads do nothing else, and wait for each other), and are not async-signal-safe.
-    /// An allocator that charges the blocks it gives out may be audited: what the audit itself allocates is
-    /// charged as ever, and not followed. Memory grows with the different sizes, groups and lines of what
-    /// is outstanding, not with the number of charges.
+    /// It is meant for tests and for finding a mistake. No charge takes the fast path, and each takes a lock and allocates
+    /// now and then. A charge and its uncharge take about 0.15 µs instead of a few nanoseconds, or 0.25 µs if two threads do
+    /// nothing else and wait for each other, and are not async-signal-safe. An allocator that charges its blocks may be
+    /// audited: the audit's own allocations are charged as usual, and not followed. Memory grows with the different sizes,
+    /// groups and lines of the outstanding charges, not with the number of charges.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -362,9 +357,8 @@ impl LedgerBuilder {
         self
     }
 
-    /// As [`audit`](Self::audit), and calls `act` for each wrong uncharge, in the thread that made it. That
-    /// thread has changed nothing and holds no lock. So a test can panic there, and a program can log it
-    /// with a backtrace.
+    /// Like [`audit`](Self::audit), and calls `act` for each wrong uncharge, in the thread that made it. That thread has
+    /// changed nothing and holds no lock. So a test can panic there, and a program can log it with a backtrace.
     pub fn on_wrong_uncharge(
         mut self,
         act: impl Fn(&WrongUncharge) + Send + Sync + 'static,
@@ -375,22 +369,23 @@ impl LedgerBuilder {
 }
 
 impl Ledger {
-    /// Makes a ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
+    /// Creates a ledger in memory of this process, with the defaults of [`builder`](Ledger::builder).
     ///
     /// The first ledger of a process runs the self-test of [`detect`](crate::percpu::detect).
     ///
     /// # Errors
-    /// When the address space cannot be reserved.
+    /// If the address space cannot be reserved.
     pub fn new() -> io::Result<Ledger> {
         Ledger::builder().anonymous()
     }
 
-    /// The file in which those who watch find this ledger, if this process [announced](LedgerBuilder::announce) it.
+    /// Returns the file in which monitoring programs find this ledger, if this process
+    /// [announced](LedgerBuilder::announce) it.
     pub fn announced_at(&self) -> Option<PathBuf> {
         self.control().announcement.get().map(Announcement::path)
     }
 
-    /// Starts to make a ledger with other settings, or in a file.
+    /// Returns a builder for a ledger with other settings, or in a file.
     pub fn builder() -> LedgerBuilder {
         let plan = Plan { capacity: CAPACITY_MAX, ..Plan::default() };
         LedgerBuilder {

@@ -1,5 +1,4 @@
-//! How a program comes to a ledger: it makes one, opens one that another process made, takes part in it as a process, or
-//! only looks on.
+//! The ways to get a ledger: create one, open one of another process, take part in it as a process, or only read it.
 
 pub(crate) mod builder;
 pub(crate) mod open;

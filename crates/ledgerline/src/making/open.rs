@@ -1,4 +1,4 @@
-//! Opens a ledger that another process made in a file: its header says where everything lies, and is checked first.
+//! Opens a ledger in a file that another process created. Its header determines the layout, and is checked first.
 
 use crate::control;
 use crate::control::audit::Audit;
@@ -15,7 +15,7 @@ use crate::table::{Settings, items};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
-/// The most columns that a ledger may have: no machine has more CPUs.
+/// The most columns of a ledger: no machine has more CPUs.
 const COLUMNS_MAX: u32 = 1 << 16;
 
 /// A copy of a file's header.
@@ -24,10 +24,10 @@ struct CopiedHeader([u8; size_of::<Header>()]);
 
 const _: () = assert!(align_of::<CopiedHeader>() >= align_of::<Header>());
 
-/// What a file says of itself, if it makes sense: the settings of its ledger. `columns` is how many it must have at least.
+/// Returns the settings of the ledger in a file, after checking its header. It must have `columns` columns or more.
 /// Allocates nothing.
 pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenError> {
-    // (Not by `stat`, which costs a small program two pages more. Nobody reads at this file's position.)
+    // `stat` would cost a small program two more pages. No code reads at this file's position.
     let length = (&mut &*file).seek(SeekFrom::End(0)).map_err(|error| match error.kind() {
         io::ErrorKind::NotSeekable => OpenError::NotALedger,
         _ => OpenError::Io(error),
@@ -37,14 +37,14 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenE
         return Err(OpenError::NotALedger);
     }
     let mut first = CopiedHeader([0; size_of::<Header>()]);
-    // SAFETY: it is all this function's.
+    // SAFETY: the buffer belongs to this function.
     let read = unsafe { os::read_at(file, first.0.as_mut_ptr(), first.0.len(), 0) };
     if read.map_err(OpenError::Io)? < first.0.len() {
         return Err(OpenError::Io(io::ErrorKind::UnexpectedEof.into()));
     }
-    // SAFETY: it is as large as a header, and aligned as one; any bytes are atomics.
+    // SAFETY: it is as large and as aligned as a header; any bytes are valid atomics.
     let header = unsafe { &*first.0.as_ptr().cast::<Header>() };
-    // Acquire: partner of the Release in `initialise`. (The kernel read the page after that, or not.)
+    // Acquire: partner of the Release in `initialise`. The kernel read the page either after that store, or before.
     if header.magic.load(Ordering::Acquire) != MAGIC {
         return Err(OpenError::NotALedger);
     }
@@ -69,8 +69,8 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenE
         return Err(OpenError::Damaged);
     }
     let plan = Plan { capacity, columns: found as usize, items };
-    // The file must hold all that will be touched: a hole behind its end would be a SIGBUS. One of another length
-    // was made with other numbers: this process would write over what is not its own.
+    // The file must back all memory that will be touched: access beyond its end would be a SIGBUS. A file of another length
+    // was created with other numbers, so this process would write over data that is not its own.
     if length != plan.size() {
         return Err(OpenError::Damaged);
     }
@@ -85,21 +85,20 @@ pub(crate) fn read_settings(file: &File, columns: u32) -> Result<Settings, OpenE
 }
 
 impl Ledger {
-    /// Maps a ledger that another process made in a file. Allocates nothing. Who only looks on takes a
-    /// [`View`](crate::View), which needs no right to write.
+    /// Maps a ledger that another process created in a file. Allocates nothing. Programs that only read it should use a
+    /// [`View`](crate::View), which needs no write permission.
     ///
     /// # Errors
-    /// When the file is not a ledger, has another version, or was made for fewer CPUs than this machine may
-    /// have.
+    /// If the file is not a ledger, has another version, or was created for fewer CPUs than this machine may have.
     pub fn open_in(file: &File) -> Result<Ledger, OpenError> {
         open(file, |plan| Region::shared_at(file, plan.size(), plan.place()))
     }
 
-    /// As [`open_in`](Self::open_in), and leaves address space to others that the ledger has no use for; see
-    /// [`LedgerBuilder::spare_addresses`](crate::LedgerBuilder::spare_addresses). Costs a mapping more for each CPU.
+    /// Like [`open_in`](Self::open_in), but leaves unused address space to other mappings; see
+    /// [`LedgerBuilder::spare_addresses`](crate::LedgerBuilder::spare_addresses). Costs one more mapping for each CPU.
     ///
     /// # Errors
-    /// As [`open_in`](Self::open_in).
+    /// Same as [`open_in`](Self::open_in).
     pub fn open_sparing(file: &File) -> Result<Ledger, OpenError> {
         open(file, |plan| Region::shared_in_parts(file, plan.parts(), plan.place()))
     }
@@ -111,7 +110,7 @@ fn open(file: &File, map: impl FnOnce(Plan) -> io::Result<Region>) -> Result<Led
         if error.kind() == io::ErrorKind::OutOfMemory
             && let Ok(first) = Region::shared_at(file, Plan::PAGE, Place::ANYWHERE)
         {
-            // SAFETY: the file holds a header, as was just seen, which is all atomics.
+            // SAFETY: the file holds a header, as just checked, which is all atomics.
             let header = unsafe { &*first.at::<Header>(0) };
             header.turned_away.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,8 +1,7 @@
-//! Processes share one ledger: each has rows of its own, and reaches the common ancestors through their
-//! totals alone.
+//! Processes share one ledger: each has its own rows, and reaches the common ancestors only through their totals.
 //!
-//! Compact CPU ids and the remote fence are private to a process, so a cell has one writing process: the
-//! `owner` of its row. When that process is gone, any process that notices settles its rows.
+//! Compact CPU ids and the remote fence are private to a process, so only one process writes a cell: the `owner` of its row.
+//! When that process is gone, any process that notices settles its rows.
 
 use crate::error::CreateError;
 use crate::gate::lock;
@@ -14,21 +13,21 @@ use crate::table::attached;
 use crate::tree::{self, Taken};
 
 impl Ledger {
-    /// Makes the calling process a writer of this ledger. Creates a group for it below the root, and lets
-    /// this value charge that group and the groups created below it. Rows of an earlier program in the same
-    /// process (before an `exec`) are settled first. Allocates nothing on the heap.
+    /// Makes the calling process a writer of this ledger. Creates a group for it below the root, and lets this value charge
+    /// that group and the groups created below it. Rows of an earlier program in the same process, before an `exec`, are
+    /// settled first. Allocates nothing on the heap.
     ///
-    /// A forked child calls it for itself before it charges anything; until then it must not use
-    /// the groups that it inherited.
+    /// A forked child calls it for itself before it charges anything; until then it must not use the groups that it
+    /// inherited.
     ///
     /// Processes may share a name: in other PID namespaces they may share a number, too.
     ///
     /// # Errors
-    /// As [`Group::create`].
+    /// Same as [`Group::create`].
     pub fn attach_process(&self, name: &str, pid: u32) -> Result<Group<'_>, CreateError> {
         let before = attached::process();
         if before != 0 && before != pid {
-            // This is a forked child: the threads that held the lock or passed the gate are the parent's.
+            // This is a forked child: the threads that held the lock or passed the gate belong to the parent.
             lock::forget_others();
             if let Some(audit) = self.audit() {
                 audit.forget();
@@ -39,45 +38,43 @@ impl Ledger {
         tree::create(self.root(), name, pid, Taken::Allowed)
     }
 
-    /// Creates a group below the root for another process, which does not attach: one that cannot be charged, and is to be
-    /// named in the account all the same. It is [settled](Self::settle_dead) when that process ends.
+    /// Creates a group below the root for another process that does not attach. Such a process cannot be charged, but is
+    /// listed in the account. It is [settled](Self::settle_dead) when that process ends.
     ///
     /// # Errors
-    /// As [`Group::create`].
+    /// Same as [`Group::create`].
     pub fn create_for_process(&self, name: &str, pid: u32) -> Result<Group<'_>, CreateError> {
         tree::create(self.root(), name, pid, Taken::Allowed)
     }
 
-    /// How many processes failed to map the ledger since they had too little address space.
+    /// Returns how many processes failed to map the ledger because they had too little address space.
     pub fn turned_away(&self) -> u64 {
         self.table().header().turned_away.load(Ordering::Relaxed)
     }
 
-    /// Settles the rows of processes that ended, if no other process does so now: their units go back to the ancestors, and they
-    /// stay in snapshots as [`Exited`](crate::GroupState::Exited) with what they held. Returns how
-    /// many units that were.
+    /// Settles the rows of processes that ended, unless another process is doing so: their units are returned to the
+    /// ancestors, and they stay in snapshots as [`Exited`](crate::GroupState::Exited) with the units that they held. Returns
+    /// the number of these units.
     ///
-    /// Any process that has the ledger open may do this at any time; each row is settled once. A
-    /// process that was killed in the middle of a fetch leaves its ancestors too full by that
-    /// fetch (at most a batch and the request, a thread).
+    /// Any process that has the ledger open may do this at any time; each row is settled once. A process that was killed in
+    /// the middle of a fetch leaves its ancestors too full by that fetch: for each thread, at most a batch and the request.
     pub fn settle_dead(&self, alive: &dyn Fn(u32) -> bool) -> u64 {
         settle::all_but(self.table(), alive)
     }
 
-    /// The groups of processes that ended and were [settled](Self::settle_dead): for each its topmost one. Costs a pass
-    /// over the rows in use.
+    /// Returns the groups of processes that ended and were [settled](Self::settle_dead), the topmost one of each. Costs a
+    /// pass over the rows in use.
     pub fn ended(&self) -> impl Iterator<Item = Group<'_>> {
         settle::ended(self.table()).map(|row| self.group(self.table().id(row)))
     }
 
-    /// Folds processes that [`ended`](Self::ended) into a group that has the same parent, so that a ledger has room for
-    /// any number of processes, one after the other. The group gets what they counted, the sum of what they held at
-    /// their ends, and their highest peak; their rows are free for new groups. Returns the handles of those that were
-    /// folded, which name no group any more. A process stays if a part of it is not settled yet, and all stay if another
-    /// process settles now.
+    /// Folds processes that [`ended`](Self::ended) into a group with the same parent, so that a ledger has room for any
+    /// number of processes, one after the other. The group gets their counts, the sum of the units that they held at their
+    /// ends, and their highest peak; their rows are free for new groups. Returns the handles of the folded groups, which no
+    /// longer name a group. A process stays if a part of it is not settled yet, and all stay if another process is settling.
     ///
-    /// Costs a pass over the rows in use, and memory for the list. Whoever looks at both groups meanwhile may find a
-    /// count in both or in neither; units are never in either. At most one process does this or settles at a time.
+    /// Costs a pass over the rows in use, and memory for the list. A reader that looks at both groups meanwhile may find a
+    /// count in both or in neither; units are never in either. At most one process folds or settles at a time.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -113,13 +110,13 @@ impl Ledger {
         ended.into_iter().filter(|&group| folded.contains(&row(group))).collect()
     }
 
-    /// Charges a group although a limit says no, as long as the ledger then holds no more than `most` units. So a
-    /// program that was refused may still have what it needs to say so, out of a reserve: `most` is the root's max and
-    /// the reserve together. Says `false`, and charges nothing, if there is no such room, or if another process
-    /// settles, or charges in this way, for too long; `alive` is as in [`settle_dead`](Self::settle_dead).
+    /// Charges a group even if a limit forbids it, as long as the ledger then holds no more than `most` units. So a refused
+    /// program can still get the memory to report the refusal, out of a reserve: `most` is the root's max and the reserve
+    /// together. Returns `false`, and charges nothing, if there is no such room, or if another process settles, or charges
+    /// in this way, for too long. `alive` is as in [`settle_dead`](Self::settle_dead).
     ///
-    /// No more than `most` is ever held: charges that the root's max allows end below it, and of the others there is
-    /// one at a time. It costs a lock that processes share and a walk.
+    /// The ledger never holds more than `most`: charges that the root's max allows end below it, and of the others only one
+    /// is made at a time. Costs a lock that processes share, and a walk.
     pub fn charge_reserve(
         &self,
         group: Group<'_>,
@@ -128,27 +125,27 @@ impl Ledger {
         alive: &dyn Fn(u32) -> bool,
     ) -> bool {
         let max = self.root().max().get().unwrap_or(u64::MAX);
-        // More than the reserve could come beside a charge that the max allowed a moment ago.
+        // Otherwise this charge and one that the max allowed a moment ago could exceed `most`.
         if most.saturating_sub(max) < units {
             return false;
         }
         settle::alone(self.table(), alive, || {
-            // With what walks have reserved and not taken yet: the max allowed it, and nobody asks again.
+            // Includes the units that walks have reserved but not taken yet: the max allowed them, without another check.
             let held = self.table().row(0).counter.reserved();
             held.saturating_add(units) <= most && group.charge_units(units).is_ok()
         })
     }
 
-    /// From now on, in this process and in those that it forks, charging, uncharging, creating groups,
-    /// [`attach_process`](Self::attach_process) and what they wait for make no system call: for an allocator whose
-    /// process was put under a seccomp filter that may forbid any of them. `false` takes it back.
+    /// Forbids system calls in charging, uncharging, creating groups, [`attach_process`](Self::attach_process) and the waits
+    /// in these, in this process and in those that it forks. This is for an allocator whose process was put under a seccomp
+    /// filter that may forbid any of them. `false` takes it back.
     ///
-    /// Two things are worse then. Stock that lies idle in other CPUs' cells cannot be drained before a refusal, so
-    /// up to the sum of their caps may be missing below a limit. And a thread that waits for another's step spins,
-    /// a fifth of a second at most.
+    /// This has two disadvantages. Stock that lies idle in other CPUs' cells cannot be drained before a refusal, so up to the
+    /// sum of their caps may be missing below a limit. And a thread that waits for another's step spins, a fifth of a second
+    /// at most.
     ///
-    /// It says nothing about waiting, reclaiming, readers and watchers: they make their system calls as ever (readers
-    /// leave what they would have to drain in the cells). Async-signal-safe.
+    /// Waits for room, reclaimers, readers and watchers still make their system calls, though readers leave units in the
+    /// cells that they would otherwise have to drain. Async-signal-safe.
     pub fn forbid_system_calls(forbidden: bool) {
         crate::sync::forbid_calls(forbidden);
     }

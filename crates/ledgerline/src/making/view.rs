@@ -1,4 +1,4 @@
-//! A view: a ledger's file, for who only looks on and may only read it.
+//! A view: a ledger's file for a program that only reads it.
 
 use crate::error::OpenError;
 use crate::ledger::{Footprint, Mistakes, mistakes_in};
@@ -15,17 +15,17 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A ledger in a file, for who only looks on. It needs no right to write, never writes, and costs those who charge
-/// nothing: it copies what is in use out of the file (by `pread`) and reads that.
+/// A ledger in a file, for programs that only read it. A view needs no write permission, never writes, and costs the
+/// charging processes nothing: it copies the used parts out of the file (by `pread`) and reads the copy.
 ///
-/// It differs from [`Ledger::open_in`](crate::Ledger::open_in) in this:
+/// It differs from [`Ledger::open_in`](crate::Ledger::open_in) as follows:
 ///
-/// * The file may have been made for any number of CPUs, and its program may have ended.
+/// * The file may have been created for any number of CPUs, and its program may have ended.
 /// * Statistics are read without collecting them, and of all groups at once.
-/// * The file may become shorter, be written over or change in any way at any time: a reading then is an error, or has
-///   [damaged](crate::GroupState::Damaged) groups. (Where a file is mapped, one that becomes shorter kills who reads it.)
-/// * A reading takes longer: some 1.5 µs a group, and memory for a copy of what is in use (about 1.3 KB a group and two
-///   CPUs). No reading takes more than ten seconds; then it is an error.
+/// * The file may become shorter, be written over or change in any way at any time. A reading is then an error, or has
+///   [damaged](crate::GroupState::Damaged) groups. A mapped file that becomes shorter would kill its reader.
+/// * A reading takes longer: some 1.5 µs a group, and memory for a copy of the used parts (about 1.3 KB a group and two
+///   CPUs). A reading that takes more than ten seconds fails.
 ///
 /// ```
 /// use ledgerline::{Ledger, View};
@@ -54,21 +54,21 @@ pub struct View {
     items: Vec<String>,
 }
 
-/// What a [`View`] read at one time. Each number is exact when writers are still. Otherwise each word was true at some
-/// moment of the call, and those of one group are read some ten microseconds apart: units may be off by what the group's
-/// cells fetched or gave back in that time, and charges by 127 for each CPU that charges it.
+/// The result of one reading of a [`View`]. Each number is exact when writers are still. Otherwise each word was true at some
+/// moment of the call, and the words of one group are read some ten microseconds apart: units may be off by those that the
+/// group's cells fetched or gave back in that time, and charges by 127 for each CPU that charges it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reading {
-    /// The groups, as [`Ledger::snapshot`](crate::Ledger::snapshot) has them.
+    /// The groups, as in [`Ledger::snapshot`](crate::Ledger::snapshot).
     pub snapshot: Snapshot,
-    /// What they counted: of each group of the snapshot, by its place there.
+    /// The statistics of each group of the snapshot, by its index there.
     pub statistics: Statistics,
     /// When the reading began, by `CLOCK_MONOTONIC`.
     pub clock: Duration,
-    /// What callers did wrong, as far as it showed.
+    /// Mistakes of callers, as far as they were detected.
     pub mistakes: Mistakes,
-    /// How many processes failed to map the ledger since they had too little address space.
+    /// How many processes failed to map the ledger because they had too little address space.
     pub turned_away: u64,
 }
 
@@ -76,7 +76,7 @@ impl View {
     /// Opens a ledger in a file that is open for reading. The descriptor's position is not kept.
     ///
     /// # Errors
-    /// When the file is not a ledger, has another version, contradicts itself, or cannot be read.
+    /// If the file is not a ledger, has another version, contradicts itself, or cannot be read.
     pub fn open(file: File) -> Result<View, OpenError> {
         let settings = read_settings(&file, 1)?;
         let copy = Copy::new(settings, file)?;
@@ -85,13 +85,13 @@ impl View {
         Ok(View { copy: Mutex::new(copy), capacity, items })
     }
 
-    /// Reads all groups and their statistics, as [`Reading`] says. Repeats that for up to 20 ms while transfers or
-    /// collections move numbers from one place to another; `steady` says whether one was under way in the end. One
-    /// thread reads at a time. Costs 1.5 µs a group.
+    /// Reads all groups and their statistics; see [`Reading`]. Repeats that for up to 20 ms while transfers or collections
+    /// move numbers from one place to another; `steady` is `false` if one was under way in the end. One thread reads at a
+    /// time. Costs 1.5 µs a group.
     ///
     /// # Errors
-    /// When the file cannot be read, when it became shorter ([`io::ErrorKind::UnexpectedEof`]), or when it has so many
-    /// groups and columns that ten seconds are not enough ([`io::ErrorKind::TimedOut`]).
+    /// If the file cannot be read, if it became shorter ([`io::ErrorKind::UnexpectedEof`]), or if it has so many groups and
+    /// columns that ten seconds are not enough ([`io::ErrorKind::TimedOut`]).
     pub fn read(&self) -> io::Result<Reading> {
         let mut copy = self.lock();
         let clock = os::monotonic();
@@ -108,10 +108,10 @@ impl View {
         Ok(Reading { snapshot, statistics, clock, mistakes, turned_away })
     }
 
-    /// A picture of the tree, as [`Ledger::snapshot`](crate::Ledger::snapshot) takes one. Costs 1 µs a group.
+    /// Returns a snapshot of the tree, like [`Ledger::snapshot`](crate::Ledger::snapshot). Costs 1 µs a group.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         let mut copy = self.lock();
         let quiet = copy.read()?;
@@ -120,37 +120,37 @@ impl View {
         Ok(snapshot::of(copy.table(), &scan))
     }
 
-    /// The names of the ledger's own items, as they were when it was opened.
+    /// Returns the names of the ledger's own items, as they were when it was opened.
     pub fn item_names(&self) -> &[String] {
         &self.items
     }
 
-    /// The most groups at a time, the root included.
+    /// Returns the most groups at a time, the root included.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// How many groups there are at most now: rows that were ever used. Costs a few reads of the file.
+    /// Returns an upper bound of the present groups: the rows that were ever used. Costs a few reads of the file.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub fn groups_at_most(&self) -> io::Result<u32> {
         let copy = self.lock();
         copy.read_header()?;
         copy.rows_in_use()
     }
 
-    /// The memory that the file takes, and its size.
+    /// Returns the memory that the file takes, and its size.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system does not report them.
     pub fn footprint(&self) -> io::Result<Footprint> {
         let metadata = self.lock().file().metadata()?;
         Ok(Footprint { resident: os::bytes_behind(&metadata), reserved: metadata.len() })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Copy> {
-        // (A copy that a panic left half done is made anew.)
+        // A copy that a panic left incomplete is copied again.
         self.copy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! Additions and subtractions are made before it is known whether they are right (`counter/`). A thread
-//! that takes one back disturbs nobody for good.
+//! Additions and subtractions are made before it is known whether they are valid (`counter/`). A thread that takes one
+//! back disturbs no other thread for good.
 
 use super::model_of_three;
 use crate::counter::walk::{self, AtLimit};
@@ -8,7 +8,7 @@ use crate::sync::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// More than any thread needs here: none is stopped in the middle for good.
+/// More than any thread needs here, since none is stopped in the middle for good.
 const PATIENCE: u32 = 12;
 
 fn try_charge(counter: &PageCounter, n: u64) -> bool {
@@ -19,7 +19,7 @@ fn try_charge(counter: &PageCounter, n: u64) -> bool {
     granted
 }
 
-/// Three requests at a time, of which nothing is returned: a refused one does not fit in the end, either.
+/// Makes three requests at a time and returns no units, so a request that was refused would not fit in the end either.
 fn requests(max: u64, asked: [u64; 3]) {
     model_of_three(move || {
         let counter = Arc::new(PageCounter::new(max));
@@ -54,7 +54,7 @@ fn a_large_request_that_does_not_fit_refuses_no_small_one() {
 
 #[test]
 fn a_request_too_large_to_be_added_before_it_is_known_to_fit_refuses_no_small_one() {
-    // Beside one that is added at once.
+    // Beside a request that is added at once.
     requests(10 << 32, [4, 6 << 32, 6 << 32]);
     requests(10 << 32, [6 << 32, 4 << 32, 5]);
 }
@@ -80,11 +80,11 @@ fn additions_around_a_lowered_limit_are_counted_or_see_it() {
     });
 }
 
-/// A row of several groups: the thread that frees it hands it out at once, and the next group charges
-/// `charged`, or ends at once.
+/// A row of several groups. The thread that frees it reuses it at once, and the next group charges `charged`, or ends at
+/// once.
 struct Row {
     counter: PageCounter,
-    /// Groups that were retired, each before it was closed.
+    /// How many groups were retired; counted before the row is closed.
     retired: AtomicU32,
     freed: AtomicU32,
     lives: u32,
@@ -92,7 +92,7 @@ struct Row {
 }
 
 impl Row {
-    /// A row with 5 units charged.
+    /// Returns a row with 5 units charged.
     fn new(lives: u32, charged: u64) -> Arc<Row> {
         let counter = PageCounter::new(100);
         assert!(try_charge(&counter, 5));
@@ -126,7 +126,7 @@ impl Row {
         result.is_ok()
     }
 
-    /// A late walk: it finds the row closed, or sees that it is another group's now.
+    /// Makes a late walk, which finds the row closed or sees that it belongs to another group now.
     fn stray(&self, n: u64) {
         let emptied = match walk::reserve(&[&self.counter], n, AtLimit::Refuse, PATIENCE) {
             Ok(()) => walk::cancel(&[&self.counter], 0, n),
@@ -149,7 +149,7 @@ fn strays(lives: u32, stray: impl Fn(&Row) + Copy + Send + Sync + 'static) {
         assert_eq!((row.counter.usage(), row.counter.pending()), (2, 0));
         assert_eq!(row.counter.max(), COUNTER_MAX);
         assert_eq!(row.counter.limits.high.load(Ordering::Relaxed), COUNTER_MAX);
-        // (Too low is only what was granted in the moment of a mistaken uncharge.)
+        // It is too low only by the units that were granted during a mistaken uncharge.
         assert!(row.counter.watermark() <= 2);
         // Exact to the unit: neither more nor less can be returned, and then the row is empty.
         assert!(!row.uncharge(3) && row.uncharge(2));
@@ -160,7 +160,7 @@ fn strays(lives: u32, stray: impl Fn(&Row) + Copy + Send + Sync + 'static) {
 
 #[test]
 fn a_late_walk_neither_frees_a_row_twice_nor_shows_in_its_next_life() {
-    // As many units as a hold is, and more.
+    // As many units as a hold takes, and more.
     strays(1, |row| row.stray(1));
     strays(1, |row| row.stray(3));
 }
@@ -178,13 +178,13 @@ fn a_late_uncharge_takes_nothing_from_the_next_life() {
 #[test]
 fn a_late_limit_neither_frees_a_row_twice_nor_holds_in_its_next_life() {
     strays(1, |row| {
-        // Whether it still is the group that is meant (the row is handed out only once here).
+        // Whether it still is the intended group. The row is reused only once here.
         let meant = || row.freed.load(Ordering::Acquire) == 0;
         row.free(row.counter.set_max(60, meant) == Ok(true));
     });
 }
 
-/// What `Group::change` does: without the hold, the change may come after the next life began.
+/// Mirrors `Group::change`: without the hold, the change may come after the next life began.
 #[test]
 fn what_is_changed_with_the_row_held_is_never_the_next_groups() {
     strays(1, |row| {
@@ -196,7 +196,7 @@ fn what_is_changed_with_the_row_held_is_never_the_next_groups() {
     });
 }
 
-/// Five units are in use, `more` are charged, five returned, and by mistake `mistaken`.
+/// Five units are in use, `more` are charged, five are returned, and `mistaken` are returned by mistake.
 fn mistaken_uncharge(more: u64, mistaken: u64) {
     model_of_three(move || {
         let counter = Arc::new(PageCounter::new(100));

@@ -1,4 +1,4 @@
-//! Limits are changed while others change and read them (`counter/changes.rs`).
+//! Limits are changed while other threads change and read them (`counter/changes.rs`).
 
 use super::model;
 use crate::counter::PageCounter;

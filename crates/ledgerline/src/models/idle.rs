@@ -1,4 +1,4 @@
-//! How much may lie idle, and what watermarks and looks say of it.
+//! The bound on idle units, and the accuracy of watermarks and drain checks.
 
 use super::model;
 use crate::counter::PageCounter;
@@ -15,7 +15,7 @@ fn charged(n: u64) -> Arc<PageCounter> {
 
 #[test]
 fn of_a_cap_that_is_allowed_and_units_that_go_one_sees_the_other() {
-    // A usage of a hundred warrants 12 units of cap, and one of zero tolerates four.
+    // A usage of a hundred allows 12 units of cap; a usage of zero tolerates four.
     const SLACK: u64 = 5;
     model(|| {
         let counter = charged(100);
@@ -37,7 +37,7 @@ fn of_idle_units_that_come_and_go_a_look_misses_none() {
         let counter = charged(1);
         let other = counter.clone();
         let fetching = thread::spawn(move || {
-            // In flight and back again: nobody's charge.
+            // In flight and back again: no charge.
             for surplus in [4, 8] {
                 other.track.in_flight.add(surplus);
                 walk::try_charge(&[&other], surplus).unwrap();
@@ -60,13 +60,13 @@ fn a_peak_from_before_a_reset_does_not_count_after_it() {
     model(|| {
         let counter = charged(3);
         let other = counter.clone();
-        // Nothing is charged any more at the reset.
+        // Nothing is charged at the time of the reset.
         let seen = counter.lower_watermark();
         let late = thread::spawn(move || other.raise_lower_watermark(seen, 5));
         walk::uncharge(&[&counter], 3).1.unwrap();
         counter.reset_watermark();
         late.join().unwrap();
-        // Nothing but the turn is left.
+        // Only the turn is left.
         assert_eq!((counter.lower_watermark() / 2, counter.peak()), (0, (0, 0)));
     });
 }

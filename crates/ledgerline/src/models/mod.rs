@@ -1,8 +1,8 @@
 //! Every interleaving of the protocols, by loom: `RUSTFLAGS="--cfg loom" cargo test --release --lib`.
 //!
-//! The code under test is the code that ships, on loom's atomics. Loom cannot see the assembly. For that
-//! there is a twin below (`Cpu`): a section in plain steps whose commit fails if the CPU was fenced since
-//! its start. `percpu/inject.rs` tests on the machine that the real sections keep that promise.
+//! The code under test is the code that ships, on loom's atomics. Loom cannot see the assembly, so there is a twin below
+//! (`Cpu`): a section in plain steps whose commit fails if the CPU was fenced since its start. `percpu/inject.rs` tests on
+//! the machine that the real sections keep that promise.
 
 mod ahead;
 mod changes;
@@ -23,14 +23,14 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Runs a body in every order of its threads that has at most three switches besides those that blocking forces: that is
+/// Runs a body in every order of its threads with at most three switches besides those that blocking forces. This bound is
 /// known to find nearly all bugs.
 fn model(body: impl Fn() + Send + Sync + 'static) {
     check(3, body);
 }
 
-/// Like `model`, for three threads that all write one counter. A third switch makes several times as many orders, so it is
-/// left to `LEDGERLINE_SOAK=long`.
+/// Like `model`, for three threads that all write one counter. A third switch multiplies the number of orders, so it is left
+/// to `LEDGERLINE_SOAK=long`.
 fn model_of_three(body: impl Fn() + Send + Sync + 'static) {
     check(if seed::long() { 3 } else { 2 }, body);
 }
@@ -93,7 +93,7 @@ fn a_charge_that_cannot_succeed_never_refuses_one_that_can() {
 #[test]
 fn a_walk_that_is_taken_back_leaves_no_trace() {
     model(|| {
-        // The leaf refuses after the root has reserved, when both try at once.
+        // If both try at once, the leaf refuses after the root has reserved.
         let two = Two::new(6, 100);
         let other = two.clone();
         let there = thread::spawn(move || other.try_charge(4));
@@ -118,7 +118,7 @@ fn a_parent_never_holds_less_than_its_child() {
             other.try_charge(3).unwrap();
             other.uncharge(2);
         });
-        // The child is read first: what it holds now, the parent held before it.
+        // The child is read first: its present units were in the parent before.
         let leaf = two.leaf.usage();
         if leaf == 3 {
             assert!(two.root.usage() >= 1);
@@ -184,7 +184,7 @@ fn a_limit_that_is_set_at_once_holds_for_what_begins_later_whatever_is_on_its_wa
         assert!(granted != small, "one of the two was in the way of the other");
         assert_eq!((counter.max(), counter.pending()), (5, 0));
     });
-    // A row that is closed meanwhile is freed once, and a thread that sets its limit is told.
+    // A row that is closed meanwhile is freed once, and the thread that sets its limit gets that result.
     model(|| {
         let row = Arc::new(PageCounter::new(10));
         let other = row.clone();
@@ -242,8 +242,7 @@ fn a_take_against_a_drain_loses_no_unit() {
     });
 }
 
-/// A CPU as a section sees it: its fences are counted, and a commit is one step with the look at
-/// that count.
+/// A CPU as a section sees it: its fences are counted, and a commit checks that count in the same step.
 struct Cpu {
     fences: Mutex<u64>,
     cell: Cell,
@@ -265,9 +264,8 @@ impl Cpu {
             }
             let fences = self.fences.lock().unwrap();
             if *fences == armed {
-                // A plain store on the machine. Here an exchange whose result is not looked at: loom
-                // puts two stores in order only if one happens before the other, where hardware
-                // keeps one order for each word.
+                // On the machine this is a plain store. Here it is an exchange whose result is ignored: loom orders two
+                // stores only if one happens before the other, but hardware keeps one order for each word.
                 self.cell.word.swap(sum, Ordering::AcqRel);
                 return true;
             }
@@ -278,7 +276,7 @@ impl Cpu {
         *self.fences.lock().unwrap() += 1;
     }
 
-    /// The twin of the drain: freeze, fence, look again.
+    /// The twin of the drain: freezes, fences, looks again.
     fn drain(&self, fenced: bool, reopened: u64) -> u64 {
         loop {
             self.cell.freeze();
@@ -374,7 +372,7 @@ fn a_free_row_is_handed_out_once() {
     });
 }
 
-/// One thread closes a gate with so many slots, and another passes it.
+/// Closes a gate with so many slots in one thread, while another passes it.
 fn close_against_a_passer(slots: usize) {
     model(move || {
         let gate = Arc::new(Gate::new(slots));

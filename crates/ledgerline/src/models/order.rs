@@ -1,7 +1,7 @@
-//! The order of a section's loads, where the machine promises none (`percpu/README.md`, O2 to O4).
+//! The order of a section's loads on machines that do not guarantee it (`percpu/README.md`, O2 to O4).
 //!
-//! One word says whether another may be used: limits and a difference, a tag and a sum, a charge word and its cap.
-//! A taker closes the first, fences, takes from the second, and opens the first again.
+//! One word decides whether another may be used: limits and a difference, a tag and a sum, a charge word and its cap. A
+//! stealer closes the first, fences, takes from the second, and opens the first again.
 
 use super::model;
 use crate::sync::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 struct Block {
-    /// As in [`Cpu`](super::Cpu).
+    /// Same as in [`Cpu`](super::Cpu).
     fences: Mutex<u64>,
     open: AtomicU64,
     sum: AtomicU64,
 }
 
 impl Block {
-    /// The twin of a section: it loads the first word in the given order, and then the second.
+    /// The twin of a section: loads the first word in the given order, and then the second.
     fn add(&self, order: Ordering) -> bool {
         loop {
             let armed = *self.fences.lock().unwrap();
@@ -32,7 +32,7 @@ impl Block {
         }
     }
 
-    /// The twin of a taker.
+    /// The twin of a stealer.
     fn take(&self) -> u64 {
         self.open.store(0, Ordering::SeqCst);
         *self.fences.lock().unwrap() += 1;

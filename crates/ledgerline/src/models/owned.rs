@@ -1,4 +1,5 @@
-//! An owner's windows against takers (`percpu/owned.rs`): the code that ships, and loom's fences for the asymmetric ones.
+//! An owner's critical sections against stealers (`percpu/owned.rs`). It runs the code that ships; loom's fences stand in for
+//! the asymmetric ones.
 
 use super::{ID, TAKE, model};
 use crate::percpu::owned::Owner;
@@ -7,7 +8,7 @@ use crate::sync::{Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// A column with one cell, and the lock of its takers.
+/// A column with one cell, and the lock of its stealers.
 struct Column {
     owner: Owner,
     cell: Cell,
@@ -28,7 +29,7 @@ impl Column {
         2 * u64::from(self.owner.update(&self.cell, ID, word::UNCHARGE + 2, true))
     }
 
-    /// The drain: freeze, fence, seize, open. Says what was taken, of the cell's cap and stock.
+    /// The drain: freezes, fences, seizes, opens. Returns the units taken from the cell's cap and stock.
     fn drain(&self, fenced: bool, reopened: u64) -> u64 {
         let _held = self.stock_lock.lock().unwrap();
         self.cell.freeze();
@@ -46,7 +47,7 @@ impl Column {
         word::stock(word)
     }
 
-    /// What the owner does in the slow path: a cap, and units of a walk.
+    /// Mirrors the owner's slow path: sets a cap, and adds units of a walk.
     fn refill(&self, units: u64) -> u64 {
         let _held = self.stock_lock.lock().unwrap();
         assert!(self.owner.is_outside());
@@ -99,7 +100,7 @@ fn an_owner_against_two_drains_loses_no_unit() {
     });
 }
 
-/// What a drain said of one window is never taken for a word about the next: the owner refills the very cell.
+/// The result of a drain for one critical section is never applied to the next one, even if the owner refills the same cell.
 #[test]
 fn an_owner_that_refills_its_cell_against_a_drain_loses_no_unit() {
     model(|| {
@@ -126,7 +127,7 @@ fn a_stale_id_of_an_owner_never_reaches_the_next_group_of_its_row() {
         let stale = thread::spawn(move || other.put());
         let drained = column.drain(true, word::empty(1) | FROZEN);
         let credited = stale.join().unwrap();
-        // The owner alone opens the cell for the next group, outside of its windows.
+        // Only the owner opens the cell for the next group, outside of its critical sections.
         assert!(column.owner.is_outside());
         assert_eq!(column.cell.word.load(Ordering::Relaxed), word::empty(1) | FROZEN);
         column.cell.cap.store(8, Ordering::Relaxed);
@@ -137,7 +138,7 @@ fn a_stale_id_of_an_owner_never_reaches_the_next_group_of_its_row() {
     });
 }
 
-/// An owner looks whether it is outside without the lock of the takers, and adds by atomics where it is.
+/// An owner checks without the stealers' lock whether it is outside, and adds by atomics if it is.
 #[test]
 fn an_owner_that_adds_without_the_stock_lock_against_drains_loses_no_unit() {
     model(|| {

@@ -6,7 +6,7 @@ use crate::percpu::word::{self, Cell};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// A thread with a purse, and the cell from which it fetches. Its fences are counted, as those of a `Cpu` in `mod.rs`.
+/// A thread with a purse, and the cell from which it fetches. Its fences are counted, like those of a `Cpu` in `mod.rs`.
 struct Thread {
     fences: Mutex<u64>,
     purse: Purse,
@@ -40,7 +40,7 @@ impl Thread {
         }
     }
 
-    /// The twin of the drain: freezes the purse, fences, looks again; then both are the caller's.
+    /// The twin of the drain: freezes the purse, fences, looks again. Afterwards the caller owns both words.
     fn drain(&self, fenced: bool) -> u64 {
         loop {
             self.purse.freeze();
@@ -56,7 +56,7 @@ impl Thread {
         purse::units(word) + word::stock(self.cell.freeze())
     }
 
-    /// As `stock::purses::fetch`: moves two units from the cell to the purse.
+    /// Mirrors `stock::purses::fetch`: moves two units from the cell to the purse.
     fn fetch(&self, locked: bool) {
         let held = locked.then(|| self.lock.try_lock());
         if matches!(held, Some(Err(_))) || purse::is_frozen(self.purse.word()) {
@@ -99,7 +99,7 @@ fn without_the_fence_units_of_a_purse_are_lost_and_the_model_sees_it() {
     sections_against_a_drain(false);
 }
 
-/// Whoever drains before it refuses finds all that is idle, in the cell or in the purse.
+/// A thread that drains before it refuses finds all idle units, in the cell or in the purse.
 fn a_drain_beside_a_fetch(locked: bool) {
     model(move || {
         let there = Thread::new(1, 4);

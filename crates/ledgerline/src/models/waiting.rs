@@ -1,4 +1,4 @@
-//! A waiter for room misses no notice of a thread that returns units.
+//! A request that waits for room misses no notification of a thread that returns units.
 
 use super::model;
 use crate::counter::PageCounter;
@@ -9,8 +9,8 @@ use crate::wake::rung::Rung;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// The thread that returns units asks whether any queue is open, then looks at its row's head. The waiter
-/// has opened it.
+/// The thread that returns units checks whether any queue is open, and then looks at its row's head. The waiter has opened
+/// the queue.
 #[test]
 fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
     model(|| {
@@ -34,7 +34,7 @@ fn of_units_that_come_back_and_a_wait_one_sees_the_other() {
     });
 }
 
-/// The same, where another waiter opened the queue and has left it: the next one opens nothing.
+/// The same after another waiter has opened the queue and left it: the next one opens nothing.
 #[test]
 fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
     model(|| {
@@ -68,7 +68,7 @@ fn of_units_that_come_back_and_the_next_of_a_queue_one_sees_the_other() {
     });
 }
 
-/// A sleeper, without the kernel's own look at the count, which comes after this one.
+/// A sleeper without the kernel's own check of the count, which comes after this one.
 #[test]
 fn of_a_notice_and_a_sleep_one_sees_the_other() {
     model(|| {
@@ -83,8 +83,8 @@ fn of_a_notice_and_a_sleep_one_sees_the_other() {
     });
 }
 
-/// The future, the thread that rings, and the thread that wakes futures (`control/alarm.rs`). That one
-/// looks once: either it finds the alarm set and rung, or it would look again, or the future looks again.
+/// The future, the thread that rings, and the thread that wakes futures (`control/alarm.rs`). The waking thread looks once:
+/// either it finds the alarm set and rung, or it would look again, or the future looks again.
 #[test]
 fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
     model(|| {
@@ -123,7 +123,7 @@ fn of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it() {
     });
 }
 
-/// Of two threads that ring at once neither number is lost, whenever they are taken.
+/// If two threads ring at once, neither number is lost, whenever they are taken.
 #[test]
 fn what_is_rung_is_taken_by_one_who_comes_again_when_told() {
     model(|| {

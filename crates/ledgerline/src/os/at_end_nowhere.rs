@@ -1,8 +1,8 @@
-//! Where nothing needs to hear that a thread ends.
+//! For systems on which nothing needs to detect the end of a thread.
 
 use std::ffi::c_void;
 
-/// It hears nothing, and says so.
+/// A stub whose methods return `false`.
 pub(crate) struct AtEnd;
 
 impl AtEnd {

@@ -1,4 +1,4 @@
-//! A bell: a descriptor that becomes readable when somebody rings it. It is Linux's eventfd.
+//! A bell: a descriptor that becomes readable when it is rung. It is Linux's eventfd.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -15,21 +15,20 @@ impl Bell {
         if bell < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made it, and nobody else has it.
+        // SAFETY: the kernel just made the descriptor, and no other code has it.
         Ok(Bell(unsafe { OwnedFd::from_raw_fd(bell) }))
     }
 
-    /// The number by which [`ring_number`](Self::ring_number) finds it.
+    /// Returns the number by which [`ring_number`](Self::ring_number) finds it.
     pub(crate) fn number(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
-    /// Makes the bell with that number readable; it must live. Leaves `errno` as it was (this may be a signal handler,
-    /// or `malloc`).
+    /// Makes the bell with that number readable; the bell must live. Preserves `errno`, since the caller may be a signal
+    /// handler or `malloc`.
     pub(crate) fn ring_number(number: i32) {
         let one = 1u64;
-        // SAFETY: writes eight bytes of ours to a descriptor; one that is full is readable already. `errno` is the
-        // thread's own.
+        // SAFETY: writes eight bytes of ours to a descriptor; a full one is readable already. `errno` is the thread's own.
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;
@@ -38,7 +37,7 @@ impl Bell {
         }
     }
 
-    /// Whether it was rung since this was called last.
+    /// Returns whether it was rung since the previous call.
     pub(crate) fn was_rung(&self) -> bool {
         let mut rung = 0u64;
         let size = size_of::<u64>();
@@ -47,7 +46,7 @@ impl Bell {
         read == size as isize
     }
 
-    /// Waits until it is readable; says `false` when the time is up.
+    /// Waits until it is readable; returns `false` when the time is up.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let milliseconds = timeout.map_or(-1, |timeout| {
             libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000))

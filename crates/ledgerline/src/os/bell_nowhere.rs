@@ -1,9 +1,9 @@
-//! Systems without an eventfd have no bell.
+//! For systems without an eventfd.
 
 use std::io;
 use std::time::Duration;
 
-/// There is none.
+/// A bell that cannot exist.
 #[derive(Debug)]
 pub(crate) enum Bell {}
 

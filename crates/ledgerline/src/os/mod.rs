@@ -1,14 +1,14 @@
-//! What is asked of the operating system, where systems differ.
+//! The parts of the operating system's interface that differ between systems.
 //!
-//! The library is made for Linux. Elsewhere it compiles and works by atomics, so that who develops on such a machine
-//! can: what a system lacks is an error that says so ([`lacks`]) when it is asked for.
+//! The library is made for Linux. On other systems it compiles and works by atomics, so that it can be developed on such
+//! machines. A feature that a system lacks returns an error that names it ([`lacks`]).
 //!
 //! | module    | what it holds                                                                       |
 //! |-----------|-------------------------------------------------------------------------------------|
-//! | `unix`    | memory, files, clock, fork: Linux's and macOS's                                     |
-//! | `windows` | the same of Windows                                                                 |
+//! | `unix`    | memory, files, clock, fork: for Linux and macOS                                     |
+//! | `windows` | the same for Windows                                                                |
 //! | `bell`    | a descriptor that becomes readable: Linux's eventfd                                 |
-//! | `at_end`  | hears that a thread ends: Linux's, which alone needs it                              |
+//! | `at_end`  | detects the end of a thread, which only Linux needs                                 |
 //!
 //! | what                                             | Linux | macOS | Windows |
 //! |--------------------------------------------------|-------|-------|---------|
@@ -20,7 +20,7 @@
 //! | owners of allocations in ledgers that processes share | yes | no  | no      |
 //! | memory is taken when it is                       | touched | touched | reserved: a table has 16 384 groups there |
 //!
-//! What is said of macOS and Windows is compiled (`ci/platforms`), and not tested.
+//! The macOS and Windows columns are compiled (`ci/platforms`), but not tested.
 
 #[cfg(not(loom))]
 #[cfg_attr(not(target_os = "linux"), path = "at_end_nowhere.rs")]
@@ -40,51 +40,51 @@ pub(crate) use windows::*;
 
 use std::fs::File;
 
-/// Whether a table reserves for a million groups what costs nothing until it is touched: not where address space is
-/// small, nor where memory is taken when it is reserved.
+/// Whether a table reserves address space for a million groups, which costs nothing until it is touched. Not if address
+/// space is small, nor if memory is taken when it is reserved.
 pub(crate) const LARGE_TABLES: bool = cfg!(all(unix, target_pointer_width = "64"));
 
-/// What lies behind a mapping.
+/// The memory behind a mapping.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(windows, allow(dead_code, reason = "the files are refused"))]
 pub(crate) enum Backing<'f> {
-    /// Zeros, which this process alone has. They cost memory where they are touched.
+    /// Zeros, private to this process. They cost memory only where they are touched.
     Zeros,
     /// A file that other processes map, too.
     Shared(&'f File),
-    /// Likewise, for reading alone: a write kills the process.
+    /// Like `Shared`, but read-only: a write kills the process.
     ReadOnly(&'f File),
 }
 
-/// What came of a place that was asked for.
+/// The result of mapping at a requested place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "Linux alone says that a place is taken, and can always tell")]
 pub(crate) enum Found {
-    /// It is the caller's.
+    /// The place was free and is mapped now.
     Mapped,
-    /// Something lies there.
+    /// Another mapping lies there.
     Taken,
-    /// The system cannot be asked so: nothing is mapped.
+    /// The system cannot check this; nothing is mapped.
     CannotTell,
 }
 
-/// What a mapping is for.
+/// The intended use of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advice {
-    /// It takes small pages: with huge ones the first cell of each column would cost two megabytes. A kernel without
-    /// huge pages refuses this, which does no harm.
+    /// Small pages: with huge ones the first cell of each column would cost two megabytes. A kernel without huge pages
+    /// refuses this, which does no harm.
     SmallPages,
-    /// It stays out of core dumps. A refusal does not matter.
+    /// No core dumps. A refusal does not matter.
     NoDumps,
-    /// The kernel makes zeros of whole pages in forked children. What lies in them is valid when it is zero. This is
-    /// refused where pages are larger, or the system cannot.
+    /// The kernel zeroes whole pages in forked children. The content must be valid when it is zero. Systems with larger
+    /// pages, or without the feature, refuse this.
     WipedInChildren,
 }
 
-/// The offset with which memory is mapped that has no file (see `region/sparse.rs`).
+/// The offset for mappings of memory without a file (see `region/sparse.rs`).
 pub(crate) const MARK: libc::off_t = 0x1ed6_0000;
 
-/// Whether there is a kernel that limits containers.
+/// Checks that this system's kernel can limit containers.
 ///
 /// # Errors
 /// On systems other than Linux.
@@ -99,7 +99,7 @@ pub(crate) fn has_containers() -> std::io::Result<()> {
     ))
 }
 
-/// What a refusal says on a system that lacks something.
+/// Returns the error of a system that lacks something.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn lacks(what: &str, instead: &str) -> std::io::Error {
     let why = format!("{what} on {}: {instead}", std::env::consts::OS);

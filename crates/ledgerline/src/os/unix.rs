@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Writes a line to standard error, past what std locks for that: another thread may hold the lock and wait for this one.
+/// Writes a line to standard error without the lock of `std`: another thread may hold that lock and wait for this one.
 #[cfg(not(loom))]
 pub(crate) fn say(line: &[u8]) {
-    // SAFETY: writes bytes of ours. Nobody is told where standard error is closed.
+    // SAFETY: writes bytes of ours. If standard error is closed, the line is lost.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
@@ -23,20 +23,20 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Bytes of memory of this machine.
+/// Returns the size of this machine's memory in bytes.
 pub(crate) fn memory_of_machine() -> u64 {
     // SAFETY: sysconf takes a constant and has no preconditions.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     u64::try_from(pages).unwrap_or(0).saturating_mul(page_size() as u64)
 }
 
-/// How many CPUs are configured.
+/// Returns how many CPUs are configured.
 pub(crate) fn configured_cpus() -> u32 {
     // SAFETY: sysconf takes a constant and has no preconditions.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)
 }
 
-/// Reads the beginning of a system's file without allocating; nothing where that cannot be read.
+/// Reads the beginning of a system file without allocating. Returns 0 if it cannot be read.
 pub(crate) fn read_start(path: &CStr, into: &mut [u8]) -> usize {
     // SAFETY: opens a path that ends in zero, reads at most the buffer's length into it, closes.
     unsafe {
@@ -50,28 +50,27 @@ pub(crate) fn read_start(path: &CStr, into: &mut [u8]) -> usize {
     }
 }
 
-/// The time by `CLOCK_MONOTONIC`.
+/// Returns the time of `CLOCK_MONOTONIC`.
 pub(crate) fn monotonic() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a timespec of ours. (The clock is there on every Unix.)
+    // SAFETY: writes to a timespec of ours. Every Unix has this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    // (The seconds have 32 bits on some systems.)
+    // The seconds have 32 bits on some systems.
     #[allow(clippy::unnecessary_cast, reason = "as said")]
     Duration::new((now.tv_sec as i64).unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// Calls these around each fork: before it, after it in the parent, after it in the child.
+/// Registers functions to be called around each fork: before it, after it in the parent, after it in the child.
 pub(crate) fn at_fork(
     before: unsafe extern "C" fn(),
     after: unsafe extern "C" fn(),
     child: unsafe extern "C" fn(),
 ) {
-    // SAFETY: the handlers are plain functions that live as long as the program (or the library is pinned: see the C
-    // interface).
+    // SAFETY: the handlers are plain functions that live as long as the program. A library is pinned: see the C interface.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(child)) };
 }
 
-/// Whether there is a process with that number, as far as this one may ask.
+/// Returns whether there is a process with that number that this one may signal.
 pub(crate) fn is_process(pid: u32) -> bool {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
     // SAFETY: signal 0 only asks.
@@ -80,7 +79,7 @@ pub(crate) fn is_process(pid: u32) -> bool {
 
 /// Gives the calling thread a name.
 pub(crate) fn name_thread(name: &CStr) {
-    // SAFETY: both take a string with its end.
+    // SAFETY: both take a string that ends in zero.
     unsafe {
         #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
@@ -89,25 +88,25 @@ pub(crate) fn name_thread(name: &CStr) {
     }
 }
 
-/// The path that these bytes of a system's file name.
+/// Returns the path that these bytes of a system file name.
 pub(crate) fn path_of_bytes(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// Bytes of memory or disk behind a file.
+/// Returns the bytes of memory or disk behind a file.
 pub(crate) fn bytes_behind(metadata: &Metadata) -> u64 {
     metadata.blocks() * 512
 }
 
-/// The number by which the system knows a file.
+/// Returns the number by which the system identifies a file.
 pub(crate) fn number_of(metadata: &Metadata) -> u64 {
     metadata.ino()
 }
 
-/// Reads at a place of a file. Returns how many bytes; 0 at its end.
+/// Reads at an offset of a file. Returns the number of bytes; 0 at its end.
 ///
 /// # Safety
-/// `length` bytes from `into` on may be written.
+/// The `length` bytes at `into` are writable.
 pub(crate) unsafe fn read_at(
     file: &File,
     into: *mut u8,
@@ -116,7 +115,7 @@ pub(crate) unsafe fn read_at(
 ) -> io::Result<usize> {
     let at = libc::off_t::try_from(at).unwrap_or(libc::off_t::MAX);
     loop {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         let read = unsafe { libc::pread(file.as_raw_fd(), into.cast(), length, at) };
         if let Ok(read) = usize::try_from(read) {
             return Ok(read);
@@ -128,10 +127,10 @@ pub(crate) unsafe fn read_at(
     }
 }
 
-/// Where the next part of a file lies that is no hole: the place itself where that is not known.
+/// Returns the offset of the next part of a file that is not a hole, or the offset itself if that is unknown.
 pub(crate) fn next_data(file: &File, from: usize) -> Option<usize> {
     let at = libc::off_t::try_from(from).ok()?;
-    // SAFETY: moves the position of a descriptor that the caller owns, at which nobody reads.
+    // SAFETY: moves the position of a descriptor that the caller owns; no code reads at that position.
     let found = unsafe { libc::lseek(file.as_raw_fd(), at, libc::SEEK_DATA) };
     match usize::try_from(found) {
         Ok(found) => Some(found),
@@ -140,7 +139,7 @@ pub(crate) fn next_data(file: &File, from: usize) -> Option<usize> {
     }
 }
 
-/// Whether it says that a file may not be written.
+/// Returns whether an error means that a file may not be written.
 pub(crate) fn says_read_only(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }

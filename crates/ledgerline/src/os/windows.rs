@@ -1,4 +1,4 @@
-//! Windows. Nothing forks there, and what a Unix calls a file that processes map is not made here.
+//! Windows. It has no fork, and this library does not map files there.
 
 pub(crate) mod memory;
 
@@ -24,7 +24,7 @@ fn system() -> SYSTEM_INFO {
 
 /// Writes a line to standard error.
 pub(crate) fn say(line: &[u8]) {
-    // Nobody is told where standard error is closed.
+    // If standard error is closed, the line is lost.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line);
 }
 
@@ -32,9 +32,9 @@ pub(crate) fn page_size() -> usize {
     system().dwPageSize as usize
 }
 
-/// Bytes of memory of this machine.
+/// Returns the size of this machine's memory in bytes.
 pub(crate) fn memory_of_machine() -> u64 {
-    // SAFETY: the call fills a structure of ours, for which zeros are valid and which says its size.
+    // SAFETY: the call fills a structure of ours, which holds its own size and for which zeros are valid.
     unsafe {
         let mut status: MEMORYSTATUSEX = std::mem::zeroed();
         status.dwLength = size_of::<MEMORYSTATUSEX>() as u32;
@@ -42,23 +42,23 @@ pub(crate) fn memory_of_machine() -> u64 {
     }
 }
 
-/// How many CPUs this process's group has.
+/// Returns how many CPUs this process's group has.
 pub(crate) fn configured_cpus() -> u32 {
     system().dwNumberOfProcessors
 }
 
-/// There are no such files here.
+/// Reads nothing: Windows has no such files.
 pub(crate) fn read_start(_: &CStr, _: &mut [u8]) -> usize {
     0
 }
 
-/// The time since this was called first.
+/// Returns the time since the first call.
 pub(crate) fn monotonic() -> Duration {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     BEGAN.get_or_init(Instant::now).elapsed()
 }
 
-/// Nothing forks.
+/// Does nothing, since Windows has no fork.
 pub(crate) fn at_fork(
     _: unsafe extern "C" fn(),
     _: unsafe extern "C" fn(),
@@ -66,46 +66,46 @@ pub(crate) fn at_fork(
 ) {
 }
 
-/// It is not asked.
+/// Always returns `false`; it is not used on Windows.
 pub(crate) fn is_process(_: u32) -> bool {
     false
 }
 
-/// The path that these bytes of a system's file name.
+/// Returns the path that these bytes of a system file name.
 pub(crate) fn path_of_bytes(bytes: &[u8]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Bytes behind a file.
+/// Returns the size of a file in bytes.
 pub(crate) fn bytes_behind(metadata: &Metadata) -> u64 {
     metadata.len()
 }
 
-/// No number is known.
+/// Returns 0: no number is known.
 pub(crate) fn number_of(_: &Metadata) -> u64 {
     0
 }
 
-/// Reads at a place of a file. Returns how many bytes; 0 at its end.
+/// Reads at an offset of a file. Returns the number of bytes; 0 at its end.
 ///
 /// # Safety
-/// `length` bytes from `into` on are initialised, and may be written.
+/// The `length` bytes at `into` are initialised and writable.
 pub(crate) unsafe fn read_at(
     file: &File,
     into: *mut u8,
     length: usize,
     at: usize,
 ) -> io::Result<usize> {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     file.seek_read(unsafe { std::slice::from_raw_parts_mut(into, length) }, at as u64)
 }
 
-/// Where the next part of a file lies that is no hole: not known.
+/// Returns the offset itself, since holes are unknown here.
 pub(crate) fn next_data(_: &File, from: usize) -> Option<usize> {
     Some(from)
 }
 
-/// Whether it says that a file may not be written.
+/// Returns whether an error means that a file may not be written.
 pub(crate) fn says_read_only(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }

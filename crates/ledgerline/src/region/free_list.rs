@@ -2,8 +2,8 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Head of the stack: a tag against reuse in the upper half, the first row in the lower. Zero is
-/// the empty list: the root is never free.
+/// The head of the stack: a tag against reuse in the upper half, the first row in the lower. Zero means an empty list, as
+/// the root is never free.
 #[repr(transparent)]
 #[derive(Debug)]
 pub(crate) struct FreeList(AtomicU64);
@@ -19,18 +19,18 @@ impl FreeList {
         FreeList(AtomicU64::new(0))
     }
 
-    /// Pushes a row; `next` is the row's word for the row behind it.
+    /// Pushes a row; `next` is the row's link to the row behind it.
     pub(crate) fn push(&self, row: u32, next: &AtomicU32) {
         let put = |seen: u64| {
             next.store(seen as u32, Ordering::Relaxed);
             Some(Self::step(seen, row))
         };
-        // Release, partner of the Acquire in `pop`: the next row is written before.
+        // Release, partner of the Acquire in `pop`: the link was written before.
         let _always_put = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, put);
     }
 
-    /// Pops a row; `next` finds a row's word, or `None` for a number that is no row (memory that
-    /// another process overwrote).
+    /// Pops a row. `next` returns a row's link, or `None` for a number that is not a row, read from memory that another
+    /// process overwrote.
     pub(crate) fn pop<'a>(&self, next: impl Fn(u32) -> Option<&'a AtomicU32>) -> Option<u32> {
         let take = |seen: u64| {
             if seen as u32 == 0 {

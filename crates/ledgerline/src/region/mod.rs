@@ -1,11 +1,10 @@
-//! A region is the memory that a table lies in: anonymous memory of the process, or a file that other
-//! processes map too.
+//! A region is the memory that a table lies in: anonymous memory of the process, or a file that other processes map too.
 //!
-//! A region is one mapping, or parts of one (`parts.rs`). Making it costs address space; touching it costs memory. The
+//! A region is one mapping, or parts of one (`parts.rs`). Creating it costs address space; touching it costs memory. The
 //! mapping reserves nothing (`MAP_NORESERVE`), and a file is extended without being filled.
 //!
-//! Invariant R1: a region's address never changes and stays mapped until the region is dropped. Nothing is asked of a
-//! region in parts that lies outside of them.
+//! Invariant R1: a region's address never changes and stays mapped until the region is dropped. In a region that is mapped
+//! in parts, no offset outside of the parts is used.
 
 pub(crate) mod free_list;
 pub(crate) mod parts;
@@ -23,7 +22,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The smallest page of any machine.
+/// The smallest page size of any machine.
 const PAGE: usize = 4096;
 
 /// One mapping. It is readable and writable, unless it was mapped [read-only](Region::read_only).
@@ -32,17 +31,17 @@ pub(crate) struct Region {
     base: NonNull<u8>,
     size: usize,
     shared: bool,
-    /// What is mapped, if that is not all.
+    /// The mapped parts, unless the whole region is mapped.
     parts: Option<Parts>,
-    /// With it a region that was created here asks for the size of its file. (A program that merely joins a ledger
-    /// keeps its descriptor numbers.)
+    /// The file of a region that was created here, used to query its size. A program that merely joins a ledger keeps no
+    /// descriptor.
     file: Option<File>,
-    /// Whether the address stays reserved when the region goes (`retired.rs`).
+    /// Whether the address stays reserved after the region is dropped (`retired.rs`).
     keeps_address: AtomicBool,
 }
 
-/// Says where a region has to lie: its byte at `offset` gets an address that is a multiple of `alignment`.
-/// The alignment is a power of two, the offset a multiple of the page size.
+/// The constraint on a region's address: the byte at `offset` gets an address that is a multiple of `alignment`. The
+/// alignment is a power of two, the offset a multiple of the page size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) offset: usize,
@@ -54,11 +53,11 @@ impl Place {
     pub(crate) const ANYWHERE: Place = Place { offset: 0, alignment: 1 };
 }
 
-/// Address space without access. A region that needs a certain address is mapped inside it.
+/// Inaccessible address space. A region that needs a certain address is mapped inside it.
 struct Reservation {
     base: *mut u8,
     length: usize,
-    /// Where the region begins.
+    /// The start of the region.
     start: *mut u8,
 }
 
@@ -71,7 +70,7 @@ impl Reservation {
         Ok(Reservation { base, length, start })
     }
 
-    /// Gives back all of the reservation but the region of `size` bytes.
+    /// Releases all of the reservation but the region of `size` bytes.
     fn keep(self, size: usize) {
         // SAFETY: the reservation is ours, and nothing lies around the region.
         unsafe { memory::trim(self.base, self.length, self.start, size) };
@@ -86,20 +85,20 @@ impl Drop for Reservation {
     }
 }
 
-// SAFETY: the region hands out addresses and touches nothing itself; its users share the memory
-// through atomics and restartable sections only.
+// SAFETY: the region hands out addresses and touches nothing itself; its users share the memory through atomics and
+// restartable sections only.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps zeroed memory that this process alone has. A forked child gets a copy of each page that either
-    /// process writes.
+    /// Maps zeroed memory that is private to this process. A forked child gets a copy of each page that either process
+    /// writes.
     pub(crate) fn anonymous(size: usize) -> io::Result<Region> {
         Region::anonymous_at(size, Place::ANYWHERE)
     }
 
-    /// As [`anonymous`](Self::anonymous), at a given place.
+    /// Like [`anonymous`](Self::anonymous), but at a given place.
     pub(crate) fn anonymous_at(size: usize, place: Place) -> io::Result<Region> {
         Region::map(size, place, Backing::Zeros)
     }
@@ -109,7 +108,7 @@ impl Region {
         Region::extend(file, size, || Region::shared_at(file, size, place))
     }
 
-    /// As [`create_in`](Self::create_in), and maps the parts alone, where that can be.
+    /// Like [`create_in`](Self::create_in), but maps only the parts if the system allows it.
     pub(crate) fn create_in_parts(file: &File, parts: Parts, place: Place) -> io::Result<Region> {
         Region::extend(file, parts.size, || Region::shared_in_parts(file, parts, place))
     }
@@ -137,12 +136,12 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps `size` bytes of a file that holds at least as many, at a given place.
+    /// Maps `size` bytes of a file, which must have at least as many, at a given place.
     pub(crate) fn shared_at(file: &File, size: usize, place: Place) -> io::Result<Region> {
         Region::map(size, place, Backing::Shared(file))
     }
 
-    /// As [`shared_at`](Self::shared_at), and maps the parts alone, where that can be; otherwise all.
+    /// Like [`shared_at`](Self::shared_at), but maps only the parts if the system allows it.
     pub(crate) fn shared_in_parts(file: &File, parts: Parts, place: Place) -> io::Result<Region> {
         let Some(base) = parts.map(file, place)? else {
             return Region::shared_at(file, parts.size, place);
@@ -150,7 +149,7 @@ impl Region {
         Region::over(base, parts.size, true, Some(parts))
     }
 
-    /// Maps `size` bytes of a file for reading. A write to them kills the process.
+    /// Maps `size` bytes of a file read-only. A write to them kills the process.
     pub(crate) fn read_only(file: &File, size: usize) -> io::Result<Region> {
         Region::map(size, Place::ANYWHERE, Backing::ReadOnly(file))
     }
@@ -162,8 +161,8 @@ impl Region {
             _ => None,
         };
         let at = again.or(reserved.as_ref().map(|reserved| reserved.start));
-        // SAFETY: at an address of the system's choice, or over a reservation or a retired range of ours that no other
-        // code uses.
+        // SAFETY: at an address of the system's choice, or over a reservation or a retired range of ours that no other code
+        // uses.
         let base = unsafe { memory::map(at.unwrap_or(std::ptr::null_mut()), size, backing)? };
         if let Some(reservation) = reserved {
             reservation.keep(size);
@@ -171,20 +170,20 @@ impl Region {
         Region::over(base, size, !matches!(backing, Backing::Zeros), None)
     }
 
-    /// The region of mappings that were just made.
+    /// Returns the region for mappings that were just made.
     fn over(base: *mut u8, size: usize, shared: bool, parts: Option<Parts>) -> io::Result<Region> {
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         let keeps_address = AtomicBool::new(false);
         let region = Region { base, size, shared, parts, file: None, keeps_address };
         for part in region.mappings() {
             let start = base.as_ptr().wrapping_add(part.start);
-            // SAFETY: advises about the mappings just made.
+            // SAFETY: the advice concerns the mappings just made.
             unsafe { memory::advise(start, part.len(), Advice::SmallPages) };
         }
         Ok(region)
     }
 
-    /// The address of a `T` at an offset.
+    /// Returns the address of a `T` at an offset.
     ///
     /// # Panics
     /// If the `T` would lie outside of the region, or would not be aligned.
@@ -196,30 +195,30 @@ impl Region {
         unsafe { self.base.as_ptr().add(offset).cast() }
     }
 
-    /// Replaces a part of the region by zeroed memory that this process alone has, whatever the rest is.
-    /// Both numbers are multiples of the page size.
+    /// Replaces a part of the region by zeroed memory that is private to this process, even in a shared region. Both numbers
+    /// are multiples of the page size.
     pub(crate) fn make_private(&self, offset: usize, size: usize) -> io::Result<()> {
         if !self.shared {
             return Ok(());
         }
         assert!(offset.checked_add(size).is_some_and(|end| end <= self.size));
-        // SAFETY: replaces a part of our own mapping, as just checked, by another of the same size; no code
-        // has an address into it yet.
+        // SAFETY: replaces a part of our own mapping, as just checked, by another of the same size; no code has an address
+        // into it yet.
         unsafe { memory::map(self.base.as_ptr().add(offset), size, Backing::Zeros) }.map(drop)
     }
 
-    /// What is mapped.
+    /// Returns the mapped ranges.
     fn mappings(&self) -> impl Iterator<Item = Range<usize>> {
         let whole = self.parts.is_none().then_some(0..self.size);
         whole.into_iter().chain(self.parts.into_iter().flat_map(Parts::ranges))
     }
 
-    /// Bytes that are mapped.
+    /// Returns the number of mapped bytes.
     pub(crate) fn mapped(&self) -> usize {
         self.parts.map_or(self.size, Parts::mapped)
     }
 
-    /// Whether all of it is mapped.
+    /// Returns whether the whole region is mapped.
     pub(crate) fn is_whole(&self) -> bool {
         self.parts.is_none()
     }
@@ -228,10 +227,10 @@ impl Region {
         self.shared
     }
 
-    /// From now on the address stays reserved when the region goes (`retired.rs`). It is a region that
-    /// begins where a region had to.
+    /// Makes the address stay reserved after the region is dropped (`retired.rs`). The region must begin at its required
+    /// place.
     pub(crate) fn keep_address(&self) {
-        // Relaxed: the region is dropped by whoever has the last hold on it.
+        // Relaxed: the region is dropped with its last reference.
         self.keeps_address.store(true, Ordering::Relaxed);
     }
 
@@ -239,7 +238,7 @@ impl Region {
         self.size
     }
 
-    /// Bytes of memory behind the region now: pages of the file, or resident pages of the mapping.
+    /// Returns the bytes of memory behind the region now: pages of the file, or resident pages of the mapping.
     pub(crate) fn resident(&self) -> u64 {
         match &self.file {
             Some(file) => file.metadata().map_or(0, |metadata| os::bytes_behind(&metadata)),
@@ -256,7 +255,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours; all that has addresses into the mapping borrows from its owner (R1).
+        // SAFETY: the mapping is ours, and all code with addresses into it borrows from its owner (R1).
         unsafe {
             if let Some(parts) = self.parts {
                 parts.unmap(self.base.as_ptr());

@@ -1,7 +1,7 @@
-//! A region of which only the parts that hold something are mapped. What lies between is anybody's.
+//! A region of which only the used parts are mapped. Other mappings may lie between the parts.
 //!
-//! Columns lie a fixed distance apart, so that finding one is a shift. A table of a few thousand rows uses a hundredth of
-//! each, and the rest is address space: 32 MiB for each CPU, which a limit on it (`ulimit -v`) counts.
+//! Columns lie a fixed distance apart, so that a shift finds a column. A table of a few thousand rows uses a hundredth of
+//! each. The rest is address space: 32 MiB for each CPU, which a limit on address space (`ulimit -v`) counts.
 //!
 //! ```text
 //! map(parts)
@@ -9,8 +9,8 @@
 //!     map each part there, unless something lies there        all did: done; one did not: give back those that did
 //! ```
 //!
-//! No more is ever reserved than is mapped in the end, since the limit would count it. A thread that maps something at that moment makes
-//! a place taken, and the next one is tried.
+//! The reserved address space never exceeds what is mapped in the end, since the limit would count it. If another thread
+//! maps something at that moment, the place is taken, and the next one is tried.
 
 use super::Place;
 use crate::os::{Found, memory};
@@ -19,41 +19,41 @@ use std::io;
 use std::iter::once;
 use std::ops::Range;
 
-/// What is mapped of a region: its head, stretches of one length at equal distances, and its tail.
+/// The mapped parts of a region: its head, stretches of one length at equal distances, and its tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Where the head ends, and the first stretch begins.
+    /// The end of the head, where the first stretch begins.
     pub(crate) first: usize,
-    /// The bytes of a stretch, and how far one begins behind the other.
+    /// The bytes of a stretch, and the distance between the starts of two stretches.
     pub(crate) length: usize,
     pub(crate) distance: usize,
     pub(crate) count: usize,
-    /// Where the tail begins. It ends with the region.
+    /// The start of the tail, which ends with the region.
     pub(crate) tail: usize,
     pub(crate) size: usize,
 }
 
-/// How often a place is looked for. Each lies twice as far as the one before: the last ones are beyond any program.
+/// How many places are tried. Each lies twice as far away as the one before, so the last ones are beyond any program.
 const TRIES: u32 = 24;
 
 impl Parts {
-    /// The parts, each once, from the first byte on. (The first stretch is one with the head.)
+    /// Returns the parts in order, from the first byte on. The head and the first stretch are one part.
     pub(crate) fn ranges(self) -> impl Iterator<Item = Range<usize>> + Clone {
         let stretch = move |number: usize| self.first + number * self.distance;
         let others = (1..self.count).map(move |it| stretch(it)..stretch(it) + self.length);
         once(0..self.first + self.length).chain(others).chain(once(self.tail..self.size))
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     pub(crate) fn mapped(self) -> usize {
         self.ranges().map(|part| part.len()).sum()
     }
 
-    /// Maps the parts of a file. Returns where the region begins, or `None` where no place was found, and on systems that
-    /// cannot be asked for a place which is free.
+    /// Maps the parts of a file. Returns the start of the region, or `None` if no place was found, or if the system cannot
+    /// map at a place only if it is free.
     pub(super) fn map(self, file: &File, place: Place) -> io::Result<Option<*mut u8>> {
-        // Where the kernel would map the largest part now; programs mostly have what they map above that. (A small one would
-        // get a gap between those.)
+        // The place where the kernel would map the largest part now. Most programs have their mappings above it. A smaller
+        // part would get a gap between these.
         let most = self.ranges().map(|part| part.len()).max().unwrap_or(super::PAGE);
         let near = memory::reserve(most)?;
         // SAFETY: it was just reserved, and nothing uses it.
@@ -62,7 +62,7 @@ impl Parts {
         for turn in 0..TRIES {
             let below = self.size + (place.alignment << turn) - place.alignment;
             let Some(free) = end.checked_sub(below) else { break };
-            // From here the stretch that has to be aligned is, and ends below.
+            // From here on, the stretch that has to be aligned is aligned, and ends below `end`.
             let aligned = (free + place.offset) & !(place.alignment - 1);
             let Some(start) = aligned.checked_sub(place.offset).filter(|&start| start > 0) else {
                 break;
@@ -77,13 +77,13 @@ impl Parts {
         Ok(None)
     }
 
-    /// Maps all parts with the region's begin at `start`, or none.
+    /// Maps all parts of the region that begins at `start`, or none.
     fn lay(self, file: &File, start: *mut u8) -> io::Result<Found> {
         for (number, part) in self.ranges().enumerate() {
             let at = start.wrapping_add(part.start);
             let found = memory::map_where_free(at, part.len(), file, part.start);
             if !matches!(found, Ok(Found::Mapped)) {
-                // SAFETY: these parts were mapped just now, and nobody knows them.
+                // SAFETY: these parts were mapped just now, and no other code knows them.
                 unsafe { self.unmap_some(start, number) };
                 return found;
             }
@@ -91,20 +91,20 @@ impl Parts {
         Ok(Found::Mapped)
     }
 
-    /// Gives the parts back.
+    /// Unmaps the parts.
     ///
     /// # Safety
-    /// They are mapped with the region's begin at `start`, and no code uses them.
+    /// They are mapped for a region that begins at `start`, and no code uses them.
     pub(super) unsafe fn unmap(self, start: *mut u8) {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { self.unmap_some(start, usize::MAX) };
     }
 
     /// # Safety
-    /// As [`unmap`](Self::unmap), of the first `count` parts.
+    /// Same as [`unmap`](Self::unmap), for the first `count` parts.
     unsafe fn unmap_some(self, start: *mut u8, count: usize) {
         for part in self.ranges().take(count) {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller guarantees.
             unsafe { memory::unmap(start.wrapping_add(part.start), part.len()) };
         }
     }
@@ -127,11 +127,11 @@ mod tests {
     const PLACE: Place = Place { offset: 3 << 16, alignment: 1 << 24 };
 
     fn memfd() -> File {
-        // SAFETY: makes a file of its own.
+        // SAFETY: creates a new file.
         unsafe { File::from_raw_fd(libc::memfd_create(c"parts".as_ptr(), libc::MFD_CLOEXEC)) }
     }
 
-    /// Runs in a forked child, which has this thread alone; its exit code says whether it held.
+    /// Runs a check in a forked child, which has only this thread. The child's exit code is the result.
     fn holds_in_a_child(check: impl FnOnce() -> bool) -> bool {
         let mut status = 0;
         // SAFETY: the child calls the kernel alone, and leaves without the harness.
@@ -145,7 +145,7 @@ mod tests {
         status == 0
     }
 
-    /// Whether a page can be mapped there.
+    /// Returns whether a page can be mapped there.
     fn is_free(at: *mut u8, file: &File) -> bool {
         let found = memory::map_where_free(at, 4096, file, 0).unwrap();
         if matches!(found, Found::Mapped) {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(region.mapped(), (3 << 16) + (64 << 14) + (1 << 20));
         assert!(is_free(first.wrapping_add(PARTS.length), &file));
         assert!(!is_free(first.wrapping_add(PARTS.distance), &file));
-        // Another mapping of all of it sees what is written into parts.
+        // A second mapping of the whole file sees the values written into the parts.
         let whole = Region::shared_at(&file, PARTS.size, PLACE).unwrap();
         for (number, part) in PARTS.ranges().enumerate() {
             let last = part.end - 8;
@@ -184,7 +184,7 @@ mod tests {
         let found = memory::map_where_free(between, 4096, &file, 0).unwrap();
         assert!(matches!(found, Found::Mapped));
         drop(region);
-        // SAFETY: it is still mapped, which this test is about.
+        // SAFETY: it is still mapped, as this test checks.
         unsafe {
             between.write_volatile(1);
             memory::unmap(between, 4096);

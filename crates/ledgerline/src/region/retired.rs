@@ -1,12 +1,12 @@
-//! Address space that stays reserved when its region is gone, for the next region of that size.
+//! Address space that stays reserved after its region is gone, for the next region of that size.
 //!
-//! A thread that charges by number (`charge/lease.rs`) may take a page fault at the very moment at which the ledger
-//! is taken away. The kernel resolves the fault before it notices that the section has to start anew, and a
-//! fault where nothing is mapped kills the program. So such a region's address stays mapped: its memory is
-//! replaced by zeros that cost nothing, in one step, and the next region of that size lies there.
+//! A thread that charges by number (`charge/lease.rs`) may take a page fault at the very moment at which the ledger is
+//! taken away. The kernel resolves the fault before it notices that the section has to restart, and a fault at an unmapped
+//! address kills the program. So the address of such a region stays mapped: zeros that cost nothing replace its memory in
+//! one step, and the next region of that size is placed there.
 //!
-//! A program that makes and frees ledgers of one shape uses one address again and again. Where all places
-//! below are taken, the address space is given up (and its memory is not).
+//! A program that creates and frees ledgers of one shape uses one address again and again. If all places below are taken,
+//! the address space is given up, but not its memory.
 
 use super::Place;
 use crate::os::{Backing, memory};
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How many ranges are remembered.
 const PLACES: usize = 64;
 
-/// A range that no region has now: its size, and its address (0: there is none; 1: it is being written).
+/// A range that no region has now: its size, and its address. Address 0 means that there is none; 1, that it is being
+/// written.
 struct Range {
     size: AtomicUsize,
     base: AtomicUsize,
@@ -24,14 +25,13 @@ struct Range {
 static RANGES: [Range; PLACES] =
     [const { Range { size: AtomicUsize::new(0), base: AtomicUsize::new(0) } }; PLACES];
 
-/// Replaces what is mapped there by zeros, and keeps the address for another region.
+/// Replaces the mapped memory by zeros, and keeps the address for another region.
 ///
 /// # Safety
-/// The range is a mapping of the caller's, which nobody uses but sections that will start anew.
+/// The range is a mapping of the caller's. Only sections that will restart still use it.
 pub(super) unsafe fn retire(base: *mut u8, size: usize) {
-    // SAFETY: over a mapping of the caller's, as it says. A thread that faults there meanwhile finds the old
-    // mapping or this one: the kernel replaces one by the other under its lock. (Where there are no sections, no thread
-    // is there.)
+    // SAFETY: over a mapping of the caller's, as required. A thread that faults there meanwhile finds the old mapping or
+    // this one, since the kernel replaces it under its lock. On machines without sections, no thread is there.
     if unsafe { memory::map(base, size, Backing::Zeros) }.is_ok() {
         put(base.expose_provenance(), size);
     }
@@ -44,17 +44,17 @@ fn put(base: usize, size: usize) {
     };
     if let Some(range) = RANGES.iter().find(free) {
         range.size.store(size, Ordering::Relaxed);
-        // Release, partner of the Acquire in `take`: who sees the address sees the size.
+        // Release, partner of the Acquire in `take`: a thread that sees the address sees the size.
         range.base.store(base, Ordering::Release);
     }
 }
 
-/// Takes a range of that size, in which the region would lie as it has to.
+/// Takes a range of that size whose address satisfies the region's constraint.
 pub(super) fn take(size: usize, place: Place) -> Option<*mut u8> {
     RANGES.iter().find_map(|range| {
         let base = range.base.load(Ordering::Acquire);
-        // (The size may be another range's by the time of the exchange, whose address then differs, or is
-        // the same range's.)
+        // By the time of the exchange, the size may belong to another range. That range's address either differs, or is the
+        // same range's.
         let fits = base > 1
             && range.size.load(Ordering::Relaxed) == size
             && (base + place.offset).is_multiple_of(place.alignment);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_kept_stays_mapped_and_is_the_next_regions_with_zeros_in_it() {
-        // No other test has regions of this size.
+        // No other test uses regions of this size.
         const SIZE: usize = 37 << 16;
         let place = Place { offset: 3 << 16, alignment: 1 << 24 };
         let region = Region::anonymous_at(SIZE, place).unwrap();
@@ -86,7 +86,7 @@ mod tests {
         unsafe { word.write(7) };
         region.keep_address();
         drop(region);
-        // SAFETY: the address stays mapped, which this test is about.
+        // SAFETY: the address stays mapped, as this test checks.
         assert_eq!(unsafe { word.read_volatile() }, 0);
         let other = Region::anonymous_at(SIZE + (1 << 16), place).unwrap();
         assert_ne!(other.at::<u64>(5 << 16), word, "its size differs");

@@ -1,9 +1,8 @@
 //! A set of rows: a bitmap with summaries, so that the few rows in a large set are found quickly.
 //!
-//! Level 0 has a bit for each row, level 1 a bit for each word of level 0, and level 2 a bit for each word of
-//! level 1. Each column has one such set, of the rows whose cell holds a cap there. Only the holder of the
-//! stock lock changes it. A reader (a snapshot) may look during a change, and then sees a row a moment too
-//! early or too late.
+//! Level 0 has a bit for each row, level 1 a bit for each word of level 0, and level 2 a bit for each word of level 1. Each
+//! column has one such set, of the rows whose cell holds a cap there. Only the holder of the stock lock changes it. A
+//! reader, such as a snapshot, may look during a change, and then sees a row a moment too early or too late.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -14,7 +13,7 @@ pub(crate) struct RowSet<'a> {
     capacity: usize,
 }
 
-/// Words of each level for so many rows.
+/// Returns the number of words of each level for `capacity` rows.
 const fn words(capacity: usize) -> [usize; 3] {
     let zero = capacity.div_ceil(64);
     let one = zero.div_ceil(64);
@@ -22,18 +21,17 @@ const fn words(capacity: usize) -> [usize; 3] {
 }
 
 impl<'a> RowSet<'a> {
-    /// Bytes that a set of so many rows takes.
+    /// Returns the size in bytes of a set of `capacity` rows.
     pub(crate) const fn size(capacity: usize) -> usize {
         let [zero, one, two] = words(capacity);
         (zero + one + two) * 8
     }
 
     /// # Safety
-    /// `base` is the start of [`size`](Self::size) aligned bytes that stay valid for `'a` and are
-    /// touched as atomics only.
+    /// `base` is the start of [`size`](Self::size) aligned bytes that stay valid for `'a` and are touched as atomics only.
     pub(crate) unsafe fn new(base: *const AtomicU64, capacity: usize) -> Self {
         let [zero, one, two] = words(capacity);
-        // SAFETY: the three slices lie one after the other in the bytes for which the caller vouches.
+        // SAFETY: the three slices lie one after the other in the bytes that the caller guarantees.
         unsafe {
             RowSet {
                 levels: [
@@ -70,14 +68,14 @@ impl<'a> RowSet<'a> {
         }
     }
 
-    /// Takes a row out of a set that several processes change, each under a lock of its own. The summaries
-    /// stay as they are: a bit cleared there could hide a row that another process has just put in.
+    /// Removes a row from a set that several processes change, each under its own lock. The summaries stay as they are: a
+    /// bit cleared there could hide a row that another process has just added.
     pub(crate) fn remove_shared(self, row: u32) {
         let bit = row as usize;
         self.levels[0][bit / 64].fetch_and(!(1 << (bit % 64)), Ordering::Relaxed);
     }
 
-    /// The rows in the set, ascending. Rows may be removed while the iterator stands on them.
+    /// Iterates over the rows in the set, ascending. The iterator's present row may be removed.
     pub(crate) fn iter(self) -> impl Iterator<Item = u32> + 'a {
         let below = move |level: usize, at: usize| {
             let word = self.levels[level].get(at).map_or(0, |w| w.load(Ordering::Relaxed));
@@ -87,7 +85,7 @@ impl<'a> RowSet<'a> {
             .flat_map(move |at| below(2, at))
             .flat_map(move |at| below(1, at))
             .flat_map(move |at| below(0, at))
-            // (Another process may have written nonsense behind the last row.)
+            // Another process may have written nonsense behind the last row.
             .filter(move |&row| row < self.capacity)
             .map(|row| row as u32)
     }

@@ -1,9 +1,9 @@
 //! A shadow: a small number beside each block of a heap, for allocators.
 //!
-//! An allocator that charges a block must know whom to credit when the block is freed, and has no place for that in the
-//! block: a header would make every block larger and spoil its alignment. A shadow lies apart. It has an entry for each
-//! *window* of the address space, and an allocator whose blocks start at least a window apart finds the entry of a
-//! block by its address alone.
+//! An allocator that charges a block must know the owner to credit when the block is freed, and the block has no place for
+//! it: a header would make every block larger and spoil its alignment. A shadow lies apart. It has an entry for each
+//! *window* of the address space, and an allocator whose blocks start at least a window apart finds the entry of a block by
+//! its address alone.
 //!
 //! ```text
 //! address:  | 46 ... 30 | 29 ...  5 | 4 ... 0 |      (from bit 47 on arm64)
@@ -11,8 +11,8 @@
 //!                         map
 //! ```
 //!
-//! A map serves a GiB. It is made when the first entry of its GiB is needed, and costs memory where it is touched: a
-//! page of two-byte entries serves 64 KiB of heap. Entries read zero until they are written.
+//! A map serves a GiB. It is created when the first entry of its GiB is needed, and costs memory only where it is touched:
+//! a page of two-byte entries serves 64 KiB of heap. Entries read zero until they are written.
 //!
 //! ```
 //! use ledgerline::shadow::Shadow;
@@ -32,16 +32,16 @@ use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 
-/// The bytes of a window, unless a shadow has windows of its own size: in each starts at most one block.
+/// The size of a window in bytes, unless a shadow has its own window size. At most one block starts in each window.
 ///
-/// Blocks start that far apart whose addresses are multiples of 16 and which have 17 bytes or more.
+/// Blocks satisfy this if their addresses are multiples of 16 and they have 17 bytes or more.
 pub const WINDOW: usize = 1 << WINDOW_BITS;
-/// How many bits of an address tell where in a window it lies.
+/// How many low bits of an address are its position within a window.
 pub const WINDOW_BITS: u32 = 5;
 
 const GIB_BITS: u32 = 30;
-/// How many bits an address of a process has: half of what the machine has on x86-64, all of 48 bits on arm64. (Linux
-/// gives out higher addresses only to who asks for them, and the C library does not.)
+/// How many bits an address of a process has: half of the machine's range on x86-64, all of 48 bits on arm64. Linux returns
+/// higher addresses only on request, and the C library does not request them.
 pub const ADDRESS_BITS: u32 = if cfg!(target_pointer_width = "32") {
     32
 } else if cfg!(target_arch = "x86_64") {
@@ -51,31 +51,32 @@ pub const ADDRESS_BITS: u32 = if cfg!(target_pointer_width = "32") {
 };
 const GIBS: usize = 1 << (ADDRESS_BITS - GIB_BITS);
 
-/// What an entry may be: an atomic number of one or two bytes.
+/// The types of an entry: an atomic number of one or two bytes.
 pub trait Entry: sealed::Sealed + Sync {}
 
 impl Entry for AtomicU8 {}
 impl Entry for AtomicU16 {}
 
 mod sealed {
-    /// Keeps [`Entry`](super::Entry) to types that are valid when all their bits are zero.
+    /// Limits [`Entry`](super::Entry) to types that are valid when all their bits are zero.
     pub trait Sealed {}
     impl Sealed for super::AtomicU8 {}
     impl Sealed for super::AtomicU16 {}
 }
 
-/// An entry for each window of `1 << BITS` bytes of the address space. It is for a `static`: what it maps is never
-/// unmapped, and its directory alone has a MiB, on arm64 two (of zeros, which cost memory where they are touched).
+/// An entry for each window of `1 << BITS` bytes of the address space. It is meant for a `static`: its maps are never
+/// unmapped, and its directory alone has a MiB, on arm64 two. These are zeros, which cost memory only where they are
+/// touched.
 ///
-/// In a forked child a shadow is a copy of its parent's; if it is `WIPED`, its entries are zero there: the kernel wipes them
-/// (`MADV_WIPEONFORK`).
+/// In a forked child a shadow is a copy of its parent's. If it is `WIPED`, the child's entries are zero instead: the kernel
+/// wipes them (`MADV_WIPEONFORK`).
 #[derive(Debug)]
 pub struct Shadow<E, const BITS: u32 = WINDOW_BITS, const WIPED: bool = false> {
-    /// For each GiB of a process's address space: its map's address, less what the GiB's own number would
-    /// add, so that finding an entry is one addition. Zero: no map yet. A child inherits it.
+    /// For each GiB of a process's address space: the address of its map, minus the offset of the GiB's own number, so that
+    /// finding an entry takes one addition. Zero means no map yet. A child inherits it.
     directory: [AtomicUsize; GIBS],
-    /// The last address of the highest GiB with a map; zero before there is one. To ask for that costs less than to ask whether
-    /// the directory has an address.
+    /// The last address of the highest GiB with a map; zero before there is one. This check costs less than one that the
+    /// directory has an address.
     last: AtomicUsize,
     entries: PhantomData<E>,
 }
@@ -83,29 +84,29 @@ pub struct Shadow<E, const BITS: u32 = WINDOW_BITS, const WIPED: bool = false> {
 impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
     const MAP: usize = size_of::<E>() << (GIB_BITS - BITS);
 
-    /// A shadow without a map.
+    /// Returns a shadow without a map.
     #[expect(clippy::new_without_default, reason = "it is for a static")]
     pub const fn new() -> Self {
-        // (All zeros, so that it takes no room in the program's file.)
+        // All zeros, so that it takes no room in the program's file.
         let directory = [const { AtomicUsize::new(0) }; GIBS];
         Shadow { directory, last: AtomicUsize::new(0), entries: PhantomData }
     }
 
-    /// The entry of an address; `None` if its GiB has no map yet. Costs three loads; async-signal-safe.
+    /// Returns the entry of an address, or `None` if its GiB has no map yet. Costs three loads; async-signal-safe.
     #[inline(always)]
     pub fn entry(&self, address: usize) -> Option<&'static E> {
-        // Relaxed: whoever has a block has it from a thread that found its entry, and the last.
+        // Relaxed: a thread got the block from a thread that found its entry, and so saw `last`.
         if address > self.last.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: no higher than an address that the directory has. Guarded by `an_address_of_no_process_has_no_entry`.
+        // SAFETY: no higher than an address that the directory covers. Guarded by `an_address_of_no_process_has_no_entry`.
         unsafe { self.entry_within(address) }
     }
 
-    /// As [`entry`](Self::entry), and `None` for the null address as well: one look for both.
+    /// Like [`entry`](Self::entry), but also returns `None` for the null address, with a single comparison for both.
     #[inline(always)]
     pub fn entry_unless_null(&self, address: usize) -> Option<&'static E> {
-        // (Null is beyond all others here.) Relaxed, as above.
+        // The subtraction makes null the highest address. Relaxed, as above.
         if address.wrapping_sub(1) >= self.last.load(Ordering::Relaxed) {
             return None;
         }
@@ -113,28 +114,29 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
         unsafe { self.entry_within(address) }
     }
 
-    /// As [`entry`](Self::entry) without a look at whether the address is one of a process. Costs two loads.
+    /// Like [`entry`](Self::entry), but does not check the range of the address. Costs two loads.
     ///
     /// # Safety
-    /// The address has [`ADDRESS_BITS`] bits.
+    /// The address has at most [`ADDRESS_BITS`] bits.
     #[inline(always)]
     pub unsafe fn entry_within(&self, address: usize) -> Option<&'static E> {
         debug_assert!(address >> GIB_BITS < GIBS);
-        // SAFETY: the directory has all addresses of so many bits.
+        // SAFETY: the directory covers all addresses of so many bits.
         let slot = unsafe { self.directory.get_unchecked(address >> GIB_BITS) };
-        // Acquire, partner of the exchange in `make`: a map is made before it is entered.
+        // Acquire, partner of the exchange in `make`: a map is complete before it is entered.
         let map = slot.load(Ordering::Acquire);
         if map == 0 {
             return None;
         }
         let entry = std::ptr::with_exposed_provenance::<E>(map).wrapping_add(address >> BITS);
-        // SAFETY: a map has an entry for each window of its GiB, is never unmapped, and holds atomic numbers alone
+        // SAFETY: a map has an entry for each window of its GiB, is never unmapped, and holds only atomic numbers
         // (`Sealed`), for which zeros are valid. Guarded by `every_entry_is_its_own`.
         Some(unsafe { NonNull::new_unchecked(entry.cast_mut()).as_ref() })
     }
 
-    /// As [`entry`](Self::entry), making the map if need be; `None` when there is no memory for it, and for an address
-    /// of no process. It allocates nothing; making a map takes three to five system calls, once a GiB. Async-signal-safe.
+    /// Like [`entry`](Self::entry), but creates the map if there is none. Returns `None` if there is no memory for it, and
+    /// for an address that no process has. Allocates nothing. Creating a map takes three to five system calls, once a GiB.
+    /// Async-signal-safe.
     #[cold]
     #[inline(never)]
     pub fn make(&self, address: usize) -> Option<&'static E> {
@@ -146,11 +148,11 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
             // Release, partner of the Acquire in `entry`.
             if slot.compare_exchange(0, biased, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 // Another thread was faster.
-                // SAFETY: nobody else knows this mapping.
+                // SAFETY: no other code knows this mapping.
                 unsafe { memory::unmap(std::ptr::with_exposed_provenance_mut(map), Self::MAP) };
             }
         }
-        // (All threads read it at each block, so it is written only where it changes.)
+        // All threads read it at each block, so it is written only when it changes.
         let last = address | ((1 << GIB_BITS) - 1);
         if self.last.load(Ordering::Relaxed) < last {
             self.last.fetch_max(last, Ordering::Relaxed);
@@ -159,15 +161,15 @@ impl<E: Entry, const BITS: u32, const WIPED: bool> Shadow<E, BITS, WIPED> {
     }
 
     fn map() -> Option<usize> {
-        // SAFETY: a new mapping at an address of the system's choice; the advice is about it, and entries are valid when
-        // they are zero.
+        // SAFETY: a new mapping at an address of the system's choice; the advice concerns that mapping, and zeroed entries
+        // are valid.
         unsafe {
             let map = memory::map(null_mut(), Self::MAP, Backing::Zeros).ok()?;
             if WIPED && !memory::advise(map, Self::MAP, Advice::WipedInChildren) {
                 memory::unmap(map, Self::MAP);
                 return None;
             }
-            // The map takes small pages, and stays out of core dumps. Both only save.
+            // Small pages, and no core dumps. Both only save memory or space.
             memory::advise(map, Self::MAP, Advice::SmallPages);
             memory::advise(map, Self::MAP, Advice::NoDumps);
             Some(map.expose_provenance())
@@ -221,7 +223,7 @@ mod tests {
         }
     }
 
-    /// (In 32 bits there is no such address.)
+    /// With 32 bits there is no such address.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn an_address_of_no_process_has_no_entry() {

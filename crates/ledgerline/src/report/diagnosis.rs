@@ -1,5 +1,5 @@
-//! A diagnosis says why a charge was refused: which groups hold what, from the charged group to the root
-//! and below the full one.
+//! A diagnosis explains why a charge was refused: which groups hold the units, from the charged group to the root and below
+//! the full one.
 
 use crate::control::protection;
 use crate::control::protection::{Protection, Unclaimed};
@@ -16,7 +16,7 @@ use crate::table::row::state;
 use crate::whose;
 use std::io::Read;
 
-/// How many consumers a [`Diagnosis`] lists, unless the caller asks for more or fewer.
+/// How many consumers a [`Diagnosis`] lists by default.
 pub const CONSUMERS: usize = 10;
 
 /// The state of the groups on a charge's path, and the groups that fill the full one.
@@ -43,13 +43,13 @@ pub const CONSUMERS: usize = 10;
 pub struct Diagnosis {
     /// How many units were requested, if this explains a refusal.
     pub requested: Option<u64>,
-    /// The groups from the charged one (first) to the root (last). A charged group that is gone by now
-    /// is left out, with its ancestors up to the group that refused.
+    /// The groups from the charged one (first) to the root (last). A charged group that is gone by now is left out, with its
+    /// ancestors up to the group that refused.
     pub chain: Vec<ChainLevel>,
-    /// The index in `chain` of the full group: the one that refused, or else the one with the least room
-    /// (the root if none has a limit).
+    /// The index in `chain` of the full group: the one that refused, or else the one with the least room, or the root if none
+    /// has a limit.
     pub full: usize,
-    /// How many groups below the full one, itself included, hold something themselves.
+    /// How many groups below the full one, itself included, hold units themselves.
     pub groups: usize,
     /// The groups that hold most themselves, without their children.
     pub holders: Vec<Consumer>,
@@ -62,8 +62,8 @@ pub struct Diagnosis {
     pub idle: u64,
     /// Units charged in the whole ledger.
     pub charged: u64,
-    /// Resident memory of this process in bytes; `None` where it is not known, and in a ledger that
-    /// processes share. Compare it with `charged` only if the ledger counts bytes.
+    /// Resident memory of this process in bytes; `None` if it is not known, and in a ledger that processes share. Comparable
+    /// with `charged` only if the ledger counts bytes.
     pub resident: Option<u64>,
     /// See [`Snapshot::steady`](crate::Snapshot::steady).
     pub steady: bool,
@@ -79,8 +79,8 @@ pub struct ChainLevel {
     pub path: String,
     /// Units charged in its subtree, without idle ones.
     pub current: u64,
-    /// Units that charges have reserved and that were not granted to them: for a moment those that are under way, and for good
-    /// those of a process that was killed in the middle of one. Nobody is charged them, and they leave as much less room.
+    /// Units that are reserved, but not granted: for a moment those of charges under way, and for good those of a process
+    /// that was killed in the middle of a charge. They are charged to no group, but reduce the room.
     pub reserved: u64,
     /// The most units that may lie idle in its subtree.
     pub idle_bound: u64,
@@ -88,18 +88,18 @@ pub struct ChainLevel {
     pub max: Limit,
     /// The soft limit.
     pub high: Limit,
-    /// Its `low`: protected unless nothing else is left.
+    /// Its `low`: protected unless no other memory is left.
     pub low: Limit,
-    /// Its `min`: protected always.
+    /// Its `min`: always protected.
     pub min: Limit,
-    /// Its effective protection when the root is reclaimed, where protection that no child claims is lost.
+    /// Its effective protection when the root is reclaimed. Protection that no child claims is lost.
     pub protection: Protection,
-    /// How many charges its own limit refused, or went over it.
+    /// How many charges met its own limit, and were refused or granted above it.
     pub max_events: u64,
 }
 
 impl ChainLevel {
-    /// Units that it can still be charged; `None` without a limit.
+    /// Returns the units that it can still be charged; `None` without a limit.
     pub fn room(&self) -> Option<u64> {
         let taken = self.current.saturating_add(self.reserved);
         self.max.get().map(|max| max.saturating_sub(taken))
@@ -116,36 +116,36 @@ pub struct Consumer {
     pub path: String,
     /// How many units it holds.
     pub units: u64,
-    /// Its share of what is charged below the full group, in thousandths.
+    /// Its share of the units charged below the full group, in thousandths.
     pub permille: u32,
-    /// Whether it was destroyed while its charges were not all returned.
+    /// Whether it was destroyed before all its charges were returned.
     pub destroyed: bool,
 }
 
 impl Diagnosis {
-    /// The group that is full.
+    /// Returns the full group.
     pub fn full(&self) -> &ChainLevel {
         &self.chain[self.full]
     }
 
-    /// Bytes that are resident and charged to no group: code, stacks, what the allocator keeps, and all
-    /// that was never charged. This is of use only if the ledger counts bytes.
+    /// Returns the resident bytes that are charged to no group: code, stacks, memory that the allocator keeps, and memory
+    /// that was never charged. Useful only if the ledger counts bytes.
     pub fn uncharged(&self) -> Option<u64> {
         self.resident.map(|resident| resident.saturating_sub(self.charged))
     }
 }
 
 impl Group<'_> {
-    /// Says which groups hold what: each group from this one to the root, and the [`CONSUMERS`] largest
-    /// below the one of them with the least room.
+    /// Returns which groups hold the units: each group from this one to the root, and the [`CONSUMERS`] largest below the
+    /// one of them with the least room.
     ///
-    /// Costs a pass over the rows in use (milliseconds in a large ledger) and one more for each level of
-    /// the chain. Not async-signal-safe. For a group that is gone it is the root's diagnosis.
+    /// Costs a pass over the rows in use (milliseconds in a large ledger) and one more for each level of the chain. Not
+    /// async-signal-safe. For a group that is gone, returns the root's diagnosis.
     pub fn diagnose(self) -> Diagnosis {
         self.diagnose_with(CONSUMERS)
     }
 
-    /// As [`diagnose`](Self::diagnose), with the given number of largest consumers.
+    /// Like [`diagnose`](Self::diagnose), but with the given number of largest consumers.
     pub fn diagnose_with(self, consumers: usize) -> Diagnosis {
         let id = self.read(|_| self.id()).unwrap_or(GroupId::NOBODY);
         self.ledger().diagnose_from(id, None, None, consumers)
@@ -160,7 +160,7 @@ impl Ledger {
         requested: Option<u64>,
         most: usize,
     ) -> Diagnosis {
-        // Also for who looks at a group that is full, from inside.
+        // The caller itself may be charged to a group that is full, so this is exempt from charging.
         whose::nobody(|| {
             let mut scan = Scan::of(self.table());
             scan.sum_up();
@@ -209,8 +209,8 @@ impl Ledger {
         let level = |(&row, protection): (&u32, Protection)| {
             let line = &scan.lines[row as usize];
             let id = GroupId::from_parts(row, line.generation);
-            // A group that is gone since the look has no limits any more. (If its row is still its own now,
-            // it was its own while the protection was read.)
+            // A group that has gone since the look no longer has limits. If its row still belongs to it now, it did so
+            // while the protection was read.
             let gone = ChainLevel {
                 id,
                 path: follow::path_of(self.table(), id),
@@ -244,7 +244,7 @@ impl Ledger {
         rows.iter().zip(protections).map(level).collect()
     }
 
-    /// The largest of some rows, which are given with what they hold.
+    /// Returns the largest of some rows, each given with its units.
     fn consumers(
         &self,
         scan: &Scan,
@@ -262,7 +262,7 @@ impl Ledger {
                 id,
                 path: follow::path_of(self.table(), id),
                 units,
-                // (Groups that change meanwhile may seem to hold more than their parent.)
+                // Groups that change meanwhile may seem to hold more than their parent.
                 permille: (u128::from(units) * 1000 / all).min(1000) as u32,
                 destroyed: line.is_destroyed(),
             }
@@ -271,8 +271,8 @@ impl Ledger {
     }
 }
 
-/// What the rows of a subtree hold by themselves, and what they hold with all below, with their numbers. Rows that hold
-/// nothing are left out.
+/// Returns the units that the rows of a subtree hold by themselves, and those that they hold with all groups below, each
+/// with the row's number. Rows that hold nothing are left out.
 fn below(scan: &Scan, top: u32) -> [Vec<(u64, u32)>; 2] {
     let lines = &scan.lines;
     let mut inside = vec![false; lines.len()];
@@ -295,7 +295,7 @@ fn below(scan: &Scan, top: u32) -> [Vec<(u64, u32)>; 2] {
     [own.filter(holding).collect(), subtrees.filter(holding).collect()]
 }
 
-/// Bytes of this process in memory. Allocates nothing.
+/// Returns the resident bytes of this process. Allocates nothing.
 fn resident() -> Option<u64> {
     let mut text = [0u8; 128];
     let length = std::fs::File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;

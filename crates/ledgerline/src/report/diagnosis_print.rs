@@ -95,10 +95,10 @@ impl Diagnosis {
     }
 }
 
-/// A title, and what stands below it.
+/// A column title, and the function that prints a level's figure.
 type Figure = (&'static str, fn(&ChainLevel) -> String);
 
-/// What is told of each level, in this order.
+/// The figures of each level, in this order.
 const FIGURES: [Figure; 9] = [
     ("charged", |level| format(level.current)),
     ("idle up to", |level| format(level.idle_bound)),

@@ -1,4 +1,4 @@
-//! Finds what destroyed groups still hold, and prints a sentence for each.
+//! Finds units that destroyed groups still hold, and prints a sentence for each group.
 
 use crate::ledger::Ledger;
 use crate::report::estimate::Estimate;
@@ -9,9 +9,9 @@ use crate::table::id::GroupId;
 use crate::whose;
 use std::fmt;
 
-/// A destroyed group with charges that were not returned: they are forgotten, or will still be returned.
+/// A destroyed group with charges that were not returned: they were forgotten, or will still be returned.
 ///
-/// It does not count what destroyed children still hold: each of them has a leak of its own.
+/// Units of destroyed children are not included: each of these groups has its own leak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
@@ -21,12 +21,12 @@ pub struct Leak {
     pub path: String,
     /// Units that it still holds itself; never zero.
     pub units: u64,
-    /// How many charges hold them, as far as the counts tell. Units without a guard that are returned in
-    /// parts count each part, and charges of zero units count like others.
+    /// How many charges hold them, according to the counts. Units without a guard that are returned in parts count each
+    /// part, and charges of zero units count like others.
     pub charges: u64,
     /// The group's highest usage: see [`Group::peak`](crate::Group::peak).
     pub peak: Estimate,
-    /// The path of its nearest ancestor that was not destroyed. The units stay charged to that.
+    /// The path of its nearest ancestor that was not destroyed. The units stay charged to that ancestor.
     pub parent: String,
 }
 
@@ -48,8 +48,8 @@ impl fmt::Display for Leak {
 }
 
 impl Ledger {
-    /// Lists every destroyed group that still holds something, in the order of rows. Costs a pass over the
-    /// rows in use. A group that changes meanwhile may be reported with what it held a moment before.
+    /// Returns every destroyed group that still holds units, in the order of rows. Costs a pass over the rows in use. A group
+    /// that changes meanwhile may be reported with the units that it held a moment before.
     pub fn leaks(&self) -> Vec<Leak> {
         whose::nobody(|| self.leaks_where(|_| true))
     }
@@ -58,7 +58,7 @@ impl Ledger {
         let scan = Scan::of(self.table());
         let lines = &scan.lines;
         let destroyed = || lines.iter().enumerate().filter(|(_, line)| line.is_destroyed());
-        // A destroyed row does not count what its children hold: they were destroyed before it.
+        // A destroyed row excludes the units of its children, which were destroyed before it.
         let mut below = vec![0u64; lines.len()];
         for (_, line) in destroyed() {
             let sum = &mut below[line.parent as usize];
@@ -76,7 +76,7 @@ impl Ledger {
                 parent = lines[parent as usize].parent;
             }
             let kept_by = GroupId::from_parts(parent, lines[parent as usize].generation);
-            // If the last unit was returned meanwhile, the row may be another group's by now.
+            // If the last unit was returned meanwhile, the row may belong to another group by now.
             leaks.extend(follow::read_held(self.table(), id, |row| Leak {
                 group: id,
                 path: follow::path_of(self.table(), id),

@@ -1,4 +1,4 @@
-//! `memory.stat`: the sums that a group's cells and those below it counted (`table/sums.rs`).
+//! `memory.stat`: the sums of a group's cells and of those below it (`table/sums.rs`).
 
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -16,13 +16,13 @@ use crate::table::sums::{self, COUNTED, FIXED, Sum, total_words};
 pub struct StatLine {
     /// The item's name, as `memory.stat` prints it.
     pub name: String,
-    /// What this very group counted.
+    /// The count of this group alone.
     pub own: i64,
-    /// What the group, its descendants and its destroyed descendants counted.
+    /// The count of the group, its descendants and its destroyed descendants.
     pub subtree: i64,
 }
 
-/// What a group and its subtree counted. [`Group::stat`] makes it.
+/// The statistics of a group and its subtree, returned by [`Group::stat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -32,20 +32,20 @@ pub struct MemoryStat {
 }
 
 impl MemoryStat {
-    /// The line of an item.
+    /// Returns the line of an item.
     pub fn get(&self, name: &str) -> Option<&StatLine> {
         self.lines.iter().find(|line| line.name == name)
     }
 }
 
 impl std::fmt::Display for MemoryStat {
-    /// The lines of cgroup v2's `memory.stat`: a name and what the subtree counted.
+    /// The lines of cgroup v2's `memory.stat`: a name and the subtree's count.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.lines.iter().try_for_each(|line| writeln!(f, "{} {}", line.name, line.subtree))
     }
 }
 
-/// Where a line's number stands among what a group, or its subtree, counted (`table/sums.rs`).
+/// The source of a line's number among the words of a group, or of its subtree (`table/sums.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Word(usize),
@@ -62,7 +62,7 @@ impl Value {
     }
 }
 
-/// The lines of `memory.stat`, of a ledger whose own items have these names.
+/// Returns the lines of `memory.stat` for a ledger whose own items have these names.
 pub(super) fn lines(flows: bool, items: &[String]) -> Vec<(String, Value)> {
     let sum = |name: &str, sum: Sum| (name.to_owned(), Value::Word(COUNTED + sum as usize));
     let mut lines = Vec::with_capacity(8 + items.len());
@@ -85,9 +85,9 @@ pub(super) fn lines(flows: bool, items: &[String]) -> Vec<(String, Value)> {
 impl Group<'_> {
     /// Adds `n` to one of the ledger's own items ([`Ledger::item`]).
     ///
-    /// Costs about a nanosecond; async-signal-safe. If the ledger has no such item, or the group does not
-    /// exist, nothing changes and the mistake is counted ([`Ledger::mistakes`]). In the fallback an
-    /// addition that races with the group's end may count for the row's next group.
+    /// Costs about a nanosecond; async-signal-safe. If the ledger has no such item, or the group does not exist, nothing
+    /// changes and the mistake is counted ([`Ledger::mistakes`]). In the fallback an addition that races with the group's end
+    /// may count for the row's next group.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -110,28 +110,26 @@ impl Group<'_> {
         add(ledger, self.id(), FIXED + item.index(), n);
     }
 
-    /// Notes that `units` of this group were reclaimed (given back by a cache under pressure).
+    /// Notes that `units` of this group were reclaimed: a cache gave them back under pressure.
     pub fn add_reclaimed(&self, units: u64) {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
         add(self.ledger(), self.id(), Sum::Reclaimed as usize, units);
     }
 
-    /// The statistics of this group and of its subtree, as `memory.stat` prints them:
+    /// Returns the statistics of this group and of its subtree, as `memory.stat` prints them:
     ///
     /// * `charged`, `freed`: units, in a ledger that [keeps flows](crate::LedgerBuilder::flows);
-    /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all charges. A split charge
-    ///   counts as two from then on, a merged one as one. Units without a guard count each time some are
-    ///   returned;
+    /// * `blocks_live`, `blocks_total`: charges that were not returned yet, and all charges. A split charge counts as two from
+    ///   then on, a merged one as one. Units without a guard count each time some are returned;
     /// * `refused`: charges of the group that were refused, by its own limit or an ancestor's;
     /// * `reclaimed`: units, see [`add_reclaimed`](Self::add_reclaimed);
     /// * `throttled`, `throttled_usec`: charges above high that were slowed down, and by how much;
     /// * the ledger's own items.
     ///
-    /// The numbers are exact when writers are still; otherwise each was true at some moment of the call.
-    /// What a destroyed group counted stays in its ancestors' subtrees (and its blocks in its parent's
-    /// own); its own lines are zeros. The cost is in proportion to what changed since the last call, times
-    /// the depth. It drains the subtree, so each cell in use pays one slow charge (about 0.1 µs)
-    /// afterwards. Not async-signal-safe.
+    /// The numbers are exact when writers are still; otherwise each was true at some moment of the call. The counts of a
+    /// destroyed group stay in its ancestors' subtrees, and its blocks in its parent's own; its own lines are zeros. The cost
+    /// is in proportion to the changes since the last call, times the depth. It drains the subtree, so each cell in use pays
+    /// one slow charge (about 0.1 µs) afterwards. Not async-signal-safe.
     pub fn stat(self) -> MemoryStat {
         let ledger = self.ledger();
         let items = ledger.table().plan.items;
@@ -147,7 +145,7 @@ impl Group<'_> {
     }
 }
 
-/// Adds for a caller. If the group does not exist, that is counted as the caller's mistake.
+/// Adds for a caller. If the group does not exist, counts that as the caller's mistake.
 #[inline]
 fn add(ledger: &Ledger, id: GroupId, sum: usize, n: i64) {
     let table = ledger.table();
@@ -158,7 +156,7 @@ fn add(ledger: &Ledger, id: GroupId, sum: usize, n: i64) {
 }
 
 impl Ledger {
-    /// The item of that name, if the ledger was made with it
+    /// Returns the item of that name, if the ledger was created with it
     /// ([`LedgerBuilder::items`](crate::LedgerBuilder::items)).
     ///
     /// ```
@@ -173,26 +171,26 @@ impl Ledger {
         names.iter().position(|item| is_called(item, name)).map(|at| StatItem(at as u8))
     }
 
-    /// All of the ledger's own items, in the order of their declaration.
+    /// Returns all of the ledger's own items, in the order of their declaration.
     pub fn items(&self) -> impl Iterator<Item = StatItem> + use<> {
         (0..self.table().plan.items as u8).map(StatItem)
     }
 
-    /// An item's name; empty if the ledger has none there.
+    /// Returns an item's name; empty if the ledger has no such item.
     pub fn item_name(&self, item: StatItem) -> String {
         let names = &self.table().header().items[..self.table().plan.items];
         names.get(item.index()).map_or_else(String::new, name_of)
     }
 
-    /// The names of the ledger's own items, in the order of their declaration. Another process may have
-    /// written over them: what is not UTF-8 shows as replacement marks. Spaces, and characters that no
-    /// group's name [allows](crate::table::name::allows), show as `\u{20}` and the like.
+    /// Returns the names of the ledger's own items, in the order of their declaration. Another process may have written over
+    /// them: invalid UTF-8 shows as replacement characters. Spaces, and characters that no group's name
+    /// [allows](crate::table::name::allows), show as `\u{20}` and the like.
     pub fn item_names(&self) -> Vec<String> {
         item_names(self.table())
     }
 }
 
-/// The names of a ledger's own items.
+/// Returns the names of a ledger's own items.
 pub(crate) fn item_names(table: &Table) -> Vec<String> {
     table.header().items.iter().take(table.plan.items).map(name_of).collect()
 }

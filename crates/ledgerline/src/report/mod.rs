@@ -1,4 +1,4 @@
-//! Reports: estimates, snapshots, diagnoses, leaks, `memory.stat`, of one group or of all. Readers get them as data of their own.
+//! Reports: estimates, snapshots, diagnoses, leaks and `memory.stat`, of one group or of all. Readers get owned data.
 
 pub(crate) mod diagnosis;
 pub(crate) mod diagnosis_print;

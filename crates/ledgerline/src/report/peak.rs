@@ -1,7 +1,7 @@
-//! A peak for each reader, as an open `memory.peak` of the kernel has it.
+//! A peak for each reader, like an open `memory.peak` of the kernel.
 //!
-//! All readers of a group share its watermarks. Before they begin anew for one reader, each other reader of the group notes what
-//! they were.
+//! All readers of a group share its watermarks. Before one reader resets them, every other reader of the group notes their
+//! values.
 
 use crate::control::peaks::Noted;
 use crate::gate::lock::Gated;
@@ -9,15 +9,15 @@ use crate::group::Group;
 use crate::report::estimate::Estimate;
 use crate::whose;
 
-/// The peaks that readers of a ledger noted, locked.
+/// Returns the peaks that readers of a ledger noted, locked.
 fn noted<'l>(group: Group<'l>) -> Gated<'l, Noted> {
     group.ledger().control().peaks.lock()
 }
 
-/// A peak of a group that begins when this is made, and again when it is [reset](Self::reset).
+/// A peak of a group that starts when this is created, and again when it is [reset](Self::reset).
 ///
-/// Readers of one process do not disturb each other, nor [`Group::peak`]. In a ledger that processes share, a reset in another
-/// process starts this one anew, too.
+/// Readers of one process do not disturb each other, nor [`Group::peak`]. In a ledger that processes share, a reset in
+/// another process restarts this one, too.
 #[derive(Debug)]
 #[must_use = "a reader that is dropped at once reads nothing"]
 pub struct PeakReader<'l> {
@@ -26,8 +26,8 @@ pub struct PeakReader<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// Starts a peak of its own, as whoever opens the kernel's `memory.peak` may: it begins at the present usage. Takes a lock.
-    /// Not async-signal-safe.
+    /// Returns a reader with its own peak, like an opened `memory.peak` of the kernel. It starts at the present usage. Takes
+    /// a lock. Not async-signal-safe.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -46,7 +46,7 @@ impl<'l> Group<'l> {
         reader
     }
 
-    /// Starts the peak anew at the present usage. A [reader's](Self::peak_reader) goes on.
+    /// Restarts the group's peak at the present usage. The peaks of [readers](Self::peak_reader) continue.
     pub fn reset_peak(self) {
         let mut noted = noted(self);
         self.change(|row| {
@@ -57,7 +57,8 @@ impl<'l> Group<'l> {
 }
 
 impl PeakReader<'_> {
-    /// The highest usage since this was made or reset; zero for a group that is gone. Its bound is that of [`Group::peak`].
+    /// Returns the highest usage since this was created or reset; zero for a group that is gone. Its bound is that of
+    /// [`Group::peak`].
     pub fn peak(&self) -> Estimate {
         let noted = noted(self.group);
         let (least, most) = noted.of(self.group.id(), self.number);
@@ -67,7 +68,7 @@ impl PeakReader<'_> {
         })
     }
 
-    /// Starts this peak anew at the present usage.
+    /// Restarts this peak at the present usage.
     pub fn reset(&self) {
         let mut noted = noted(self.group);
         let id = self.group.id();
@@ -92,7 +93,7 @@ mod tests {
     fn each_reader_has_the_highest_usage_since_its_own_reset() {
         let ledger = Ledger::builder().capacity(4).batch(1).anonymous().unwrap();
         let group = ledger.root().create("g").unwrap();
-        // (What lies idle counts for a peak.)
+        // Idle units count for a peak.
         let to = |units: u64| {
             drop(group.try_charge(units).unwrap());
             ledger.root().drain();
@@ -103,7 +104,7 @@ mod tests {
         let second = group.peak_reader();
         to(30);
         let peaks = || [first.peak(), second.peak(), group.peak()];
-        // A walk may fetch a unit more than it is asked for.
+        // A walk may fetch one unit more than requested.
         let are = |peaks: [Estimate; 3], expected: [u64; 3]| {
             let is = |(peak, expected): (Estimate, u64)| {
                 peak.value - peak.bound <= expected

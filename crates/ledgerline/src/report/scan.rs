@@ -1,9 +1,9 @@
-//! A scan is one look at all rows. Snapshots, diagnoses and leak reports are made of it.
+//! A scan is one look at all rows. Snapshots, diagnoses and leak reports are built from it.
 //!
-//! A look takes loads alone and no memory of its own, so it is short: 15 to 30 ns a row. It is repeated if
-//! a transfer or a collection was under way (`counter/moves.rs`), or units that a thread carries moved all the time. When these
-//! follow each other too fast, the gate holds up those of this process for one look. If the tree is too large for
-//! that, or a process was killed in the middle of a transfer, the scan is reported as not steady.
+//! A look only loads, and uses no memory of its own, so it is short: 15 to 30 ns a row. It is repeated if a transfer or a
+//! collection was under way (`counter/moves.rs`), or if units that a thread carries moved all the time. If these follow each
+//! other too fast, the gate holds up those of this process for one look. If the tree is too large for that, or a process was
+//! killed in the middle of a transfer, the scan is reported as not steady.
 
 use crate::counter::IMPOSSIBLE;
 use crate::gate::lock::{self, GATE};
@@ -21,7 +21,7 @@ use crate::table::{Table, collect, counts, follow, purses};
 const TRIES: u32 = 32;
 /// How many looks are tried at a large table.
 const LARGE_TRIES: u32 = 4;
-/// How many looks are tried while they are held up: other processes' transfers go on.
+/// How many looks are tried while writers are held up: other processes' transfers continue.
 const HELD_TRIES: u32 = 8;
 /// The largest table for which writers are held up: a look takes about a millisecond.
 const HELD_ROWS: usize = 1 << 15;
@@ -37,29 +37,29 @@ pub(crate) struct Line {
     pub(crate) parent: u32,
     /// Levels below the root.
     pub(crate) depth: u32,
-    /// Units granted, including the subtree's and what lies idle there.
+    /// Units granted, including the subtree's and the idle ones there.
     pub(crate) usage: u64,
     /// The row's own idle units; after [`Scan::sum_up`] the subtree's. The same holds for the counts.
     pub(crate) idle: u64,
     pub(crate) charges: u64,
     pub(crate) uncharges: u64,
-    /// What the row counted that its totals do not have yet; after [`Scan::sum_up`] the subtree's.
+    /// The row's counts that its totals do not have yet; after [`Scan::sum_up`] the subtree's.
     uncollected: Words,
-    /// What the totals of the row's subtree have.
+    /// The totals of the row's subtree.
     collected: Words,
-    /// Whether the row does not lead to the root, or counts what nobody can count: another program wrote over it.
+    /// Whether the row does not lead to the root, or has impossible counts, because another program wrote over it.
     pub(crate) damaged: bool,
 }
 
 impl Line {
-    /// Units charged in the subtree, once it is summed up.
+    /// Returns the units charged in the subtree, once it is summed up.
     pub(crate) fn current(&self) -> u64 {
         self.usage.saturating_sub(self.idle)
     }
 
-    /// What the subtree counted, destroyed groups included, once it is summed up.
+    /// Returns the counts of the subtree, destroyed groups included, once it is summed up.
     pub(crate) fn words(&self) -> Words {
-        // (No sum is below zero, except of a row that another program wrote over.)
+        // A sum is below zero only in a row that another program wrote over.
         std::array::from_fn(|word| self.collected[word].wrapping_add(self.uncollected[word]).max(0))
     }
 
@@ -68,20 +68,20 @@ impl Line {
     }
 }
 
-/// All rows. Unused rows are [`state::FREE`]. One that does not lead to the root is damaged, and shown below it.
+/// All rows. Unused rows are [`state::FREE`]. A row that does not lead to the root is damaged, and shown below the root.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
     pub(crate) lines: Vec<Line>,
-    /// Whether no transfer was under way during the look, and nothing that threads carry was.
+    /// Whether no transfer was under way during the look, and no units that threads carry moved.
     pub(crate) steady: bool,
 }
 
-/// Reads the rows until nothing was seen under way. Says whether that succeeded. The rows are read at least once.
+/// Reads the rows until nothing was seen under way. Returns whether that succeeded. Reads the rows at least once.
 fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
     let transfers = table.transfers();
     for turn in 0..tries {
-        // Statistics that move from cells to totals are met by a reading that begins anew, like transfers. A collection
-        // that does not end is not waited for.
+        // If statistics move from cells to totals, the reading starts again, as for transfers. A collection that does not end
+        // is not waited for.
         let collected = totals::quiet(table);
         let before = transfers.quiet();
         if before.is_none() && turn + 1 < tries {
@@ -97,7 +97,7 @@ fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
     false
 }
 
-/// Says whether each row was read while nothing of it moved between a purse and a cell.
+/// Reads the rows. Returns whether no units moved between a purse and a cell of a row while it was read.
 fn read_rows(table: &Table, lines: &mut [Line]) -> bool {
     let mut undisturbed = true;
     let mut read = |id, row: &Row| {
@@ -108,16 +108,16 @@ fn read_rows(table: &Table, lines: &mut [Line]) -> bool {
     for (index, line) in lines.iter_mut().enumerate() {
         let index = index as u32;
         let id = GroupId::from_parts(index, table.row(index).generation());
-        // (A row that another group gets meanwhile is left out.)
+        // A row that goes to another group meanwhile is left out.
         *line = follow::read_held(table, id, |row| read(id, row)).unwrap_or_default();
     }
-    // The root is there, whatever its row says.
+    // The root exists, whatever its row holds.
     let root = read(GroupId::ROOT, table.row(0));
     lines[0] = Line { state: state::LIVE, parent: 0, ..root };
     undisturbed
 }
 
-/// Reads a row, and says whether nothing of it moved meanwhile.
+/// Reads a row. Returns it, and whether none of its units moved meanwhile.
 fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
     let mut line = Line {
         state: row.state.load(Ordering::Acquire),
@@ -126,8 +126,8 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
         ..Line::default()
     };
     let look = || (counts::of_row(table, id.index()), idle(table, id, row));
-    // What threads carry moves for some ten nanoseconds at a time, unless one loses its CPU in between. (It has passed the
-    // gate, so a look behind that is not disturbed.)
+    // Units that threads carry move for some ten nanoseconds at a time, unless a thread is preempted in between. Such a thread
+    // has passed the gate, so a look while the gate is closed is not disturbed.
     let steady = (0..TRIES).find_map(|_| places::undisturbed(look));
     let undisturbed = steady.is_some();
     ((line.charges, line.uncharges), line.idle) = steady.unwrap_or_else(look);
@@ -148,7 +148,7 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
     (line, undisturbed)
 }
 
-/// What lies idle in a row's own cells and purses.
+/// Returns the idle units in a row's own cells and purses.
 fn idle(table: &Table, id: GroupId, row: &Row) -> u64 {
     let cells = row.noted_columns(table.columns.count()).map(|column| {
         let word = table.columns.cell(column, id.index()).word.load(Ordering::Acquire);
@@ -166,23 +166,23 @@ impl Scan {
         let small = lines.len() <= HELD_ROWS;
         let mut steady = look(table, &mut lines, if small { TRIES } else { LARGE_TRIES });
         if !steady && small && GATE.close(lock::thread()) {
-            // No allocation in here: an allocator may wait at the gate, with its own locks.
+            // No allocation in here: an allocator may wait at the gate while it holds its own locks.
             steady = look(table, &mut lines, HELD_TRIES);
             GATE.open();
         }
         Scan { lines, steady }.placed(table)
     }
 
-    /// Looks at all rows of a table that nobody changes: a copy, of which the caller knows whether it is steady.
+    /// Looks at all rows of a table that does not change: a copy. The caller knows whether it is steady.
     pub(crate) fn of_copy(table: &Table, steady: bool) -> Scan {
         let mut lines = vec![Line::default(); table.high_water() as usize];
         read_rows(table, &mut lines);
         Scan { lines, steady }.placed(table)
     }
 
-    /// Finds each row's depth. A row that does not lead to the root was left by its ancestors during the look, and is
-    /// dropped; or another program wrote over it, and it is placed below the root. The first round does that where the
-    /// row's own parent is at fault, so that the rows below it stay there; the second, in a ring of parents.
+    /// Finds each row's depth. A row that does not lead to the root is dropped if its ancestors ended during the look; if
+    /// another program wrote over it, it is placed below the root. The first round does that if the row's own parent is
+    /// invalid, so that the rows below it stay there; the second, for a ring of parents.
     fn placed(mut self, table: &Table) -> Scan {
         for index in 1..self.lines.len() {
             let parent = self.lines[index].parent as usize;
@@ -193,7 +193,7 @@ impl Scan {
         }
         for index in 1..self.lines.len() {
             match self.depth_of(index) {
-                // (All that it hangs from lead to the root, too, and stay.)
+                // All its ancestors lead to the root, too, and stay.
                 Some(depth) => self.lines[index].depth = depth,
                 None => self.place_below_root(table, index),
             }
@@ -211,7 +211,7 @@ impl Scan {
         };
     }
 
-    /// How many levels a row is below the root; `None` where it does not lead there.
+    /// Returns how many levels a row is below the root, or `None` if it does not lead there.
     fn depth_of(&self, index: usize) -> Option<u32> {
         let (mut at, mut depth) = (index, 0);
         while at != 0 {
@@ -225,7 +225,7 @@ impl Scan {
         Some(depth)
     }
 
-    /// The rows in use, the deepest first.
+    /// Returns the rows in use, the deepest first.
     pub(crate) fn deepest_first(&self) -> Vec<u32> {
         let mut rows: Vec<u32> = (0..self.lines.len() as u32)
             .filter(|&row| row == 0 || self.lines[row as usize].state != state::FREE)
@@ -234,12 +234,12 @@ impl Scan {
         rows
     }
 
-    /// Adds what each row counts itself (idle units and counts) to its ancestors.
+    /// Adds the idle units and counts of each row to its ancestors.
     pub(crate) fn sum_up(&mut self) {
         for row in self.deepest_first().into_iter().filter(|&row| row != 0) {
             let own = self.lines[row as usize];
             let up = &mut self.lines[own.parent as usize];
-            // (Wrapping: a program may have written anything here.)
+            // Wrapping: another program may have written any number here.
             up.idle = up.idle.wrapping_add(own.idle);
             up.charges = up.charges.wrapping_add(own.charges);
             up.uncharges = up.uncharges.wrapping_add(own.uncharges);

@@ -1,4 +1,4 @@
-//! The settlement of a destroyed group: what was found in it, also as a sentence.
+//! The settlement of a destroyed group: what it held, also as a sentence.
 
 use crate::control::audit::wrong::Outstanding;
 use crate::group::Group;
@@ -7,28 +7,27 @@ use crate::report::leak::Leak;
 use crate::size;
 use std::fmt;
 
-/// What was found when a group was destroyed.
+/// The state of a group when it was destroyed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settled<'l> {
-    /// The group that was destroyed; its number is what is left of it.
+    /// The destroyed group; only its number is left.
     pub group: Group<'l>,
-    /// Units still charged to it, or to groups below that were destroyed before it: a leak, or charges that
-    /// will still be returned. They stay counted in the group's ancestors until they are returned.
-    /// [`leak`](Settled::leak) describes them.
+    /// Units still charged to it, or to groups below that were destroyed before it: a leak, or charges that will still be
+    /// returned. They stay counted in the group's ancestors until they are returned. [`leak`](Settled::leak) describes them.
     pub leftover: u64,
-    /// Units that lay prepaid in its cells and went back to the ancestors.
+    /// Units that lay prepaid in its cells and were returned to the ancestors.
     pub idle: u64,
     /// Its highest usage: see [`Group::peak`].
     pub peak: Estimate,
-    /// How many charges it saw in its life.
+    /// How many charges it had in its life.
     pub charges: u64,
-    /// How many uncharges it saw in its life.
+    /// How many uncharges it had in its life.
     pub uncharges: u64,
 }
 
 impl fmt::Debug for Settled<'_> {
-    /// Shows the group's number: a group that was destroyed has no path.
+    /// Shows the group's number, since a destroyed group has no path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settled")
             .field("group", &self.group.id())
@@ -55,8 +54,8 @@ impl fmt::Display for Settled<'_> {
 }
 
 impl Settled<'_> {
-    /// What the group's own charges still hold; `None` once all of it was returned. Costs a pass over the
-    /// rows in use.
+    /// Returns the units that the group's own charges still hold; `None` once all were returned. Costs a pass over the rows
+    /// in use.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -79,7 +78,7 @@ impl Settled<'_> {
         self.group.ledger().leaks_where(|id| id == self.group.id()).pop()
     }
 
-    /// What the group's own charges still hold, by the line that charged it; see
+    /// Returns the units that the group's own charges still hold, by the line that charged them; see
     /// [`Ledger::outstanding`](crate::Ledger::outstanding).
     pub fn outstanding(&self) -> Vec<Outstanding> {
         self.group.ledger().outstanding_in(Some(self.group.id()))

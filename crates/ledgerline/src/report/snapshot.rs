@@ -13,23 +13,23 @@ use crate::table::row::{Row, state};
 use crate::table::sums::{COUNTED, Sum};
 use crate::whose;
 
-/// A picture of the whole tree. Each group is read once, so groups that change meanwhile may be read some
-/// nanoseconds apart. If the picture is `steady`, units that a [transfer](crate::Charge::transfer) moves
-/// are in one of its two groups, never in both or neither; and what a thread [carries](crate::alloc) is seen once.
+/// A picture of the whole tree. Each group is read once, so groups that change meanwhile may be read some nanoseconds apart.
+/// If the picture is `steady`, units that a [transfer](crate::Charge::transfer) moves are in one of its two groups, never in
+/// both or neither, and units that a thread [carries](crate::alloc) are seen once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// What is counted.
+    /// The unit of the counts.
     pub unit: &'static str,
     /// The groups, each followed by its children (in order of creation), the root first.
     pub groups: Vec<GroupSnapshot>,
-    /// Whether no transfer was under way while the groups were read. If not, units may be counted twice.
-    /// That happens when transfers of other processes follow each other without a pause, or when one
-    /// stopped in the middle (its process was killed, or a signal handler interrupted its thread).
+    /// Whether no transfer was under way while the groups were read. If not, units may be counted twice. That happens if
+    /// transfers of other processes follow each other without a pause, or if one stopped in the middle, because its process
+    /// was killed or a signal handler interrupted its thread.
     pub steady: bool,
-    /// Whether another program wrote over the ledger: a group is [damaged](GroupState::Damaged), or the
-    /// ledger's header is. The other groups' numbers may be wrong then, too: what was written may make sense.
+    /// Whether another program wrote over the ledger: a group is [damaged](GroupState::Damaged), or the ledger's header is.
+    /// The other groups' numbers may then be wrong, too, since a plausible value is not detected.
     pub damaged: bool,
 }
 
@@ -42,17 +42,15 @@ pub enum GroupState {
     Live,
     /// Its process ended; it is kept for the account.
     Exited,
-    /// Another program wrote over its row, which holds what a ledger never does: a usage, a limit or a count of
-    /// more than 2^62, a name that is none, a parent that does not lead to the root. The group's numbers mean
-    /// nothing.
+    /// Another program wrote over its row, which holds values that a ledger never writes: a usage, a limit or a count of more
+    /// than 2^62, an invalid name, a parent that does not lead to the root. The group's numbers have no meaning.
     Damaged,
 }
 
 /// One group at the time of a snapshot.
 ///
-/// `max_events`, `high_events`, the limits, `owner`, `state` and `at_exit` are of the group alone. All other numbers are
-/// of its subtree. Their counts include what destroyed groups below it counted, and never go back while the group
-/// lives.
+/// `max_events`, `high_events`, the limits, `owner`, `state` and `at_exit` are of the group alone. All other numbers are of
+/// its subtree. Their counts include those of destroyed groups below it, and never decrease while the group lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -75,7 +73,7 @@ pub struct GroupSnapshot {
     pub charges: u64,
     /// Uncharges of the group and all below it, ever.
     pub uncharges: u64,
-    /// How many charges this group's own max refused, or went over it
+    /// How many charges met this group's own max, and were refused or granted above it
     /// ([`Group::max_events`](crate::Group::max_events)). `events` has the subtree's.
     pub max_events: u64,
     /// How many walks to the counters ended above this group's own high. `events` has the subtree's.
@@ -88,7 +86,7 @@ pub struct GroupSnapshot {
     /// Charges to the group and all below it that were slowed down: `throttled` in
     /// [`Group::stat`](crate::Group::stat).
     pub throttled: u64,
-    /// By how many microseconds.
+    /// The total delay of these charges in microseconds.
     pub throttled_usec: u64,
     /// The events of the group and of all below it ([`Group::events`](crate::Group::events)).
     pub events: Events,
@@ -96,26 +94,25 @@ pub struct GroupSnapshot {
     pub max: Limit,
     /// The soft limit.
     pub high: Limit,
-    /// Its `low`: protected unless nothing else is left.
+    /// Its `low`: protected unless no other memory is left.
     pub low: Limit,
-    /// Its `min`: protected always.
+    /// Its `min`: always protected.
     pub min: Limit,
     /// The process that charges it; 0 in a ledger of one process.
     pub owner: u32,
     /// Whether it still accepts charges.
     pub state: GroupState,
-    /// What its process held when it ended.
+    /// The units that its process held when it ended.
     pub at_exit: u64,
 }
 
 impl Ledger {
-    /// Takes a picture of the tree as it is now. It leaves out destroyed groups, and groups that are
-    /// destroyed while it is taken; what they still hold is in their ancestors' numbers. It costs O(rows in
-    /// use), about a microsecond a group. If transfers follow each other without a pause, slow paths are
-    /// held up for one look at the rows, which takes about a millisecond at most (a ledger of more than 32
-    /// 768 rows does not do that).
+    /// Takes a picture of the tree as it is now. It leaves out destroyed groups, and groups that are destroyed while it is
+    /// taken; units that they still hold are in their ancestors' numbers. It costs O(rows in use), about a microsecond a
+    /// group. If transfers follow each other without a pause, slow paths are held up for one look at the rows, which takes
+    /// about a millisecond at most. A ledger of more than 32 768 rows does not do that.
     pub fn snapshot(&self) -> Snapshot {
-        // Also for who looks at a group that is full, from inside.
+        // The caller itself may be charged to a group that is full, so this is exempt from charging.
         whose::nobody(|| {
             let mut scan = Scan::of(self.table());
             scan.sum_up();
@@ -124,7 +121,7 @@ impl Ledger {
     }
 }
 
-/// The picture of a table, of a scan that is summed up.
+/// Returns the picture of a table, from a scan that is summed up.
 pub(crate) fn of(table: &Table, scan: &Scan) -> Snapshot {
     let lines = &scan.lines;
     // The first child of each row, and the next one of the same parent: in order of their rows.
@@ -137,16 +134,16 @@ pub(crate) fn of(table: &Table, scan: &Scan) -> Snapshot {
     }
     let mut groups: Vec<GroupSnapshot> = Vec::new();
     let mut damaged = table.is_header_damaged();
-    // Each with its parent's place among the groups.
+    // Each with its parent's index among the groups.
     let mut open = vec![(0u32, 0)];
     while let Some((index, parent)) = open.pop() {
-        // (The root's own path is not a part of the paths below it.)
+        // The root's own path is not a part of the paths below it.
         let above = if parent == 0 { "" } else { &groups[parent].path };
         let line = &lines[index as usize];
         let id = GroupId::from_parts(index, line.generation);
         let look = |row: &Row| picture(table, id, row, above, line);
-        // A group that is gone by now is left out, as are those below it, which were destroyed before.
-        // (The root stays, whatever another program wrote there.)
+        // A group that is gone by now is left out, as are those below it, which were destroyed before. The root stays,
+        // whatever another program wrote there.
         let read = if index == 0 {
             Some(look(table.row(0)))
         } else {
@@ -164,10 +161,10 @@ pub(crate) fn of(table: &Table, scan: &Scan) -> Snapshot {
     Snapshot { unit: "bytes", groups, steady: scan.steady, damaged }
 }
 
-/// The picture of a group below one whose path is `above`.
+/// Returns the picture of a group below one whose path is `above`.
 fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> GroupSnapshot {
     let is_root = id.index() == 0;
-    // A row knows its depth, as its parent does.
+    // A row has its depth, which must match its parent's.
     let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
     let misplaced =
         !is_root && row.depth() != line.depth && row.depth() != table.row(parent).depth() + 1;
@@ -178,7 +175,7 @@ fn picture(table: &Table, id: GroupId, row: &Row, above: &str, line: &Line) -> G
     let load = |word: &crate::sync::AtomicU64| word.load(Ordering::Relaxed);
     let name = match row.name() {
         _ if is_root => "/".into(),
-        // (Only of a damaged row.)
+        // Only a damaged row has an empty name.
         name if name.is_empty() => "(no name)".into(),
         name => name,
     };

@@ -1,8 +1,8 @@
 //! The statistics of all groups of a copied ledger, from one pass over its rows.
 //!
-//! [`Group::stat`](crate::Group::stat) moves what cells hold to the totals first, and reads those. Here nothing is
-//! moved: what lies in cells, and what rows counted beside them, is added to the totals of the row and, up the tree, to
-//! those of its ancestors' subtrees. The sums are the same.
+//! [`Group::stat`](crate::Group::stat) first moves the sums of cells to the totals, and reads those. Here nothing is moved:
+//! the sums in cells, and the counts beside them, are added to the totals of the row and, up the tree, to those of its
+//! ancestors' subtrees. The sums are the same.
 
 use crate::control::events::Events;
 use crate::report::memory_stat::{Value, lines};
@@ -14,15 +14,15 @@ use crate::table::collect;
 use crate::table::row::state;
 use crate::table::sums::{CHANGES, total_words};
 
-/// What every group of a [`Reading`](crate::Reading) and its subtree counted: the lines of `memory.stat` by number, and
+/// The statistics of every group of a [`Reading`](crate::Reading) and its subtree: the lines of `memory.stat` by number, and
 /// the events.
 ///
-/// A group is named by its place in [`Snapshot::groups`](crate::Snapshot), a line by what [`line`](Self::line) says.
-/// Of a damaged group no number means anything.
+/// A group is named by its index in [`Snapshot::groups`](crate::Snapshot), a line by the result of [`line`](Self::line). The
+/// numbers of a damaged group have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     lines: Vec<(String, Value)>,
-    /// Words of one group.
+    /// The number of words of one group.
     words: usize,
     /// The groups' own words, group by group, and their subtrees'.
     own: Vec<i64>,
@@ -31,7 +31,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of a copy of which a scan was made that is not summed up, for the groups of a snapshot.
+    /// Returns the statistics for the groups of a snapshot, from a copy and its scan, which is not summed up.
     pub(crate) fn of(
         table: &Table,
         scan: &Scan,
@@ -41,8 +41,8 @@ impl Statistics {
     ) -> Statistics {
         let words = total_words(table.plan.items) / 2;
         let rows = scan.lines.len();
-        // What each row counted that its totals do not have yet; then its subtree. (Wrapping, here and below: a program
-        // may have written anything.)
+        // The counts of each row that its totals do not have yet, and later those of its subtree. Wrapping, here and below,
+        // since a program may have written any number.
         let mut uncollected = vec![0i64; rows * words];
         let mut below = vec![0i64; rows];
         let at = |row: u32| row as usize * words..(row as usize + 1) * words;
@@ -83,17 +83,17 @@ impl Statistics {
         Statistics { lines: lines(table.flows, names), words, own, subtree, steady }
     }
 
-    /// The names of the lines, as [`MemoryStat`](crate::MemoryStat) has them.
+    /// Returns the names of the lines, as in [`MemoryStat`](crate::MemoryStat).
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.lines.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The number of the line with that name.
+    /// Returns the number of the line with that name.
     pub fn line(&self, name: &str) -> Option<usize> {
         self.lines.iter().position(|(other, _)| other == name)
     }
 
-    /// What a group itself counted.
+    /// Returns the count of a group alone.
     ///
     /// # Panics
     /// If there is no such group or line. The same holds for the other calls.
@@ -101,23 +101,23 @@ impl Statistics {
         self.lines[line].1.of(self.words_of(&self.own, group))
     }
 
-    /// What a group, its descendants and its destroyed descendants counted.
+    /// Returns the count of a group, its descendants and its destroyed descendants.
     pub fn subtree(&self, group: usize, line: usize) -> i64 {
         self.lines[line].1.of(self.words_of(&self.subtree, group))
     }
 
-    /// The events of a group and its subtree (`memory.events`).
+    /// Returns the events of a group and its subtree (`memory.events`).
     pub fn events(&self, group: usize) -> Events {
         Events::of_words(self.words_of(&self.subtree, group))
     }
 
-    /// The events of a group itself (`memory.events.local`).
+    /// Returns the events of a group itself (`memory.events.local`).
     pub fn local_events(&self, group: usize) -> Events {
         Events::of_words(self.words_of(&self.own, group))
     }
 
-    /// Whether the program moved no sums from one place of the ledger to another while they were read. If it did, the
-    /// subtrees' sums may have what was moved twice, or not; the next reading has it once.
+    /// Returns whether the program moved no sums from one place of the ledger to another while they were read. If it did, the
+    /// subtrees' sums may have the moved part twice, or not at all; the next reading has it once.
     pub fn steady(&self) -> bool {
         self.steady
     }

@@ -1,4 +1,4 @@
-//! Takes a row when a group is made, and frees it when the group's last unit is returned.
+//! Takes a row when a group is created, and frees it when the group's last unit is returned.
 
 use super::id::GroupId;
 use super::path::RowPath;
@@ -9,11 +9,11 @@ use crate::gate::lock;
 use crate::sync::{AtomicU32, Ordering};
 use std::iter::repeat_with;
 
-/// How many rows are tried for a new group. All but the first are in use, so the ledger's free list, or its number
-/// of rows, was written over.
+/// How many rows are tried for a new group. If all tried rows are in use, another program wrote over the ledger's free
+/// list or its number of rows.
 const TRIES: usize = 64;
 
-/// Takes a row for a new group below `parent`, in whose children the caller has counted it.
+/// Takes a row for a new group below `parent`. The caller has already counted the group among the parent's children.
 pub(crate) fn allocate(
     table: &Table,
     parent: u32,
@@ -23,7 +23,7 @@ pub(crate) fn allocate(
 ) -> Option<GroupId> {
     let free =
         |&index: &u32| index != 0 && table.row(index).state.load(Ordering::Acquire) == state::FREE;
-    // (A row that is in use, or never was, is no loss to the list: it did not belong there.)
+    // A row that is in use, or was never used, does not belong on the free list, so dropping it is no loss.
     let freed = |index: &u32| free(index) && table.row(*index).generation() != 0;
     let reused = repeat_with(|| reuse(table)).take(TRIES).map_while(|row| row).find(freed);
     let fresh = || repeat_with(|| take_fresh(table)).take(TRIES).map_while(|row| row).find(free);
@@ -32,7 +32,7 @@ pub(crate) fn allocate(
     row.begin_change();
     row.counter.reset();
     row.forget_statistics();
-    // No group has the last generation (`GroupId::NO_GENERATION`), with the detour's bit or without.
+    // No group has the generation `GroupId::NO_GENERATION`, with or without the detour's bit.
     let last = if table.detour != 0 { !DETOUR - 1 } else { GroupId::NO_GENERATION - 1 };
     let generation = row.begin(parent, depth, owner, name, last);
     Some(GroupId::from_parts(index, generation))
@@ -47,13 +47,13 @@ pub(super) fn free(table: &Table, index: u32) {
     table.header().given.free.push(index, &row.parent);
 }
 
-/// Frees a destroyed group's row whose last unit was returned. Its parent gets what it counted, so that the
-/// counts of a subtree never run backwards.
+/// Frees a destroyed group's row whose last unit was returned. The row's counts move to its parent, so that the counts of
+/// a subtree never run backwards.
 pub(crate) fn recycle(table: &Table, index: u32) {
     let row = table.row(index);
     row.begin_change();
     let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
-    // A collection must not see one half of this, nor must a reader.
+    // Neither a collection nor a reader may see half of this change.
     let counted = row.has_statistics() || row.columns_noted() != 0;
     let _held = row.has_statistics().then(lock::lock);
     let _under_way = counted.then(|| table.collections().begin());
@@ -70,7 +70,7 @@ fn take_fresh(table: &Table) -> Option<u32> {
     take_next(&table.header().given.high_water, table.capacity(), |told| table.rows_used(told))
 }
 
-/// Takes the first row that was never used. `used` says how many were, where the number in the header is `told`.
+/// Takes the first row that was never used. `used` returns the number of rows ever used, given the header's number.
 fn take_next(word: &AtomicU32, capacity: u32, used: impl Fn(u32) -> u32) -> Option<u32> {
     let mut told = word.load(Ordering::Acquire);
     loop {
@@ -80,8 +80,8 @@ fn take_next(word: &AtomicU32, capacity: u32, used: impl Fn(u32) -> u32) -> Opti
         if next < capacity && exchange().is_ok() {
             return Some(next);
         }
-        // What was told says nothing if it grew meanwhile: the row behind it is in use by now, as if somebody had
-        // written over the number.
+        // If the number grew in the meantime, `told` is stale: the row behind it is now in use, just as if another
+        // program had written over the number.
         let now = word.load(Ordering::Acquire);
         if next >= capacity && now == told {
             return None;
@@ -108,7 +108,7 @@ mod tests {
         let used = |told| {
             looked.set(looked.get() + 1);
             if looked.get() == 1 {
-                // Somebody takes the row and uses it: now it looks as if the number were wrong, and all rows in use.
+                // Another thread takes the row and uses it: `told` now looks wrong, and all rows look used.
                 word.store(told + 1, Ordering::Release);
                 return 256;
             }

@@ -1,5 +1,5 @@
-//! Collects what groups counted: moves it from the cells to the totals of the rows and of their ancestors'
-//! subtrees (`sums.rs` has the protocol).
+//! Collects statistics: moves them from the cells to the totals of the rows and of their ancestors' subtrees.
+//! `sums.rs` describes the protocol.
 
 use super::items::ITEMS_MAX;
 use super::path::{RowPath, leads_through};
@@ -11,7 +11,7 @@ use crate::gate::lock::{self, Held};
 use crate::sync::{AtomicU64, Ordering};
 use std::collections::HashSet;
 
-/// Collects what changed in the rows of this process.
+/// Collects the changed rows of this process.
 pub(crate) fn collect(table: &Table, held: &Held) {
     let cells = || {
         (0..table.columns.count()).flat_map(|column| {
@@ -25,13 +25,13 @@ pub(crate) fn collect(table: &Table, held: &Held) {
     let mut changing = Vec::new();
     let under_way = table.collections().begin();
     for (column, row) in cells() {
-        // The row leaves the set before it is read: a later count puts it in again. (The summaries of
-        // the set stay, since rows are put in without the lock.)
+        // The row leaves the set before it is read, so that a later count adds it again. The set's summaries
+        // stay, since rows are added without the lock.
         table.changed(column).remove_shared(row);
         if table.row(row).counter.uncollected() != Changes::default() {
             changing.push((column, row));
         }
-        // (A free row's parent is the next free row.)
+        // The parent of a free row is the next free row.
         let free = table.row(row).state.load(Ordering::Acquire) == state::FREE;
         if let Some(path) = RowPath::new(table, row).filter(|_| !free) {
             take_sums(table, column, &path);
@@ -39,7 +39,7 @@ pub(crate) fn collect(table: &Table, held: &Held) {
         }
     }
     drop(under_way);
-    // Their changes of limits are the caller's to take (`stock/totals.rs`).
+    // The caller takes these rows' changes of limits (`stock/totals.rs`).
     changing.into_iter().for_each(|(column, row)| table.note_changed(column, row));
 }
 
@@ -53,12 +53,12 @@ pub(crate) fn add_changes(table: &Table, path: &RowPath<'_>, changes: Changes) {
     }
 }
 
-/// Hands what a group has of changes of limits to its parent, which counts them below itself from now on.
+/// Moves a group's changes of limits to its parent, which from now on counts them as changes below it.
 fn hand_changes_up(table: &Table, index: u32, parent: u32) {
     if table.row(index).counter.uncollected() == Changes::default() {
         return;
     }
-    // (A reader of both rows must not see one half of this.)
+    // A reader of both rows must not see half of this.
     let _under_way = table.collections().begin();
     let changes = table.row(index).counter.take_uncollected();
     let counter = &table.row(parent).counter;
@@ -69,8 +69,8 @@ fn hand_changes_up(table: &Table, index: u32, parent: u32) {
     }
 }
 
-/// How often limits of a row's subtree were changed, as far as that was collected, and what rows of other processes have
-/// not collected yet.
+/// Returns how often the limits of a row's subtree were changed: the collected changes, and those that rows of other
+/// processes have not collected yet.
 pub(crate) fn read_changes(table: &Table, top: u32) -> u64 {
     let words = total_words(table.plan.items) / 2;
     let waiting = |row: u32| table.row(row).counter.uncollected().all();
@@ -79,7 +79,7 @@ pub(crate) fn read_changes(table: &Table, top: u32) -> u64 {
     of_others(table, top, changed).fold(collected, |sum, row| sum.wrapping_add(waiting(row)))
 }
 
-/// Those of the rows in all columns that other processes write, and that lie in a subtree: each once.
+/// Returns, each once, the rows of all columns that other processes write and that lie in the subtree of `top`.
 fn of_others<I: Iterator<Item = u32>>(
     table: &Table,
     top: u32,
@@ -91,11 +91,11 @@ fn of_others<I: Iterator<Item = u32>>(
     })
 }
 
-/// Collects rows for good: they are being destroyed, and no thread opens their cells any more. One fence serves all.
+/// Collects rows that are being destroyed, for the last time: no thread opens their cells any more. One fence serves all.
 pub(crate) fn close(table: &Table, rows: impl Iterator<Item = u32> + Clone) {
     for row in rows.clone() {
         let parent = table.row(row).parent.load(Ordering::Relaxed);
-        // (Another process may have written over it.)
+        // Another process may have overwritten the parent.
         if parent < table.capacity() {
             hand_changes_up(table, row, parent);
         }
@@ -127,7 +127,7 @@ pub(crate) fn collect_row(table: &Table, path: &RowPath<'_>) {
     take_counted(table, path);
 }
 
-/// Whether a row counted anything that its parent does not get with the counts in its columns.
+/// Returns whether a row has counts that its parent does not get together with the counts in its columns.
 fn counts_anything(table: &Table, row: u32) -> bool {
     let row = table.row(row);
     let track = &row.counter.track;
@@ -135,8 +135,8 @@ fn counts_anything(table: &Table, row: u32) -> bool {
         || track.max_events.load(Ordering::Relaxed) | track.high_events.load(Ordering::Relaxed) != 0
 }
 
-/// Clears the tags of cells, by column and row. Says `false` where sections may add to their sums all the same: without a
-/// fence (a sandbox forbids it) that cannot be known.
+/// Clears the tags of cells, given by column and row. Returns `false` if sections may still add to their sums: without a
+/// fence, which a sandbox may forbid, that cannot be excluded.
 fn close_sums(table: &Table, _held: &Held, cells: impl Iterator<Item = (u32, u32)>) -> bool {
     let mut open = false;
     for (column, row) in cells.filter(|&(column, row)| table.row(row).has_sums_in(column)) {
@@ -159,15 +159,15 @@ fn take_sums(table: &Table, column: u32, path: &RowPath<'_>) {
     }
 }
 
-/// Brings the totals up to what the row has counted elsewhere.
+/// Raises the totals to the counts that the row keeps elsewhere.
 fn take_counted(table: &Table, path: &RowPath<'_>) {
-    // What was collected is read first: the row has counted at least as much.
+    // The collected number is read first, so that the row's own count is at least as large.
     let collected: [u64; EVENTS] = std::array::from_fn(|word| collected(table, path.leaf(), word));
     for (word, counted) in counted(table, path.leaf()).into_iter().enumerate() {
         if counted == collected[word] {
             continue;
         }
-        // Only one of several processes that settle a dead one's rows collects the difference.
+        // If several processes settle the rows of an ended one, only one of them collects the difference.
         table.row(path.leaf()).note_totals();
         let own = table.total(path.leaf(), word);
         let taken =
@@ -182,7 +182,7 @@ fn collected(table: &Table, row: u32, word: usize) -> u64 {
     if table.row(row).has_statistics() { table.total(row, word).load(Ordering::Acquire) } else { 0 }
 }
 
-/// What one row has counted elsewhere by now.
+/// Returns the counts that a row keeps outside of its totals.
 fn counted(table: &Table, row: u32) -> [u64; EVENTS] {
     let (charges, uncharges) = counts::of_row(table, row);
     let track = &table.row(row).counter.track;
@@ -191,12 +191,12 @@ fn counted(table: &Table, row: u32) -> [u64; EVENTS] {
     [charges, uncharges, max, high]
 }
 
-/// Gives the collected blocks of a row that is freed to its parent, whose columns take the counts
-/// themselves. Empties the row's totals.
+/// Moves the collected blocks of a row that is being freed to its parent, and empties the row's totals. The parent's
+/// columns take the counts themselves.
 pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
     let row = table.row(index);
     hand_changes_up(table, index, parent);
-    // Collected when the group was closed.
+    // Both were collected when the group was closed.
     row.counter.track.max_events.store(0, Ordering::Relaxed);
     row.counter.track.high_events.store(0, Ordering::Relaxed);
     if !row.has_statistics() {
@@ -204,7 +204,7 @@ pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
     }
     for word in 0..total_words(table.plan.items) {
         let total = table.total(index, word).swap(0, Ordering::AcqRel);
-        // (The events end with the row; its ancestors' subtrees have them.)
+        // The events end with the row. The subtrees of its ancestors already have them.
         if word < BLOCKS && total != 0 {
             table.row(parent).note_totals();
             table.total(parent, word).fetch_add(total, Ordering::Relaxed);
@@ -213,7 +213,7 @@ pub(crate) fn hand_up(table: &Table, index: u32, parent: u32) {
     row.forget_statistics();
 }
 
-/// Moves all that a row of an ended process has in its totals to another row below the same parent, as that row's own.
+/// Moves all totals of an ended process's row to another row below the same parent, as that row's own.
 pub(super) fn hand_over(table: &Table, from: u32, to: u32) {
     if !table.row(from).has_statistics() {
         return;
@@ -231,7 +231,7 @@ pub(super) fn hand_over(table: &Table, from: u32, to: u32) {
     table.row(from).forget_statistics();
 }
 
-/// Reads the totals of a row, and adds what rows of other processes have not collected yet.
+/// Reads the totals of a row, and adds the counts that rows of other processes have not collected yet.
 pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
     let words = totals.len() / 2;
     for (word, total) in totals.iter_mut().enumerate() {
@@ -246,7 +246,7 @@ pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
     let more = &mut more[..words];
     for row in of_others(table, top, rows) {
         more.fill(0);
-        // (The changes of groups that are gone are no row's own, but the subtrees'.)
+        // Changes of groups that are gone belong to the subtrees, not to any row.
         let below = read_uncollected(table, row, more);
         subtree[CHANGES] = subtree[CHANGES].wrapping_add(below);
         for (word, &more) in more.iter().enumerate() {
@@ -258,8 +258,8 @@ pub(crate) fn read_totals(table: &Table, top: u32, totals: &mut [i64]) {
     }
 }
 
-/// What a row counted and its totals do not have yet, word by word, into words of zeros. Returns the changes of limits of
-/// groups below it that are gone, which its subtree has and it itself has not.
+/// Reads into `words`, which are zeros, the counts of a row that its totals do not have yet. Returns the changes of limits
+/// of groups below it that are gone, which belong to its subtree but not to the row.
 pub(crate) fn read_uncollected(table: &Table, row: u32, words: &mut [i64]) -> i64 {
     for (word, counted) in counted(table, row).into_iter().enumerate() {
         words[word] = counted.wrapping_sub(collected(table, row, word)) as i64;
@@ -277,8 +277,8 @@ pub(crate) fn read_uncollected(table: &Table, row: u32, words: &mut [i64]) -> i6
     changes.below as i64
 }
 
-/// Reads the fixed words of a row, without the blocks: what it counted that its totals do not have yet, and what its
-/// subtree's totals have. Both are words of zeros before. A reader that meets a collection reads again.
+/// Reads the fixed words of a row without the blocks: the counts that its totals do not have yet, and its subtree's totals.
+/// Both slices hold zeros before. A reader that meets a collection reads again.
 pub(crate) fn read_words(
     table: &Table,
     index: u32,
@@ -287,11 +287,11 @@ pub(crate) fn read_words(
 ) {
     let row = table.row(index);
     let changes = row.counter.uncollected();
-    // (The changes of groups that are gone are no row's own. Here both parts go into the subtree.)
+    // Changes of groups that are gone belong to no row. Here both parts are added to the subtree.
     uncollected[CHANGES] = changes.all() as i64;
     let track = &row.counter.track;
     for (word, events) in [(BLOCKS, &track.max_events), (BLOCKS + 1, &track.high_events)] {
-        // What was collected is read first: the row has counted at least as much.
+        // The collected number is read first, so that the row's own count is at least as large.
         let collected = collected(table, index, word);
         uncollected[word] = events.load(Ordering::Relaxed).wrapping_sub(collected) as i64;
     }
@@ -310,7 +310,7 @@ pub(crate) fn read_words(
     }
 }
 
-/// A row's totals and its subtree's, as far as it has any: of a table that nobody changes.
+/// Returns the totals of a row and of its subtree, or empty slices if it has none. For a table that does not change.
 pub(crate) fn totals(table: &Table, row: u32) -> [&[AtomicU64]; 2] {
     if table.row(row).has_statistics() {
         let totals = table.totals(row);

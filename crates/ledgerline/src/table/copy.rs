@@ -1,26 +1,26 @@
-//! A copy of a ledger's file in memory of this process alone, for who may only read it.
+//! A copy of a ledger's file in the private memory of a process that may only read the file.
 //!
-//! The file is read and never mapped: a file that becomes shorter gives an error then, where it would kill who has it
-//! mapped. What looks at the copy looks at a [`Table`] that does not change under it, with the code that looks at any.
+//! The file is read and never mapped: if it becomes shorter, a read returns an error, where a mapping would kill the
+//! process. The copy is a [`Table`] that does not change while it is read, so the code for live tables also reads copies.
 //!
 //! ```text
-//! header                                      how many rows were ever used; transfers and collections so far
+//! header                                      number of rows ever used; transfers and collections so far
 //! for each 256 rows:
-//!   rows                                        whose they are
-//!   rows                                        what they say, and in which columns they have cells and sums
+//!   rows                                        their generations
+//!   rows                                        their words, and the columns in which they have cells and sums
 //!   cells, counts, sums in those columns
 //!   totals, of rows that have any
-//!   rows                                        whose they are: a row that changed hands is free in the copy
-//! header                                      transfers and collections: as before, or it is copied again
+//!   rows                                        their generations: a row that changed hands is free in the copy
+//! header                                      transfers and collections: if not as before, all is copied again
 //! ```
 //!
-//! So the parts of a row are read some ten microseconds apart. Parts of the file that no row in use has are not read:
-//! most of it are holes.
+//! So the parts of a row are read some ten microseconds apart. Parts of the file that belong to no row in use, most of
+//! which are holes, are not read.
 //!
-//! The kernel copies aligned words of eight bytes whole if they lie in their pages as those of the file do. No processor
-//! promises that of its block copy, and `tests/main/view.rs` has it on the machine at hand: there words are torn (on a Xeon of
-//! 2023) where the destination alone crosses a page and another thread unmaps something at that moment. (Half a
-//! word would be a number that makes no sense, for one look.) So `fill` crosses pages only where both sides do.
+//! The kernel copies an aligned word of eight bytes whole if source and destination have the same offset in their pages.
+//! No processor guarantees that for its block copy; `tests/main/view.rs` checks it on the machine at hand. On a Xeon of
+//! 2023 words are torn when the destination alone crosses a page while another thread unmaps memory. A torn word would be
+//! a meaningless number for one look. So `fill` crosses a page only where source and destination both do.
 
 use super::header::{Counts, Header};
 use super::plan::Plan;
@@ -42,14 +42,14 @@ use std::time::{Duration, Instant};
 const PAGE: usize = 4096;
 /// How many rows are copied at a time.
 const CHUNK: usize = 256;
-/// How often a copy is tried for one that no transfer and no collection disturbs, and for how long a new try begins.
+/// How often a copy is retried to find one without a transfer or a collection under way, and for how long retries begin.
 const TRIES: u32 = 32;
 const TRYING: Duration = Duration::from_millis(20);
-/// No look takes longer, whatever numbers a file has.
+/// The longest time that a copy may take, whatever numbers the file holds.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The most cells that a look goes through: those of a million rows on 256 CPUs.
+/// The most cells that a copy reads: those of a million rows on 256 CPUs.
 const CELLS_MAX: usize = 1 << 28;
-/// With more columns than a row has bits for, the file is asked which of them it holds.
+/// With more columns than a row has bits for, the file's holes show which of them hold data.
 const COLUMNS_TOLD: usize = 64;
 
 /// See the module's documentation.
@@ -57,28 +57,28 @@ const COLUMNS_TOLD: usize = 64;
 pub(crate) struct Copy {
     file: File,
     table: Table,
-    /// The same rows, as they were before and after: of one chunk.
+    /// The rows of one chunk, as they were before and after it was copied.
     around: Region,
-    /// How many rows of the copy may hold something.
+    /// How many rows of the copy may be in use.
     filled: usize,
-    /// How many cells the rows of the present look have.
+    /// How many cells the rows of the present copy have.
     cells: usize,
 }
 
 // SAFETY: the copy's own mappings and descriptor may be used by any thread; all that changes them is `&mut`.
 unsafe impl Send for Copy {}
 
-/// Whether something that moves numbers from one place of the ledger to another was under way.
+/// Which kinds of moves between places of the ledger were certainly not under way during the copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quiet {
-    /// No transfer was: units are in one group (`counter/moves.rs`).
+    /// No transfer was under way: each unit is in one group (`counter/moves.rs`).
     pub(crate) transfers: bool,
-    /// No collection was: what was counted is in cells or in totals (`table/sums.rs`).
+    /// No collection was under way: each count is either in a cell or in the totals (`table/sums.rs`).
     pub(crate) collections: bool,
 }
 
 impl Copy {
-    /// A copy in which nothing is yet, of a file with these settings.
+    /// Returns an empty copy for a file with these settings.
     pub(crate) fn new(settings: Settings, file: File) -> io::Result<Copy> {
         let region = Region::anonymous(settings.plan.size())?;
         let table = Table::of_copy(settings, region)?;
@@ -94,7 +94,7 @@ impl Copy {
         &self.file
     }
 
-    /// Copies all that is in use. After an error the copy is of no use until the next call succeeds.
+    /// Copies all rows in use. After an error the copy is unusable until the next call succeeds.
     ///
     /// # Errors
     /// When the file cannot be read or has become shorter ([`io::ErrorKind::UnexpectedEof`]), and after ten seconds.
@@ -104,7 +104,7 @@ impl Copy {
         loop {
             turn += 1;
             let quiet = self.read_once(begun + LONGEST)?;
-            // (Who was killed in the middle of one is waited for no longer than that.)
+            // A writer that was killed in the middle of a move is waited for no longer than `TRYING`.
             let again = turn < TRIES && begun.elapsed() < TRYING;
             if quiet.transfers && quiet.collections || !again {
                 return Ok(quiet);
@@ -122,19 +122,19 @@ impl Copy {
         self.cells = 0;
         for first in (0..rows).step_by(CHUNK) {
             self.read_chunk(first..(first + CHUNK).min(rows))?;
-            // (What follows takes time by the number of cells.)
+            // The following steps take time in proportion to the number of cells.
             if Instant::now() > deadline || self.cells > CELLS_MAX {
                 let why = "the ledger is too large to be copied";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
         }
-        // What an earlier look found beyond is no row any more. (The header is looked at once more by who reads the copy:
-        // the row behind the last one was never used.)
+        // Rows that an earlier copy found beyond these no longer exist. Readers of the copy check the header's number once
+        // more, by the rule that the row behind the last one was never used.
         (rows..self.filled).for_each(|row| self.row(row).blank());
         self.filled = rows;
         self.read_header()?;
         let after = numbers(self);
-        // (The number of rows that the look was made with.)
+        // Store the number of rows that this copy was made with.
         self.table.header().given.high_water.store(told, Ordering::Release);
         let [transfers, collections] =
             [0, 1].map(|kind| before[kind].is_some() && before[kind] == after[kind]);
@@ -144,20 +144,20 @@ impl Copy {
     /// Copies the header alone.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub(crate) fn read_header(&self) -> io::Result<()> {
         self.fill(self.table.region(), 0, 0..size_of::<Header>())
     }
 
-    /// How many rows were ever used, as the header says that was copied.
+    /// Returns the number of rows ever used according to the copied header.
     fn told(&self) -> u32 {
         self.table.header().given.high_water.load(Ordering::Acquire)
     }
 
-    /// How many rows were ever used, by the header that was copied and a few rows of the file.
+    /// Returns the number of rows ever used, checked against a few rows of the file.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Same as [`read`](Self::read).
     pub(crate) fn rows_in_use(&self) -> io::Result<u32> {
         let failed = std::cell::Cell::new(None);
         let used = |row: u32| {
@@ -178,7 +178,7 @@ impl Copy {
         const ROW: usize = size_of::<Row>();
         let place = Plan::ROWS + rows.start * ROW..Plan::ROWS + rows.end * ROW;
         self.fill(&self.around, 0, place.clone())?;
-        // (A large part of a damaged file may be a hole.)
+        // A large part of a damaged file may be a hole.
         if rows.start >= self.filled && (0..rows.len()).all(|at| self.row_before(at).is_blank()) {
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Copies what rows have in columns, and their totals.
+    /// Copies the rows' cells, counts and sums in all columns, and their totals.
     fn read_columns(&mut self, rows: &Range<usize>) -> io::Result<()> {
         let plan = self.table.plan;
         let (mut cells, mut sums) = (Noted::new(), Noted::new());
@@ -227,7 +227,7 @@ impl Copy {
         self.read_items(plan.totals(), plan.totals_width(), &rows)
     }
 
-    /// Calls `read` for each column of those that begin at `first` that may hold something.
+    /// Calls `read` for each of the columns from `first` on that may hold data.
     fn each_column(
         &self,
         first: usize,
@@ -261,14 +261,14 @@ impl Copy {
     fn fill(&self, region: &Region, to: usize, from: Range<usize>) -> io::Result<()> {
         let length = from.len();
         assert!(length > 0 && to.checked_add(length).is_some_and(|end| end <= region.size()));
-        // Words stay whole; see the module's documentation. (A region begins a page.)
+        // This keeps words whole; see the module's documentation. A region begins at a page.
         debug_assert!(to % PAGE + length <= PAGE || to % PAGE == from.start % PAGE);
         let start = region.at::<u8>(to).cast_mut();
         let mut done = 0;
         while done < length {
-            // SAFETY: writes at most the rest of the part, which lies in the region (R1), as just checked. Nobody else
-            // knows the region, and all that has references into it has them to atomics, for which any bytes do.
-            // (Guarded by `tests/main/view.rs`, which holds copies against the ledger.)
+            // SAFETY: writes at most the rest of the part, which lies in the region (R1), as just checked. No other code
+            // knows the region, and all references into it are to atomics, for which any bytes are valid.
+            // Guarded by `tests/main/view.rs`, which compares copies with the ledger.
             let read = unsafe {
                 os::read_at(&self.file, start.add(done), length - done, from.start + done)
             }?;
@@ -284,14 +284,14 @@ impl Copy {
         self.table.row(row as u32)
     }
 
-    /// A row of those around the present chunk.
+    /// Returns a row of `around`, by its place in the present chunk.
     fn row_before(&self, at: usize) -> &Row {
-        // SAFETY: `at` checks the bounds; rows are all atomics, for which any bytes do.
+        // SAFETY: `at` checks the bounds; rows are all atomics, for which any bytes are valid.
         unsafe { &*self.around.at(at * size_of::<Row>()) }
     }
 }
 
-/// In which columns rows of a chunk have something: for each bit, from which row to which.
+/// For each column bit, the range of rows in a chunk that have data in that column.
 struct Noted([Option<Range<usize>>; 64]);
 
 impl Noted {
@@ -310,7 +310,7 @@ impl Noted {
         self.0[bit].clone()
     }
 
-    /// The rows that have any bit.
+    /// Returns the range of rows that have any bit.
     fn all(&self) -> Option<Range<usize>> {
         let rows = self.0.iter().flatten().cloned();
         rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
@@ -345,11 +345,11 @@ mod tests {
     }
 
     fn memfd() -> File {
-        // SAFETY: makes a file of its own.
+        // SAFETY: creates a new file.
         unsafe { File::from_raw_fd(libc::memfd_create(c"copy".as_ptr(), 0)) }
     }
 
-    /// Copies a part of a file that may be large, and holes in it.
+    /// Copies a part of a file, which may be large, and keeps its holes.
     fn put(from: &File, at: usize, to: &File, place: usize, length: usize) {
         const STEP: usize = 1 << 16;
         for offset in (0..length).step_by(STEP) {
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// As if the ledger had been made on a machine with a hundred CPUs, of which few charged.
+    /// Imitates a ledger that was created on a machine with a hundred CPUs, of which few charged.
     #[test]
     fn a_ledger_with_more_columns_than_a_row_has_bits_for_is_read_as_any() {
         let (file, wide) = (memfd(), memfd());

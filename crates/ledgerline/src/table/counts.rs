@@ -1,11 +1,11 @@
-//! Counts how many charges and uncharges a row saw: in the charge words, and beside the cells what was
-//! folded from there.
+//! Counts the charges and uncharges of a row: in the charge words, and beside the cells, where full counts of the words
+//! are folded to.
 
 use super::{Table, purses};
 use crate::percpu::{purse, word};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Charges and uncharges of one row, those of its destroyed children included.
+/// Returns the charges and uncharges of one row, including those of its destroyed children.
 pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
     let row = table.row(index);
     let generation = table.cell_generation(row);
@@ -17,7 +17,7 @@ pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
         if word::generation(word) == generation {
             (charges, uncharges) = (word::charges(word), word::uncharges(word));
         }
-        // Wrapping: another process may have written anything into the file.
+        // Wrapping: another process may have written any number into the file.
         let add = |sum: u64, counted: &AtomicU64, word: u64| {
             sum.wrapping_add(counted.load(Ordering::Relaxed)).wrapping_add(word)
         };
@@ -31,7 +31,7 @@ pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
     sums
 }
 
-/// Adds the counts in a word to those beside the cell.
+/// Adds the counts in a charge word to those beside the cell.
 pub(crate) fn fold(table: &Table, column: u32, row: u32, word: u64) {
     let counts = table.counts(column, row);
     counts.charges.fetch_add(word::charges(word), Ordering::Relaxed);
@@ -39,7 +39,7 @@ pub(crate) fn fold(table: &Table, column: u32, row: u32, word: u64) {
     table.note_changed(column, row);
 }
 
-/// Adds what was counted elsewhere.
+/// Adds charges and uncharges that were counted elsewhere.
 pub(crate) fn add(table: &Table, column: u32, row: u32, (charges, uncharges): (u64, u64)) {
     table.row(row).note_column(column);
     let counts = table.counts(column, row);
@@ -60,7 +60,7 @@ pub(crate) fn note_uncharge(table: &Table, column: u32, row: u32) {
     table.note_changed(column, row);
 }
 
-/// Moves what a row counted beside its cells to another row, which the running CPU's column keeps for it.
+/// Moves the counts beside a row's cells to another row, in the running CPU's column.
 pub(super) fn hand_over(table: &Table, from: u32, to: u32) {
     let current = table.columns.current();
     for column in table.row(from).noted_columns(table.columns.count()) {

@@ -1,15 +1,15 @@
-//! Folds the row of an ended process into another row: that gets its counts, and the row is free for a new group.
+//! Folds the row of an ended process into another row, which takes over its counts, and frees the row for a new group.
 //!
-//! Nobody but the settler (`stock/settler.rs`) changes rows of ended processes, so none of this races with another
-//! change of the row. A reader that looks at both rows in between may count what is moved twice, or not at all.
+//! Only the settler (`stock/settler.rs`) changes rows of ended processes, so no other change of the row races with this.
+//! A reader that looks at both rows in between may count the moved numbers twice, or not at all.
 
 use super::row::state;
 use super::{Table, allocate, collect, counts};
 use crate::gate::lock::Held;
 use crate::sync::Ordering;
 
-/// Folds a row, whose units were returned before, into another below the same parent. The topmost row of a process
-/// also hands over its peak, and what it held at its end.
+/// Folds a row whose units were returned before into another below the same parent. The topmost row of a process also
+/// hands over its peak and the units that it held at its end.
 pub(crate) fn fold(table: &Table, _held: &Held, index: u32, into: u32, is_top: bool) {
     let (row, heir) = (table.row(index), table.row(into));
     if is_top {
@@ -26,7 +26,7 @@ pub(crate) fn fold(table: &Table, _held: &Held, index: u32, into: u32, is_top: b
     table.row(parent).remove_child();
 }
 
-/// The topmost row of the process that a row of an ended process belongs to, if the rows on the way are all settled.
+/// Returns the topmost row of the ended process that a row belongs to, if all rows on the way there are settled.
 pub(crate) fn top(table: &Table, index: u32) -> Option<u32> {
     let owner = table.row(index).owner.load(Ordering::Relaxed);
     let mut at = index;

@@ -1,29 +1,28 @@
-//! Follows a handle: what a reader is told is of the handle's own group, or of no group.
+//! Follows a handle: a reader gets values of the handle's own group, or none.
 //!
-//! A handle is a copy of a number. So it can outlive its group, and the group's row can be given to another
-//! while a reader reads it. So every reader asks whose row it is before *and after* it has read. A group
-//! that is gone says nothing: no units, no limits, no events, the path `(destroyed)`.
+//! A handle is a copied number, so it can outlive its group, and the group's row can be given to another group while it is
+//! being read. Therefore every reader checks the row's generation before *and after* it reads. A group that is gone has no
+//! units, no limits, no events, and the path `(destroyed)`.
 //!
 //! ```text
-//! read(id, look)                              the end of a group, and its row's next one
+//! read(id, look)                              end of a group, and its row's next group
 //!   state lets id in, generation is id's        state = RETIRED               destroy
 //!   look at the row                             the last unit is returned
 //!   fence (Acquire)                             fence (Release)               `Row::begin_change`
-//!   state and generation as before: told        counts handed up, parent a link of the free list,
+//!   state and generation as before: valid       counts handed up, parent a link of the free list,
 //!                                                 limits and name of the next group
 //!                                               generation += 1, state = LIVE (Release)
 //! ```
 //!
-//! The fences are each other's partner: a reader that has read a word written after the fence on the right
-//! sees, after the fence on the left, that the state is not the group's any more. If it is LIVE again it
-//! was read with Acquire, from the Release of `Row::begin`, so the next generation is seen with it.
+//! The two fences are partners: a reader that has read a word written after the right fence sees, after the left fence,
+//! that the state no longer belongs to the group. If the state is LIVE again, it was read with Acquire from the Release of
+//! `Row::begin`, so the next generation is visible too.
 //!
-//! A path is read row by row up to the root, and only the group's own row is asked. As long as a group is
-//! not gone, its ancestors are not, since a group with children is not destroyed.
+//! A path is read row by row up to the root, but only the group's own row is checked: a group with children cannot be
+//! destroyed, so the ancestors exist as long as the group does.
 //!
-//! A change to a row must not hit the row's next group, whatever happens between the question and the
-//! change. So it is made with one unit of the row reserved ([`change`]): no thread frees a row with a
-//! reservation.
+//! A change to a row must never hit the row's next group, whatever happens between the check and the change. So
+//! [`change`] reserves one unit of the row meanwhile: no thread frees a row with a reservation.
 
 use super::id::GroupId;
 use super::name::DESTROYED;
@@ -33,28 +32,27 @@ use super::{Table, allocate};
 use crate::gate::lock;
 use crate::sync::{Ordering, fence};
 
-/// Whose question about a group this is.
+/// The purpose for which a group is looked up. It decides which states of the row are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
-    /// A handle's. A group that was destroyed is gone, whatever it still holds. A group whose process ended
-    /// is not gone: it is kept for the account.
+    /// Access by a handle. A destroyed group is gone, whatever it still holds. A group whose process ended is not gone: it
+    /// is kept for the account.
     Handle,
-    /// A report's of the ledger itself, or a waiter's for units to come back. Destroyed groups are of
-    /// interest until nothing is left in them.
+    /// A report of the ledger itself, or a waiter for returned units. Destroyed groups count until nothing is left in
+    /// them.
     Report,
-    /// A search's through the tree. Only live groups are in it.
+    /// A search through the tree. It contains only live groups.
     Tree,
 }
 
 impl Row {
     fn is_there(&self, generation: u16, asks: Asks) -> bool {
-        // Both Acquire, partners of the Releases in `begin`: what is read next is of this generation or a
-        // later one.
+        // Both Acquire, partners of the Releases in `begin`: later reads belong to this generation or a later one.
         let there = match self.state.load(Ordering::Acquire) {
             state::LIVE => true,
             state::EXITED | state::SETTLED => asks != Asks::Tree,
             state::FREE => false,
-            // (Beyond the last state the row is damaged, and its group is shown as such.)
+            // A state beyond the last means a damaged row, whose group is reported as damaged.
             _ => asks == Asks::Report,
         };
         there && self.generation_acquired() == generation
@@ -75,15 +73,14 @@ fn read_as<T>(table: &Table, asks: Asks, id: GroupId, look: impl FnOnce(&Row) ->
     row.is_there(id.generation(), asks).then_some(seen)
 }
 
-/// What a row says while it is this group's, destroyed or not; `None` once it is free or another's. (While
-/// the row of a destroyed group is being freed, its counts go first.)
+/// Reads a row while it belongs to this group, destroyed or not. Returns `None` once the row is free or belongs to another
+/// group. When the row of a destroyed group is freed, its counts go first.
 pub(crate) fn read_held<T>(table: &Table, id: GroupId, look: impl FnOnce(&Row) -> T) -> Option<T> {
     read_as(table, Asks::Report, id, look)
 }
 
-/// The live group that a row holds, and what the row says; `None` where it holds none, or not the same one
-/// during the whole look. (The generation is read before the look: a row that another group gets after that
-/// is not the group's any more at the end of the look.)
+/// Returns the live group of a row and the result of `look`, or `None` if the row did not hold the same live group during
+/// the whole look. The generation is read before the look, so a group that gets the row later fails the check at the end.
 pub(crate) fn read_live<T>(
     table: &Table,
     row: u32,
@@ -93,8 +90,8 @@ pub(crate) fn read_live<T>(
     read_as(table, Asks::Tree, id, look).map(|seen| (id, seen))
 }
 
-/// Whether a group is there whose ancestors do not lead to the root: another program wrote over its row or theirs.
-/// (A group keeps its ancestors, so none of them is free.)
+/// Returns whether a group exists but its ancestors do not lead to the root, because another program wrote over its row or
+/// theirs. A group keeps its ancestors, so none of them is free.
 pub(crate) fn is_lost(table: &Table, id: GroupId) -> bool {
     let free = |&row: &u32| table.row(row).state.load(Ordering::Acquire) == state::FREE;
     let leads = |_: &Row| {
@@ -104,16 +101,16 @@ pub(crate) fn is_lost(table: &Table, id: GroupId) -> bool {
     read_held(table, id, leads) == Some(false)
 }
 
-/// The path of a group, also of one that was destroyed and still holds something. (If the ancestors of such
-/// a group were destroyed as well, only its units keep them. For the few instructions in which the last
-/// units are returned, an ancestor's row may be free, or another's, before its own is.)
+/// Returns the path of a group, also of a destroyed one that still holds units. If the ancestors of such a group were
+/// destroyed as well, only its units keep their rows. So for the few instructions in which the last units are returned, an
+/// ancestor's row may be free, or belong to another group, before its own is.
 pub(crate) fn path_of(table: &Table, id: GroupId) -> String {
     let path = read_held(table, id, |_| spell(table, id.index())).flatten();
     path.unwrap_or_else(|| DESTROYED.into())
 }
 
-/// Writes the names from the root to a row; `None` where its ancestors do not lead to the root (the row is
-/// free by now, or another process wrote over it).
+/// Joins the names from the root to a row. Returns `None` if its ancestors do not lead to the root: the row is free by
+/// now, or another process wrote over it.
 pub(crate) fn spell(table: &Table, row: u32) -> Option<String> {
     let path = RowPath::new(table, row)?;
     if path.rows().len() == 1 {
@@ -123,13 +120,13 @@ pub(crate) fn spell(table: &Table, row: u32) -> Option<String> {
     Some(names.map(|&row| format!("/{}", table.row(row).name())).collect())
 }
 
-/// What a group's row says, or `None` if the group is gone by the end of the look. What was seen then may
-/// be another group's, or a mixture, and is dropped.
+/// Reads a group's row. Returns `None` if the group is gone by the end of the look: the values may then belong to another
+/// group, or be a mixture, and are dropped.
 pub(crate) fn read<T>(table: &Table, id: GroupId, look: impl FnOnce(&Row) -> T) -> Option<T> {
     read_as(table, Asks::Handle, id, look)
 }
 
-/// As [`read`], also where the row has a state that there is not: another program wrote over it.
+/// Like [`read`], but also accepts a row with an invalid state, which another program wrote over.
 pub(crate) fn read_in_use<T>(
     table: &Table,
     id: GroupId,
@@ -139,7 +136,7 @@ pub(crate) fn read_in_use<T>(
     read_held(table, id, |row| (!retired(row)).then(|| look(row))).flatten()
 }
 
-/// Whether a group exists: it was not destroyed, and its process has not ended.
+/// Returns whether a group exists: it was not destroyed, and its process has not ended.
 pub(crate) fn exists(table: &Table, id: GroupId) -> bool {
     let there = |row: &Row| {
         row.state.load(Ordering::Acquire) == state::LIVE && row.generation() == id.generation()
@@ -147,15 +144,14 @@ pub(crate) fn exists(table: &Table, id: GroupId) -> bool {
     id.index() < table.capacity() && there(table.row(id.index()))
 }
 
-/// Changes a row if its group exists; otherwise changes nothing and says `None`. A thread that destroys the
-/// group meanwhile leaves the row to this call. Async-signal-safe.
+/// Changes a row if its group exists; otherwise changes nothing and returns `None`. If another thread destroys the group
+/// meanwhile, this call frees the row. Async-signal-safe.
 pub(crate) fn change<T>(table: &Table, id: GroupId, change: impl FnOnce(&Row) -> T) -> Option<T> {
-    // The first look leaves no trace: another group's row is left alone.
+    // The first check writes nothing, so it leaves another group's row alone.
     if !exists(table, id) {
         return None;
     }
-    // This is inside the gate: otherwise a forked child would keep the hold of a thread that it does not
-    // have.
+    // Inside the gate: otherwise a forked child would inherit the hold of a thread that it does not have.
     let _pass = lock::pass();
     let row = table.row(id.index());
     row.counter.hold();
@@ -172,7 +168,7 @@ mod tests {
     use crate::table::follow;
     use crate::{Ledger, Limit};
 
-    /// The row's next group is there between the two questions, which is as bad as it gets.
+    /// The worst case: the row's next group appears between the two checks.
     #[test]
     fn what_was_read_while_the_row_changed_hands_is_dropped() {
         let ledger = Ledger::builder().capacity(2).anonymous().unwrap();
@@ -215,8 +211,7 @@ mod tests {
         assert_eq!(precise::held_by(ledger.table(), group.id()), 0);
     }
 
-    /// As if the row became another group's between a question of `destroy` or `create` and their next
-    /// step.
+    /// Imitates that the row goes to another group between a check of `destroy` or `create` and its next step.
     #[test]
     fn an_old_handle_does_not_disturb_the_making_and_the_end_of_its_rows_next_group() {
         let ledger = Ledger::builder().capacity(3).anonymous().unwrap();
@@ -234,7 +229,7 @@ mod tests {
         new.destroy().unwrap();
     }
 
-    /// Without the unit that is reserved the row would be the next group's by the time of the change.
+    /// Without the reserved unit, the row would belong to the next group by the time of the change.
     #[test]
     fn a_row_that_is_being_changed_is_kept_for_its_group() {
         let ledger = Ledger::builder().capacity(3).anonymous().unwrap();
@@ -248,7 +243,7 @@ mod tests {
         });
         let new = changed.expect("it existed when the change began");
         assert_eq!(new.high(), Limit::MAX);
-        // Its row was left to the change, and is free by now.
+        // Freeing its row was left to the change; it is free by now.
         let newest = ledger.root().create("newest").unwrap();
         assert_eq!(newest.id().index(), old.id().index());
         assert_eq!(newest.high(), Limit::MAX);

@@ -1,5 +1,5 @@
-//! A handle: the address of a group's cell, and the generation that tells the row's successive groups
-//! apart. A group has both in two words, a charge in one.
+//! A handle: the address of a group's cell, and the generation that distinguishes the row's successive groups. A group
+//! keeps them in two words, a charge in one.
 //!
 //! ```text
 //! Group    cell: address of the row's cell, first column      generation bits: generation << 48
@@ -10,17 +10,16 @@
 //!          +--------------+---------------------------------------------+
 //! ```
 //!
-//! A [`Group`](crate::Group) has both apart, ready for the section that charges: a loop over many groups
-//! does nothing else with a handle. A [`Charge`](crate::Charge) keeps them packed beside its units, so that
-//! it has two words and travels in registers. The compiler writes a guard of three words in halves and
-//! reads it as one, which a processor's store buffer does not forward, and that alone took longer than the
-//! charge.
+//! A [`Group`](crate::Group) keeps both apart, ready for the section that charges: a loop over many groups does nothing
+//! else with a handle. A [`Charge`](crate::Charge) packs them into one word beside its units, so that it has two words and
+//! travels in registers. With a guard of three words, the compiler writes it in halves and reads it as one, which a
+//! processor's store buffer does not forward; that alone took longer than the charge.
 //!
-//! The first column begins at a multiple of [`ALIGNMENT`], and its cells fill one such stretch. So the
-//! address also tells the row's number, and where the ledger's table lies (`table/mod.rs`).
+//! The first column begins at a multiple of [`ALIGNMENT`], and its cells fill exactly that many bytes. So the address also
+//! yields the row's number and the place of the ledger's table (`table/mod.rs`).
 //!
-//! Invariant R2: the address is that of a cell in a ledger's first column, of any row below `CAPACITY_MAX`
-//! (a column has room for all of them, whatever the ledger's capacity).
+//! Invariant R2: the address is that of a cell in a ledger's first column, of any row below `CAPACITY_MAX`. A column has
+//! room for all of these, whatever the ledger's capacity.
 
 use super::id::GroupId;
 use crate::os;
@@ -30,10 +29,10 @@ use std::ptr::NonNull;
 
 /// The most rows, and the default capacity: a cell's place in its column is fixed (`percpu/columns.rs`).
 pub(crate) const CAPACITY_MAX: usize = if os::LARGE_TABLES { 1 << 20 } else { 1 << 14 };
-/// The address of the first column is a multiple of this, the bytes of all its cells.
+/// The alignment of the first column, which is also the size of all its cells.
 pub(crate) const ALIGNMENT: usize = CAPACITY_MAX * size_of::<Cell>();
 
-/// The generation's place, as in the charge word.
+/// The generation's position, as in the charge word.
 const GENERATION_SHIFT: u32 = 48;
 const ADDRESS: u64 = (1 << GENERATION_SHIFT) - 1;
 
@@ -42,7 +41,7 @@ const ADDRESS: u64 = (1 << GENERATION_SHIFT) - 1;
 pub(crate) struct Handle {
     /// The row's cell in the first column (R2).
     pub(crate) cell: NonNull<Cell>,
-    /// The generation in the bits in which a charge word has it, and nothing else. A section compares this.
+    /// The generation alone, at its position in a charge word. A section compares this.
     pub(crate) generation_bits: u64,
 }
 
@@ -52,11 +51,10 @@ pub(crate) struct Handle {
 pub(crate) struct Packed(NonZeroU64);
 
 impl Handle {
-    /// `cell` is one of a first column (R2).
+    /// Returns a handle; `cell` is one of a first column (R2).
     ///
     /// # Panics
-    /// If the address has more than 48 bits. (Linux gives such addresses only to programs that ask for
-    /// them.)
+    /// If the address has more than 48 bits. Linux returns such addresses only to programs that ask for them.
     pub(crate) fn new(cell: *const Cell, generation: u16) -> Handle {
         let address = cell.expose_provenance() as u64;
         assert!(address <= ADDRESS, "an address of more than 48 bits: {address:#x}");
@@ -66,20 +64,20 @@ impl Handle {
 
     #[inline(always)]
     pub(crate) fn pack(self) -> Packed {
-        // No bit is in both (`new`), and the address is not zero.
+        // The two share no bit (`new`), and the address is not zero.
         let address = self.cell.as_ptr().expose_provenance() as u64;
         // SAFETY: the address of a cell is not zero.
         Packed(unsafe { NonZeroU64::new_unchecked(address | self.generation_bits) })
     }
 
-    /// The group's number.
+    /// Returns the group's number.
     #[inline]
     pub(crate) fn id(self) -> GroupId {
         let row = (self.cell.addr().get() & (ALIGNMENT - 1)) / size_of::<Cell>();
         GroupId::from_parts(row as u32, word::generation(self.generation_bits))
     }
 
-    /// The start of the first column.
+    /// Returns the start of the first column.
     #[inline(always)]
     pub(crate) fn column(self) -> *const Cell {
         self.cell.as_ptr().map_addr(|address| address & !(ALIGNMENT - 1))
@@ -87,13 +85,13 @@ impl Handle {
 }
 
 impl Packed {
-    /// The word; never zero.
+    /// Returns the word, which is never zero.
     #[inline(always)]
     pub(crate) fn raw(self) -> u64 {
         self.0.get()
     }
 
-    /// The handle of a word that [`raw`](Self::raw) returned; `None` for zero.
+    /// Returns the handle of a word that [`raw`](Self::raw) returned, or `None` for zero.
     #[inline(always)]
     pub(crate) fn from_raw(raw: u64) -> Option<Packed> {
         NonZeroU64::new(raw).map(Packed)
@@ -102,7 +100,7 @@ impl Packed {
     #[inline(always)]
     pub(crate) fn unpack(self) -> Handle {
         let address = (self.0.get() & ADDRESS) as usize;
-        // SAFETY: it was packed from an address that is not zero, which has no other bits.
+        // SAFETY: it was packed from a nonzero address that has no bits beyond these.
         let cell =
             unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address)) };
         Handle { cell, generation_bits: self.0.get() & !ADDRESS }

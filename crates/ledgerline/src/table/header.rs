@@ -8,11 +8,11 @@ use crate::wake::eventcount::Eventcount;
 
 /// "LEDGLINE" in ASCII, so that `file` and a hex dump show what the file is.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"LEDGLINE");
-/// Changes whenever the meaning of a byte of the region does.
+/// Changes whenever the meaning of any byte of the region changes.
 pub(crate) const VERSION: u32 = 11;
 
-/// The first page of the region. It has what never changes, and on line pairs of their own the words
-/// written by those that make groups, those that transfer, and those that collect (`layout.toml`).
+/// The first page of the region. It holds constants, and on separate line pairs the words written by threads that create
+/// groups, that transfer, and that collect (`layout.toml`).
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Header {
@@ -27,30 +27,30 @@ pub(crate) struct Header {
     pub(crate) flows: AtomicU32,
     /// Whether charges are followed (`control/audit.rs`): 0 or 1.
     pub(crate) audit: AtomicU32,
-    /// Whether the process that made the ledger alone sets limits: 0 or 1.
+    /// Whether only the process that created the ledger may set limits: 0 or 1.
     pub(crate) makers_limits: AtomicU32,
     pub(crate) given: GivenRows,
     /// Transfers from group to group (`counter/moves.rs`).
     pub(super) transfers: Moves,
     pub(super) collections: Moves,
-    /// Uncharges of more than was charged, and of groups that do not exist: bugs of the caller.
+    /// Uncharges of more than was charged, and of groups that do not exist. Both are bugs of the caller.
     pub(crate) underflows: AtomicU64,
     pub(crate) strays: AtomicU64,
-    /// Uncharges of groups that exist, which returned what no charge had taken: where charges are followed
+    /// Uncharges of existing groups that returned units no charge had taken. Counted only where charges are followed
     /// (`control/audit.rs`).
     pub(crate) audited: AtomicU64,
     /// How many processes had too little address space for the ledger.
     pub(crate) turned_away: AtomicU64,
-    /// Counts changes of limits, for the threads of all processes that hear of them (`control/listener.rs`).
+    /// Counts changes of limits, for the threads of all processes that are notified of them (`control/listener.rs`).
     pub(crate) changes: Eventcount,
     pub(crate) items: [Name; ITEMS_MAX],
 }
 
-/// Which rows have been given to groups. Written whenever a group is made or its row comes back.
+/// Which rows have been given to groups. Written when a group is created or its row is freed.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct GivenRows {
-    /// How many rows were ever used: the rows from this one on are untouched.
+    /// How many rows were ever used: the rows from this number on are untouched.
     pub(crate) high_water: AtomicU32,
     pub(crate) free: FreeList,
     /// Which process settles rows (`stock/settler.rs`).

@@ -1,12 +1,12 @@
-//! The number that names a group: its row, and the generation that tells the row's successive groups apart.
+//! The number that names a group: its row, and the generation that distinguishes the row's successive groups.
 
 use std::fmt;
 
-/// The number of a group: its row, and the generation that tells the row's successive groups apart.
+/// The number of a group: its row, and the generation that distinguishes the row's successive groups.
 ///
-/// The generation has sixteen bits. So an id that outlived its group is refused, unless exactly a multiple
-/// of 65 535 other groups have used that row since. (A group with live charges keeps its row, so a charge's
-/// id never goes stale; only a copy of a handle can.)
+/// The generation has sixteen bits. So an id that outlived its group is refused, unless exactly a multiple of 65 535 other
+/// groups have used that row since. A group with live charges keeps its row, so the id of a charge never goes stale; only
+/// a copy of a handle can.
 ///
 /// Prints as `3#2`: row 3, its second group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,47 +26,46 @@ impl fmt::Debug for GroupId {
 
 impl GroupId {
     pub(crate) const ROOT: GroupId = GroupId::from_parts(0, 1);
-    /// A generation that no group ever has, so no cell serves it, either.
+    /// A generation that no group ever has, so that no cell serves it.
     pub(crate) const NO_GENERATION: u16 = u16::MAX;
-    /// An id that names no group, of a row that every ledger has and that is not the root's.
+    /// An id that names no group. Its row exists in every ledger and is not the root's.
     pub(crate) const NOBODY: GroupId = GroupId::from_parts(1, GroupId::NO_GENERATION);
 
-    /// Makes an id of its parts. Any numbers may be given; an id that names no group is refused on use.
+    /// Returns the id with these parts. Any numbers are accepted; an id that names no group is refused on use.
     pub const fn from_parts(index: u32, generation: u16) -> GroupId {
         const LAST: u32 = 0x7fff_ffff;
-        // Rows beyond the last, which no ledger has, are nobody's.
+        // No ledger has a row beyond the last, so such an id names no group.
         let generation = if index > LAST { GroupId::NO_GENERATION } else { generation };
         GroupId((generation as u64) << 48 | (index & LAST) as u64)
     }
 
-    /// The row.
+    /// Returns the row.
     pub const fn index(self) -> u32 {
         self.0 as u32
     }
 
-    /// Which of the row's successive groups; never zero for a group that exists.
+    /// Returns the generation: which of the row's successive groups it is. Never zero for a group that exists.
     pub const fn generation(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// The id as a number, for a table or an interface that keeps numbers; never zero for a group that
-    /// exists.
+    /// Returns the id as a number, for a table or an interface that keeps numbers. Never zero for a group that exists.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The id of a number that [`to_bits`](Self::to_bits) gave; `None` for one that it never gives.
+    /// Returns the id of a number that [`to_bits`](Self::to_bits) returned, or `None` for a number that it never returns.
     pub const fn from_bits(bits: u64) -> Option<GroupId> {
         let id = GroupId::from_parts(bits as u32, (bits >> 48) as u16);
         if id.0 == bits { Some(id) } else { None }
     }
 
-    /// The id that [`raw`](Self::raw) returned as a number.
+    /// Returns the id of a number that [`raw`](Self::raw) returned.
     pub(crate) const fn from_raw(raw: u64) -> GroupId {
         GroupId(raw)
     }
 
-    /// The generation in the upper 16 bits, as in the charge word, and the row in the lower 32.
+    /// Returns the generation in the upper 16 bits, as in the charge word, and the row in the lower 32.
     pub(crate) const fn raw(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The names of the statistics that a ledger counts for its program, in its header.
+//! The names, kept in the header, of the statistics that a ledger counts for its program.
 
 use super::name;
 use crate::sync::AtomicU64;
@@ -10,19 +10,19 @@ pub const ITEM_NAME_MAX: usize = 32;
 
 /// One of a ledger's own items, which [`Group::add_stat`](crate::Group::add_stat) counts.
 ///
-/// It belongs to the ledger that gave it. Another ledger takes it for its own item with the same index, or
-/// for a mistake if it has none.
+/// It belongs to the ledger that returned it. Another ledger takes it for its own item with the same index, or treats it
+/// as a mistake if it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StatItem(pub(crate) u8);
 
 impl StatItem {
-    /// The item's index among the ledger's items.
+    /// Returns the item's index among the ledger's items.
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// A name in a header: UTF-8, filled up with zeros.
+/// A name in a header: UTF-8, padded with zeros.
 pub(crate) type Name = [AtomicU64; ITEM_NAME_MAX / 8];
 
 /// Writes a name of at most [`ITEM_NAME_MAX`] bytes.
@@ -36,18 +36,18 @@ pub(crate) fn name_of(name: &Name) -> String {
     name::escaped_unless(&name, allows).into_owned()
 }
 
-/// Whether an item is called that. Allocates nothing: an allocator asks it.
+/// Returns whether an item has this name. Allocates nothing, since an allocator calls it.
 pub(crate) fn is_called(name: &Name, wanted: &str) -> bool {
     let bytes = name::load::<ITEM_NAME_MAX>(name);
     name::before_zeros(&bytes).0 == wanted.as_bytes() && wanted.chars().all(allows)
 }
 
-/// A line of `memory.stat` is a name, a space and a number.
+/// Returns whether an item's name may hold a character. A line of `memory.stat` is a name, a space and a number.
 fn allows(character: char) -> bool {
     name::allows(character) && !character.is_whitespace()
 }
 
-/// Whether these names can be a ledger's items.
+/// Checks that these names can be a ledger's items.
 pub(crate) fn check(items: &[&str]) -> Result<(), String> {
     if items.len() > ITEMS_MAX {
         return Err(format!("{} items: a ledger has at most {ITEMS_MAX}", items.len()));

@@ -1,4 +1,4 @@
-//! The table is all of a ledger, in one region. Two numbers decide where its parts lie.
+//! The table holds all of a ledger, in one region.
 //!
 //! ```text
 //! +--------+------------------------+-------------------+-------+----------------+---   ---+------------+--------+
@@ -7,17 +7,17 @@
 //! +--------+------------------------+-------------------+-------+----------------+---   ---+------------+--------+
 //! ```
 //!
-//! All of it is reserved at once and costs memory where it is touched: a row when its group is created, a
+//! The whole region is reserved at once, but costs memory only where it is touched: a row when its group is created, a
 //! cell when its CPU first charges that group.
 //!
-//! The *local page* belongs to this process alone, even where the rest is a file that others map. It holds
-//! the [`Table`] with the addresses of all parts, and what acts on it (`control/mod.rs`). It lies at a
-//! fixed distance before the first column, so the address of a group's cell leads to it, and a handle needs
-//! nothing else to find the ledger (`ledger.rs`).
+//! The *local page* belongs to this process alone, even where the rest is a file that other processes map. It holds the
+//! [`Table`] with the addresses of all parts, and the state that acts on it (`control/mod.rs`). It lies at a fixed distance
+//! before the first column, so the address of a group's cell leads to it, and a handle needs nothing else to find the
+//! ledger (`ledger.rs`).
 //!
-//! Where address space is spared, what a column has beyond the ledger's rows is not mapped (`region/parts.rs`).
+//! To spare address space, the part of each column beyond the ledger's rows may stay unmapped (`region/parts.rs`).
 //!
-//! Invariant R5: a row number with which a cell is found lies within a column. That has room for `CAPACITY_MAX` cells,
+//! Invariant R5: a row number with which a cell is found lies within a column. A column has room for `CAPACITY_MAX` cells,
 //! whatever the ledger's capacity, unless address space is spared: then such a number is below the capacity, and nothing
 //! is lent by number (`charge/lease.rs`). A row number with which a row is found lies within the rows. The first column
 //! begins at a multiple of its own size (`handle.rs`).
@@ -55,7 +55,7 @@ use plan::Plan;
 use row::Row;
 use std::io;
 
-/// Of so many rows in sequence below the last that was used, one was used.
+/// Of any so many consecutive rows below the highest row ever used, at least one was used.
 const WINDOW: u32 = 256;
 
 /// See [`Table::detour`].
@@ -72,19 +72,18 @@ pub(crate) struct Settings {
     pub(crate) audit: bool,
     /// Whether another process made the ledger.
     pub(crate) opened: bool,
-    /// Whether the process that made the ledger alone sets limits.
+    /// Whether only the process that created the ledger may set limits.
     pub(crate) makers_limits: bool,
 }
 
-/// The addresses of a ledger's parts in this process. The fields that the commonest slow step looks at (it
-/// folds a full count, `stock/cell.rs`) come first and lie together: in a loop over many groups each of
-/// these lines is a miss.
+/// The addresses of a ledger's parts in this process. The fields that the commonest slow step reads (folding a full count,
+/// `stock/cell.rs`) come first and lie together: in a loop over many groups each of these lines is a miss.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) columns: Columns,
-    /// A bit in the generation of cells where flows are kept or charges are followed, otherwise zero. The
-    /// ids of groups do not have it, so the fast path, which does neither, finds no cell open.
+    /// A bit in the generation of cells where flows are kept or charges are followed, otherwise zero. The ids of groups do
+    /// not have it, so the fast path, which does neither, finds no cell open.
     pub(crate) detour: u16,
     /// Whether the units charged and freed are counted.
     pub(crate) flows: bool,
@@ -92,7 +91,7 @@ pub(crate) struct Table {
     pub(crate) opened: bool,
     /// Whether this process may set limits.
     pub(crate) steerable: bool,
-    /// So many rows have a place in the columns (R5).
+    /// How many rows have a place in the columns (R5).
     pub(crate) places: u32,
     pub(crate) plan: Plan,
     region: Region,
@@ -104,17 +103,17 @@ pub(crate) struct Table {
     pub(crate) heads: QueueHeads,
 }
 
-/// How many rows were ever used, where the header says `told`. Rows are used in order, so the row behind the last
-/// was never used, and of those before it one was. (A thread or process that makes a group takes its row a moment
-/// before it uses it, or never uses it, if it is killed in between.) If that is not so, another program wrote over
-/// the number; then it is found by the rows.
+/// Returns how many rows were ever used, given the header's number `told`. Rows are used in order, so the row behind the
+/// last was never used, and one of the rows right before it was. A thread or process that creates a group takes its row a
+/// moment before it uses it, or never uses it if it is killed in between. If `told` contradicts this, another program
+/// wrote over it, and the number is found by a search of the rows.
 fn rows_used(told: u32, capacity: u32, used: impl Fn(u32) -> bool) -> u32 {
     let end = told.clamp(1, capacity);
     let last = || (end.saturating_sub(WINDOW)..end).rev().any(&used);
     if told == end && (end == capacity || !used(end)) && last() {
         return end;
     }
-    // The windows in use are the first ones. (Not by `partition_point`, which is for slices.)
+    // The windows in use are the first ones. `partition_point` would need a slice.
     let (mut first, mut behind) = (0, capacity.div_ceil(WINDOW));
     while first < behind {
         let middle = (first + behind) / 2;
@@ -129,23 +128,23 @@ impl Table {
     pub(crate) fn new(settings: Settings, region: Region) -> io::Result<Table> {
         let plan = settings.plan;
         region.make_private(plan.local(), Plan::LOCAL)?;
-        // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; they are
-        // at least as many as CPUs are possible; `region` moves into the same value (`lay_out`).
-        // One that is not shared is in no file, so nobody else maps it.
+        // SAFETY: `plan.size()` bytes are mapped, which is where `plan` puts the columns; there are at least as many
+        // columns as possible CPUs; `region` moves into the same value (`lay_out`). A region that is not shared is in no
+        // file, so no other process maps it.
         let columns = unsafe {
             Columns::new(region.at(plan.first_column()), plan.columns as u32, !region.is_shared())
         };
         Table::lay_out(settings, region, columns, plan.capacity)
     }
 
-    /// Finds the parts in a region that holds a copy of a ledger (`copy.rs`). It may have fewer columns than this
-    /// machine has CPUs: nobody charges it.
+    /// Finds the parts in a region that holds a copy of a ledger (`copy.rs`). It may have fewer columns than this machine
+    /// has CPUs, since a copy is never charged.
     pub(super) fn of_copy(settings: Settings, region: Region) -> io::Result<Table> {
         let plan = settings.plan;
         // SAFETY: as in `new`.
         let columns =
             unsafe { Columns::of_copy(region.at(plan.first_column()), plan.columns as u32) };
-        // (Nobody waits in a copy.)
+        // No thread waits in a copy.
         Table::lay_out(settings, region, columns, 1)
     }
 
@@ -179,12 +178,12 @@ impl Table {
         })
     }
 
-    /// The local page.
+    /// Returns the address of the local page.
     pub(crate) fn local<T>(&self) -> *mut T {
         self.region.at::<T>(self.plan.local()).cast_mut()
     }
 
-    /// Gives out the region, which is to be unmapped last of all.
+    /// Returns the region, which must be unmapped last of all.
     pub(crate) fn into_region(self) -> Region {
         self.region
     }
@@ -193,14 +192,13 @@ impl Table {
         &self.region
     }
 
-    /// The id as the cells know it. Where no charge takes the fast path, it has a generation that no handle
-    /// has.
+    /// Returns the id as the cells know it. If no charge takes the fast path, its generation is one that no handle has.
     #[inline]
     pub(crate) fn cell_id(&self, id: GroupId) -> u64 {
         id.raw() | u64::from(self.detour) << 48
     }
 
-    /// The generation of a row's present group as its cells know it.
+    /// Returns the generation of a row's present group as its cells know it.
     pub(crate) fn cell_generation(&self, row: &Row) -> u16 {
         row.generation() | self.detour
     }
@@ -209,42 +207,42 @@ impl Table {
         self.region.is_shared()
     }
 
-    /// The most groups at a time.
+    /// Returns the most groups that can exist at a time.
     pub(crate) fn capacity(&self) -> u32 {
         self.plan.capacity as u32
     }
 
-    /// How many rows were ever used.
+    /// Returns how many rows were ever used.
     pub(crate) fn high_water(&self) -> u32 {
         self.rows_used(self.header().given.high_water.load(Ordering::Acquire))
     }
 
-    /// How many rows were ever used, where the header says `told`.
+    /// Returns how many rows were ever used, given the header's number `told`.
     pub(crate) fn rows_used(&self, told: u32) -> u32 {
         rows_used(told, self.capacity(), |row| self.row(row).generation() != 0)
     }
 
-    /// The process whose rows may be charged through this table; 0 in a ledger of one process.
+    /// Returns the process whose rows may be charged through this table; 0 in a ledger of one process.
     pub(crate) fn process(&self) -> u32 {
         match (self.is_shared(), attached::process()) {
             (false, _) => 0,
-            // The process that made the ledger writes the rows for which no process is attached.
+            // Rows without an attached process are written by the process that created the ledger.
             (true, 0) if self.opened => u32::MAX,
             (true, process) => process,
         }
     }
 
-    /// The id of a row's present group.
+    /// Returns the id of a row's present group.
     pub(crate) fn id(&self, row: u32) -> GroupId {
         GroupId::from_parts(row, self.row(row).generation())
     }
 
-    /// Whether a row takes charges.
+    /// Returns whether a row takes charges.
     pub(crate) fn is_live(&self, row: u32) -> bool {
         self.row(row).state.load(Ordering::Acquire) == row::state::LIVE
     }
 
-    /// Whether this process writes a row's cells.
+    /// Returns whether this process writes a row's cells.
     pub(crate) fn is_mine(&self, row: u32) -> bool {
         self.row(row).owner.load(Ordering::Relaxed) == self.process()
     }
@@ -257,8 +255,8 @@ impl Table {
         self.header().strays.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the header says something else than it did when this process opened the ledger, or what no ledger says:
-    /// another program wrote over it.
+    /// Returns whether the header differs from what this process read when it opened the ledger, or holds impossible
+    /// numbers: another program wrote over it.
     pub(crate) fn is_header_damaged(&self) -> bool {
         let header = self.header();
         let told = header.given.high_water.load(Ordering::Acquire);
@@ -273,7 +271,7 @@ impl Table {
             || number(&header.flows) != usize::from(self.flows)
             || number(&header.audit) > 1
             || number(&header.makers_limits) > 1
-            // (Rows that were taken meanwhile make no difference of a window.)
+            // Rows that were taken meanwhile are far fewer than a window.
             || self.rows_used(told).abs_diff(told) > WINDOW
             || mistakes.into_iter().any(|count| count.load(Ordering::Relaxed) > IMPOSSIBLE)
     }
@@ -300,19 +298,19 @@ impl Table {
         unsafe { &*self.region.at(offset) }
     }
 
-    /// The rows whose cell in this column holds a cap.
+    /// Returns the set of rows whose cell in this column holds a cap.
     pub(crate) fn stocked(&self, column: u32) -> RowSet<'_> {
         assert!(column < self.columns.count());
         self.set(column as usize)
     }
 
-    /// The rows whose statistics in this column changed since they were collected.
+    /// Returns the set of rows whose statistics in this column changed since they were collected.
     pub(crate) fn changed(&self, column: u32) -> RowSet<'_> {
         assert!(column < self.columns.count());
         self.set(self.plan.columns + column as usize)
     }
 
-    /// Takes a row out of a column's set of [`stocked`](Self::stocked) ones.
+    /// Removes a row from a column's set of [`stocked`](Self::stocked) rows.
     pub(crate) fn unstock(&self, column: u32, row: u32) {
         let set = self.stocked(column);
         if self.is_shared() { set.remove_shared(row) } else { set.remove(row) }
@@ -332,7 +330,7 @@ impl Table {
         unsafe { RowSet::new(self.region.at(offset), self.plan.capacity) }
     }
 
-    /// A word of a row's totals.
+    /// Returns a word of a row's totals.
     pub(crate) fn total(&self, row: u32, word: usize) -> &AtomicU64 {
         assert!((row as usize) < self.plan.capacity);
         assert!(word < sums::total_words(self.plan.items));
@@ -341,7 +339,7 @@ impl Table {
         unsafe { &*self.region.at(offset) }
     }
 
-    /// The words of a row's totals.
+    /// Returns the words of a row's totals.
     pub(crate) fn totals(&self, row: u32) -> &[AtomicU64] {
         let words = sums::total_words(self.plan.items);
         let [first, last] = [0, words - 1].map(|word| self.total(row, word));

@@ -1,8 +1,8 @@
-//! The rules for a group's name, and how a name is shown that another process wrote.
+//! The rules for a group's name, and the escaping of names that another process wrote.
 //!
-//! A name is printed in a terminal, a log, a page. So it holds nothing that steers one: no control
-//! characters, no ends of lines, no marks that change the direction of what follows, nothing that cannot be
-//! seen. A name from a file that another process wrote may break these rules, so it is shown escaped.
+//! A name is printed in terminals, logs and pages. So it holds nothing that steers them: no control characters, no line
+//! ends, no marks that change the direction of the following text, and no invisible characters. A name from a file that
+//! another process wrote may break these rules, so it is escaped.
 
 use crate::sync::{AtomicU64, Ordering};
 use std::borrow::Cow;
@@ -14,10 +14,10 @@ pub const NAME_MAX: usize = 56;
 /// The path and the name of a group that is gone.
 pub(crate) const DESTROYED: &str = "(destroyed)";
 
-/// Whether the name of a group may hold a character. It may not hold: `/`; control characters (C0, DEL and
-/// C1); the separators of lines and paragraphs; marks, embeddings, overrides and isolates of direction;
-/// characters that show as nothing, such as U+200B and U+FEFF. (The two joiners U+200C and U+200D are
-/// allowed: words of some languages need them.)
+/// Returns whether the name of a group may hold a character. It may not hold: `/`; control characters (C0, DEL and C1);
+/// the separators of lines and paragraphs; marks, embeddings, overrides and isolates of direction; characters that show as
+/// nothing, such as U+200B and U+FEFF. The two joiners U+200C and U+200D are allowed, since words of some languages need
+/// them.
 ///
 /// ```
 /// use ledgerline::name::allows;
@@ -57,7 +57,7 @@ pub const fn allows(character: char) -> bool {
     !(character == '/' || control || line_end || direction || unseen)
 }
 
-/// A text with what no name [`allows`] as escapes: `\u{202e}`, and `\u{2f}` for a `/`.
+/// Escapes each character of a text that no name [`allows`]: `\u{202e}`, and `\u{2f}` for a `/`.
 ///
 /// ```
 /// assert_eq!(ledgerline::name::escaped("a/b\u{1b}[2J"), r"a\u{2f}b\u{1b}[2J");
@@ -66,7 +66,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_unless(text, allows)
 }
 
-/// Writes a text of at most so many bytes into words, and zeros behind it.
+/// Writes a text of at most `BYTES` bytes into words, and zeros behind it.
 pub(super) fn store<const BYTES: usize>(into: &[AtomicU64], text: &str) {
     let mut bytes = [0u8; BYTES];
     bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -76,7 +76,7 @@ pub(super) fn store<const BYTES: usize>(into: &[AtomicU64], text: &str) {
     }
 }
 
-/// The bytes of such words. Allocates nothing.
+/// Returns the bytes of such words. Allocates nothing.
 pub(super) fn load<const BYTES: usize>(from: &[AtomicU64]) -> [u8; BYTES] {
     let mut bytes = [0u8; BYTES];
     for (word, part) in from.iter().zip(bytes.chunks_exact_mut(8)) {
@@ -85,18 +85,18 @@ pub(super) fn load<const BYTES: usize>(from: &[AtomicU64]) -> [u8; BYTES] {
     bytes
 }
 
-/// What stands before the first zero, and the rest.
+/// Splits bytes before the first zero.
 pub(super) fn before_zeros(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()))
 }
 
-/// A row's name. Another process may have written over it: what is not UTF-8 shows as replacement marks, and what no name
-/// may hold is escaped.
+/// Returns a row's name. Another process may have written over it: invalid UTF-8 shows as replacement characters, and
+/// characters that no name may hold are escaped.
 pub(crate) fn of_bytes(bytes: &[u8; NAME_MAX]) -> String {
     escaped(&String::from_utf8_lossy(before_zeros(bytes).0)).into_owned()
 }
 
-/// The text, with each character that is not allowed shown as an escape.
+/// Escapes each character of a text that is not allowed.
 pub(crate) fn escaped_unless(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(&allowed) {
         return Cow::Borrowed(text);
@@ -112,22 +112,22 @@ pub(crate) fn escaped_unless(text: &str, allowed: impl Fn(char) -> bool) -> Cow<
     Cow::Owned(shown)
 }
 
-/// Why a text cannot be a group's name.
+/// The reason why a text cannot be a group's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
     /// The text is empty.
     Empty,
-    /// It is longer than [`NAME_MAX`].
+    /// The text is longer than [`NAME_MAX`].
     TooLong {
         /// Its length.
         bytes: usize,
     },
-    /// It holds a character that no name [`allows`].
+    /// The text holds a character that no name [`allows`].
     Character {
-        /// The first of them.
+        /// The first such character.
         character: char,
-        /// The byte at which that begins.
+        /// The byte at which it begins.
         at: usize,
     },
 }
@@ -157,7 +157,7 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// Whether a text can be a group's name.
+/// Checks that a text can be a group's name.
 pub(crate) fn check(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -165,7 +165,7 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
     if name.len() > NAME_MAX {
         return Err(NameError::TooLong { bytes: name.len() });
     }
-    // Most names pass here. Decoding their letters would take longer than creating a group.
+    // Most names pass here. Decoding their characters would take longer than creating a group.
     if name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'/') {
         return Ok(());
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Named one by one, so that a range that is too short shows.
+    /// Listed one by one, so that a range that is too short is noticed.
     const STEERING: [char; 30] = [
         '/',
         '\0',

@@ -5,14 +5,14 @@
 //! links     half a word for each row: 12 bits of its hash, and the next row of its list
 //! ```
 //!
-//! A look goes through the links of one list, which lie together, and reads a row only where the hash is the same. A list has at most
-//! sixteen rows in a ledger of up to half a million groups, and thirty-two in one of a million. A list is locked while a thread looks at it or changes it, since a row that
-//! leaves one list may come into another.
+//! A lookup goes through the links of one list, which lie together, and reads a row only if the hashes match. A list has
+//! at most sixteen rows in a ledger of up to half a million groups, and thirty-two in one of a million. A thread locks a
+//! list to look at it or to change it, since a row that leaves one list may join another.
 //!
-//! Each change is one store, so a thread that is killed in the middle leaves a list whole, and locked. A thread that
-//! has waited for that as long as another may lose its CPU takes the lock over. If that thread was merely stopped, both may change the list: it may lose a name
-//! then, which two groups may have from then on. A list that another program wrote over has an end all the same, after as many links
-//! as there are rows.
+//! Each change is one store, so a thread that is killed in the middle leaves the list intact, but locked. A thread that
+//! has waited as long as another may be preempted takes the lock over. If the other thread was merely stopped, both may
+//! change the list: it may then lose a name, which two groups may have from then on. A list that another program wrote
+//! over still ends, after as many links as there are rows.
 //!
 //! Invariant N1: all words of both parts are atomics, and a row's number is compared with the capacity before it is followed.
 
@@ -26,7 +26,7 @@ use crate::sync::{AtomicU32, Ordering, PATIENCE, wait_until};
 
 /// The most lists.
 const LISTS: usize = 1 << 15;
-/// In a head: a thread has the list.
+/// In a head: a thread has locked the list.
 const LOCKED: u32 = 1 << 31;
 
 impl Plan {
@@ -39,13 +39,13 @@ impl Plan {
         Plan::pages(self.lists() * 4)
     }
 
-    /// Bytes of the index.
+    /// Returns the size of the index in bytes.
     pub(super) const fn names_size(self) -> usize {
         self.heads_of_names() + Plan::pages(self.capacity * 4)
     }
 }
 
-/// The list in which a name stands, locked.
+/// The locked list that holds a name.
 pub(crate) struct List<'t> {
     table: &'t Table,
     head: &'t AtomicU32,
@@ -61,7 +61,7 @@ impl Drop for List<'_> {
 }
 
 impl Table {
-    /// Locks the list of a name below a parent's row. The caller is inside the gate, so that no fork finds it locked.
+    /// Locks the list of a name below a parent's row. The caller must be inside the gate, so that no fork finds it locked.
     pub(crate) fn list_of(&self, parent: u32, name: &[u8]) -> List<'_> {
         let chunk = |chunk: &[u8]| {
             let mut bytes = [0; 8];
@@ -71,12 +71,12 @@ impl Table {
         let begin = mixed(u64::from(parent) + 1);
         let hash = name.chunks(8).fold(begin, |hash, part| mixed(hash ^ chunk(part)));
         let list = hash as usize % self.plan.lists();
-        // SAFETY: N1 (guarded by `words_of_each_kind_written_over_all_the_time…`): `plan` leaves so many words there.
+        // SAFETY: N1 (guarded by `words_of_each_kind_written_over_all_the_time…`): `plan` leaves as many words there.
         let head = unsafe { &*self.region().at::<AtomicU32>(self.plan.names() + 4 * list) };
         let lock = || {
             let first = head.load(Ordering::Relaxed);
             let free = first & LOCKED == 0;
-            // Acquire, partner of the Release in `drop`: the links are as the last one left them.
+            // Acquire, partner of the Release in `drop`: the links are as the last holder left them.
             let take = || {
                 head.compare_exchange(first, first | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             };
@@ -99,18 +99,18 @@ impl Table {
     }
 }
 
-/// In a link: the next row, and above that the tag.
+/// In a link: the next row, and above it the tag.
 const NEXT: u32 = 20;
 const TAG: u32 = (1 << (32 - NEXT)) - 1;
 const _: () = assert!(CAPACITY_MAX <= 1 << NEXT);
 
-/// A row's tag, and the next row. (The root has no name, so zero is the end.)
+/// Splits a link into a row's tag and the next row. The root has no name, so row zero ends a list.
 fn parts(link: u32) -> (u32, u32) {
     (link >> NEXT, link & ((1 << NEXT) - 1))
 }
 
 impl List<'_> {
-    /// The rows of the list, each with its tag and the row before it.
+    /// Iterates over the rows of the list, each with its tag and the row before it.
     fn rows(&self) -> impl Iterator<Item = (u32, u32, Option<u32>)> {
         let (mut before, mut row) = (None, self.first);
         let next = move || {
@@ -125,8 +125,8 @@ impl List<'_> {
         std::iter::from_fn(next).take(self.table.capacity() as usize)
     }
 
-    /// The live row of that name below the parent, if there is one. Waits for a thread that has begun to destroy it: another one's
-    /// call says already that it is gone.
+    /// Returns the live row of that name below the parent, if there is one. If a thread has begun to destroy the row, waits
+    /// for it: another thread's call may already report that the group is gone.
     pub(crate) fn find(&self, parent: u32, name: &[u8]) -> Option<u32> {
         let is_live = |row: &Row| row.state.load(Ordering::Acquire) == state::LIVE;
         let is = |row: &Row| {
@@ -134,7 +134,7 @@ impl List<'_> {
             {
                 return false;
             }
-            // (The thread retires the row before it asks for this list.)
+            // The destroying thread retires the row before it asks for this list.
             wait_until(Some(PATIENCE), || !row.refuses_children() || !is_live(row));
             is_live(row)
         };
@@ -142,12 +142,12 @@ impl List<'_> {
         same_tag.map(|(row, ..)| row).find(|&row| is(self.table.row(row)))
     }
 
-    /// Adds a row of the name.
+    /// Adds a row with this name.
     pub(crate) fn add(&mut self, row: u32) {
         let link = self.tag << NEXT | self.first;
         self.table.link(row).store(link, Ordering::Relaxed);
         self.first = row;
-        // (At once: whoever dies here leaves the row in its list. Release, as in `drop`.)
+        // Stored at once, so that a thread that dies here leaves the row in its list. Release, as in `drop`.
         self.head.store(row | LOCKED, Ordering::Release);
     }
 
@@ -165,7 +165,7 @@ impl List<'_> {
     }
 }
 
-/// Takes the name of a row out, whose group has ended. The caller is inside the gate.
+/// Removes the name of a row whose group has ended. The caller must be inside the gate.
 pub(crate) fn forget(table: &Table, index: u32) {
     let row = table.row(index);
     let bytes = row.name_bytes();
@@ -182,7 +182,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::cases::few(file!(), 64))]
 
-        /// Few lists, so that each has many rows.
+        /// Uses few lists, so that each has many rows.
         #[test]
         fn a_group_is_found_by_its_name_as_long_as_it_lives(
             steps in prop::collection::vec((0u32..40, any::<bool>()), 1..300),

@@ -1,5 +1,5 @@
-//! The plan of a table: where its parts lie in the region, by its capacity, the machine's CPUs and its
-//! items.
+//! The layout of a table: the offsets of its parts in the region, which follow from its capacity, the machine's CPUs and
+//! its items.
 
 use super::handle::{self, CAPACITY_MAX};
 use super::header::{Counts, Header};
@@ -11,7 +11,7 @@ use crate::region::Place;
 use crate::region::parts::Parts;
 use crate::region::row_set::RowSet;
 
-/// Where everything lies, from the numbers that decide it.
+/// The numbers that determine the offset of every part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) capacity: usize,
@@ -23,8 +23,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) const PAGE: usize = 4096;
     pub(super) const ROWS: usize = Plan::PAGE;
-    /// The largest page of any machine: the local page is a mapping of its own, and starts and ends at a
-    /// page.
+    /// The largest page size of any machine. The local page is a mapping of its own, so it starts and ends at a page.
     pub(crate) const LOCAL: usize = 1 << 16;
     pub(crate) const fn pages(bytes: usize) -> usize {
         bytes.next_multiple_of(Plan::PAGE)
@@ -46,12 +45,12 @@ impl Plan {
         self.local() + Plan::LOCAL
     }
 
-    /// In a column: the counts lie behind the cells.
+    /// The offset of the counts in a column, behind the cells.
     pub(super) const fn counts(self) -> usize {
         Plan::pages(self.capacity * size_of::<Cell>())
     }
 
-    /// Bytes of a column that hold something.
+    /// The used bytes of a column.
     const fn column(self) -> usize {
         self.counts() + Plan::pages(self.capacity * size_of::<Counts>())
     }
@@ -60,7 +59,7 @@ impl Plan {
         self.first_column() + self.columns * STRIDE
     }
 
-    /// A row's cell of statistics begins on a line.
+    /// The bytes of a row's cell of statistics, which begins on a line.
     pub(crate) const fn statistics_width(self) -> usize {
         (sums::cell_words(self.items) * 8).next_multiple_of(64)
     }
@@ -77,12 +76,12 @@ impl Plan {
         (sums::total_words(self.items) * 8).next_multiple_of(64)
     }
 
-    /// Where the region has to lie: such that the first column begins at a multiple of its size.
+    /// The alignment of the region: the first column begins at a multiple of its own size.
     pub(crate) const fn place(self) -> Place {
         Place { offset: self.first_column(), alignment: handle::ALIGNMENT }
     }
 
-    /// What holds something: all but the rest of each column.
+    /// The used parts: everything but the rest of each column.
     pub(crate) const fn parts(self) -> Parts {
         Parts {
             first: self.first_column(),
@@ -94,12 +93,12 @@ impl Plan {
         }
     }
 
-    /// The index of names (`names.rs`).
+    /// The offset of the index of names (`names.rs`).
     pub(crate) const fn names(self) -> usize {
         self.totals() + Plan::pages(self.capacity * self.totals_width())
     }
 
-    /// Bytes of the whole region.
+    /// The size of the whole region in bytes.
     pub(crate) const fn size(self) -> usize {
         self.names() + self.names_size()
     }

@@ -1,11 +1,11 @@
 //! Destroys groups, one or many at a time.
 //!
 //! ```text
-//! retire each row: it takes no child, no charge, and no cell of it is opened
-//! close all their cells and purses, with one fence; where that is forbidden, the rows live again
+//! retire each row: it takes no child and no charge, and none of its cells is opened
+//! close all their cells and purses, with one fence; if fences are forbidden, the rows become live again
 //! collect their statistics
-//! settle each: what is charged is its leftover; a row that holds nothing is used again
-//! tell who waits to charge them
+//! settle each: the units still charged are its leftover; a row that holds nothing is freed
+//! notify the requests that wait to charge them
 //! ```
 
 use crate::control::wait_queue;
@@ -25,19 +25,19 @@ use std::cmp::Reverse;
 /// How often [`Group::destroy_tree`] looks again for groups that other threads created meanwhile.
 const ROUNDS: usize = 16;
 
-/// How many groups one fence serves. Their rows are kept on the stack, and other threads wait for the stock lock meanwhile.
+/// How many groups one fence serves. Their rows are kept on the stack, and other threads wait for the stock lock
+/// meanwhile.
 const TOGETHER: usize = 32;
 
 impl<'l> Group<'l> {
-    /// Destroys the group. Idle stock goes back to its ancestors. What is still charged is reported, and
-    /// stays counted in the ancestors until it is returned; the row is kept until then, so that a late
-    /// uncharge finds its owner. Costs O(depth), and one remote fence if the group was charged on another
-    /// CPU.
+    /// Destroys the group. Idle stock returns to its ancestors. Units that are still charged are reported, and stay counted
+    /// in the ancestors until they are returned. The row is kept until then, so that a late uncharge finds its owner. Costs
+    /// O(depth), and one remote fence if the group was charged on another CPU.
     ///
     /// # Errors
-    /// See [`DestroyError`]; the group then goes on as before.
+    /// See [`DestroyError`]; after an error the group continues as before.
     pub fn destroy(self) -> Result<Settled<'l>, DestroyError> {
-        // (What it takes is nobody's: the group that is current is full, perhaps.)
+        // Allocations made here are exempt from charging, since the current group may be full.
         whose::nobody(|| self.destroy_now())
     }
 
@@ -45,11 +45,11 @@ impl<'l> Group<'l> {
         together::<1>(&[self]).next().expect("one is told of each group")
     }
 
-    /// Destroys this group and all below it, the deepest first. Returns what was found in each, this
-    /// group's last. Groups that other threads create below it meanwhile are destroyed, too.
+    /// Destroys this group and all groups below it, the deepest first. Returns what was found in each, this group's result
+    /// last. Groups that other threads create below it meanwhile are destroyed, too.
     ///
-    /// Costs 0.1 to 0.4 µs a group (more where it was charged; Zen 5), a pass over the rows in use where there are groups below, and a remote fence for
-    /// each 32 groups of a depth if any of them was charged on another CPU.
+    /// Costs 0.1 to 0.4 µs a group on a Zen 5, more if it was charged. If there are groups below, it also costs a pass over
+    /// the rows in use, and a remote fence for each 32 groups of a depth if any of them was charged on another CPU.
     ///
     /// ```
     /// let ledger = ledgerline::Ledger::new()?;
@@ -62,15 +62,15 @@ impl<'l> Group<'l> {
     /// ```
     ///
     /// # Errors
-    /// See [`DestroyError`]. The groups that were destroyed by then stay destroyed. If other threads create
-    /// groups faster than this destroys them, it gives up with [`HasChildren`](DestroyError::HasChildren).
+    /// See [`DestroyError`]. The groups that were destroyed by then stay destroyed. If other threads create groups faster
+    /// than this destroys them, it gives up with [`HasChildren`](DestroyError::HasChildren).
     pub fn destroy_tree(self) -> Result<Vec<Settled<'l>>, DestroyError> {
         whose::nobody(|| self.destroy_all())
     }
 
-    /// Destroys groups, and returns what was found in each, in their order. Where many end at about the same time this takes a
-    /// remote fence for each 32 of them; [`destroy`](Self::destroy) takes one for each that was charged on another CPU (some
-    /// microseconds, and an interrupt there).
+    /// Destroys groups, and returns what was found in each, in their order. Takes a remote fence for each 32 groups;
+    /// [`destroy`](Self::destroy) takes one for each group that was charged on another CPU, which costs some microseconds,
+    /// and an interrupt there.
     ///
     /// ```
     /// # use ledgerline::Group;
@@ -84,8 +84,9 @@ impl<'l> Group<'l> {
     /// ```
     ///
     /// # Errors
-    /// See [`DestroyError`], for each of them; a group of which this says so goes on as before. A group whose children are
-    /// among the others may find [`HasChildren`](DestroyError::HasChildren): [`destroy_tree`](Self::destroy_tree) ends those.
+    /// See [`DestroyError`], for each of them. A group with an error continues as before. A group whose children are among
+    /// the others may get [`HasChildren`](DestroyError::HasChildren): use [`destroy_tree`](Self::destroy_tree) for such
+    /// groups.
     pub fn destroy_each(groups: &[Group<'l>]) -> Vec<Result<Settled<'l>, DestroyError>> {
         let of_one_ledger = groups.chunk_by(|one, next| std::ptr::eq(one.ledger(), next.ledger()));
         let parts = of_one_ledger.flat_map(|groups| groups.chunks(TOGETHER));
@@ -99,7 +100,7 @@ impl<'l> Group<'l> {
         let mut settled = Vec::new();
         let mut round = 0;
         loop {
-            // The first try looks at no other row: most groups have none below.
+            // The first try looks at no other row, since most groups have none below.
             match self.destroy_now() {
                 Ok(one) => {
                     settled.push(one);
@@ -115,7 +116,7 @@ impl<'l> Group<'l> {
                 for found in Group::destroy_each(&groups) {
                     match found {
                         Ok(one) => settled.push(one),
-                        // Another thread destroyed it, or created a group below it: the next look finds that.
+                        // Another thread destroyed it, or created a group below it: the next round finds out.
                         Err(DestroyError::Gone | DestroyError::HasChildren { .. }) => {}
                         Err(error) => return Err(error),
                     }
@@ -125,7 +126,8 @@ impl<'l> Group<'l> {
     }
 }
 
-/// Destroys at most `N` groups of one ledger, of which none lies below another. Tells of each, in their order. Takes no heap.
+/// Destroys at most `N` groups of one ledger, none of which lies below another. Returns their results in order. Uses no
+/// heap.
 fn together<'l, const N: usize>(
     groups: &[Group<'l>],
 ) -> impl Iterator<Item = Result<Settled<'l>, DestroyError>> + use<'l, N> {
@@ -133,7 +135,7 @@ fn together<'l, const N: usize>(
     let mut waited_for = [false; N];
     let Some(&first) = groups.first() else { return found.into_iter().flatten() };
     let (pass, table) = (lock::pass(), first.table());
-    // The rows that are retired, and which of the groups each of them is.
+    // The retired rows, and the index in `groups` that each of them belongs to.
     let (mut rows, mut which, mut count) = ([0; N], [0; N], 0);
     for (at, &group) in groups.iter().enumerate() {
         match retire(group) {
@@ -165,8 +167,8 @@ fn together<'l, const N: usize>(
             waited_for[which[at]] = awaited;
         }
     }
-    // Requests that wait to charge them wait in vain. (The idle units told their waiters when they went
-    // back.) This is outside of the gate: wakers are foreign code.
+    // Requests that wait to charge these groups wait in vain. The idle units notified their own waiters when they were
+    // returned. This is outside the gate, since wakers are foreign code.
     drop(pass);
     for (group, _) in groups.iter().zip(waited_for).filter(|(_, waited_for)| *waited_for) {
         wait_queue::tell_of_end(group.ledger(), group.id());
@@ -174,7 +176,7 @@ fn together<'l, const N: usize>(
     found.into_iter().flatten()
 }
 
-/// From here on no cell of the group's row is opened, no walk starts in it, and no other thread destroys it.
+/// Retires a group's row: from now on none of its cells is opened, no walk starts in it, and no other thread destroys it.
 fn retire(group: Group<'_>) -> Result<(), DestroyError> {
     if group.id() == GroupId::ROOT {
         return Err(DestroyError::Root);
@@ -183,11 +185,11 @@ fn retire(group: Group<'_>) -> Result<(), DestroyError> {
     if !group.exists() {
         return Err(DestroyError::Gone);
     }
-    // (Those that were counted then: a second look may find none, since the last has ended meanwhile.)
+    // The number of children as of that moment: a second look may find none, since the last may have ended meanwhile.
     if let Err(children) = row.refuse_children(group.id().generation()) {
         return match children {
             0 => Err(DestroyError::Gone),
-            // The children are another group's.
+            // The children belong to another group.
             _ if !group.exists() => Err(DestroyError::Gone),
             children => Err(DestroyError::HasChildren { children }),
         };
@@ -197,7 +199,7 @@ fn retire(group: Group<'_>) -> Result<(), DestroyError> {
         row.accept_children();
         return Err(DestroyError::Gone);
     }
-    // SeqCst, partner of the fence in `Open::announce`: a request that begins to wait sees this, or is seen when the
+    // SeqCst, partner of the fence in `Open::announce`: a request that begins to wait either sees this, or is seen when the
     // group is settled.
     row.state.store(state::RETIRED, Ordering::SeqCst);
     row.counter.close();
@@ -212,7 +214,7 @@ fn restore(group: Group<'_>) {
     row.accept_children();
 }
 
-/// Says what was found in a group whose cells are closed, and whether a request waits for room in it. Lets its row go.
+/// Returns what was found in a group whose cells are closed, and whether a request waits for room in it. Releases its row.
 fn settle(group: Group<'_>, idle: u64) -> (Settled<'_>, bool) {
     let (table, row) = (group.table(), group.row());
     let counter = &row.counter;
@@ -242,7 +244,7 @@ mod tests {
     use crate::percpu::inject;
     use crate::percpu::membarrier::FENCES;
 
-    /// Charges groups on each CPU that this thread may run on. Says how many there are.
+    /// Charges groups on each CPU that this thread may run on. Returns the number of these CPUs.
     fn charge_everywhere(groups: &[crate::Group<'_>], n: u64) -> usize {
         let cpus = inject::allowed();
         for &cpu in &cpus {
@@ -265,7 +267,7 @@ mod tests {
         let before = FENCES.get();
         let settled = tenant.destroy_tree().unwrap();
         let fences = FENCES.get() - before;
-        // With one CPU no cell is another's. (A section that stored over a frozen word takes one more.)
+        // With a single CPU there are no other CPUs' cells. A section that stored over a frozen word costs one more fence.
         assert!(fences <= 2 && (cpus == 1) == (fences == 0), "{fences} fences on {cpus} CPUs");
         assert_eq!(settled.len(), 31);
         let held = 1000 * cpus as u64;

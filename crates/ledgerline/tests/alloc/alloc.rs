@@ -1,4 +1,4 @@
-//! The global allocator: who is charged, who is credited, and what becomes of blocks whose group ends.
+//! The global allocator: which group is charged, which is credited, and the fate of blocks whose group ends.
 
 use ledgerline::alloc::Policy;
 use ledgerline::current::{self, future::ChargeTo};
@@ -102,7 +102,7 @@ fn a_realloc_that_a_limit_refuses_leaves_all_as_it_was() {
     let refusal = alloc::last_refusal().unwrap();
     assert_eq!((refusal.requested, refusal.usage, refusal.group), (401, 600, group.id()));
     assert_eq!((block.capacity(), &block[..], group.precise()), (600, &[7u8; 600][..], 600));
-    // Up to the limit it may grow.
+    // It may grow up to the limit.
     block.try_reserve_exact(400).unwrap();
     assert_eq!((block.capacity(), group.precise()), (1000, 1000));
     block.shrink_to(600);
@@ -110,28 +110,28 @@ fn a_realloc_that_a_limit_refuses_leaves_all_as_it_was() {
     assert_eq!(group.precise(), 0);
 }
 
-/// An allocator that has no memory now and then.
+/// An allocator that sometimes has no memory.
 struct Failing;
 
 thread_local! {
     static FAILS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-// SAFETY: the system's, or null.
+// SAFETY: the system's allocator, or null.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's word.
+        // SAFETY: as the caller guarantees.
         if FAILS.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's word.
+        // SAFETY: as the caller guarantees.
         unsafe { System.dealloc(block, layout) }
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if FAILS.get() {
             std::ptr::null_mut()
         } else {
-            // SAFETY: the caller's word.
+            // SAFETY: as the caller guarantees.
             unsafe { System.realloc(block, layout, size) }
         }
     }
@@ -190,7 +190,7 @@ fn a_destroyed_groups_block_that_grows_or_shrinks_goes_to_who_is_above() {
         query.destroy().unwrap();
         b.shrink_to(100);
         assert_eq!((tenant.precise(), ledger.leaks()[0].units), (1100, 1000));
-        // (With an audit the whole block is asked for, since it is followed as one charge.)
+        // With an audit the whole block is requested, since it is followed as one charge.
         if !audit {
             a.reserve_exact(2900);
             assert_eq!(tenant.precise(), 3000);
@@ -216,7 +216,7 @@ fn a_task_whose_group_is_gone_charges_the_nearest_ancestor_that_exists() {
     let _entered = sort.enter();
     let kept = vec![0u8; 10];
     sort.destroy().unwrap();
-    // Its row still holds the block: the tree above is known.
+    // Its row still holds the block, so the ancestors are known.
     let block = vec![0u8; 100];
     assert_eq!((query.precise(), tenant.precise()), (110, 110));
     query.destroy().unwrap();
@@ -224,7 +224,7 @@ fn a_task_whose_group_is_gone_charges_the_nearest_ancestor_that_exists() {
     assert_eq!(tenant.precise(), 1110);
     drop((kept, block, second));
     assert_eq!(tenant.precise(), 0);
-    // Nothing holds the row now: another group gets it.
+    // Nothing holds the row now, so another group gets it.
     let other = tenant.create("other").unwrap();
     let another = tenant.create("another").unwrap();
     assert!([other, another].iter().any(|group| group.id().index() == sort.id().index()));
@@ -232,7 +232,7 @@ fn a_task_whose_group_is_gone_charges_the_nearest_ancestor_that_exists() {
     assert_eq!((tenant.precise(), ledger.root().precise()), (64, 64), "the tenant's still");
     assert_eq!([other, another].map(|group| group.precise()), [0, 0]);
     drop(third);
-    // Another group has its number as soon as that has a block: then the tree above is not known any more.
+    // Another group gets its number as soon as that group has a block. Then the ancestors are no longer known.
     let theirs = [other, another].map(|group| group.scope(|| Box::new([0u8; 32])));
     let fourth = vec![0u8; 64];
     assert_eq!((tenant.precise(), ledger.root().precise()), (64, 128), "the root's, not another's");
@@ -272,7 +272,7 @@ fn a_group_that_only_measures_refuses_nothing_and_counts_all() {
         group.set_mode(mode);
         let block = group.scope(|| vec![0u8; 1000]);
         assert_eq!(group.precise(), 1000, "{mode:?}");
-        // A block from then is credited in any mode.
+        // A block from before is credited in any mode.
         group.set_mode(ControlMode::Enforce);
         drop(block);
         assert_eq!(group.precise(), 0, "{mode:?}");

@@ -1,11 +1,11 @@
-//! An allocator beneath whose addresses have more bits than those of a process.
+//! An underlying allocator whose addresses have more bits than those of a process.
 
 use crate::common::again;
 use ledgerline::{Alloc, Ledger};
 use std::alloc::{GlobalAlloc, Layout};
 use std::os::unix::process::ExitStatusExt;
 
-/// Gives addresses that it never touches.
+/// Returns addresses that it never touches.
 struct Beyond;
 
 const FIRST: usize = 1 << 47;
@@ -30,7 +30,7 @@ const WAYS: [&str; 5] = ["nobody", "charged", "large", "nobody's large", "grown"
 fn go(way: &str) {
     let ledger = Ledger::new().unwrap().into_static();
     let [small, large] = [64, 1 << 20].map(|size| Layout::from_size_align(size, 16).unwrap());
-    // SAFETY: the sizes are not zero; a block below is made up, and is touched by nobody.
+    // SAFETY: the sizes are not zero; the blocks are made up and never touched.
     unsafe {
         match way {
             "nobody" => ALLOC.alloc(small),

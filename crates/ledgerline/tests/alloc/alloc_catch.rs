@@ -36,7 +36,7 @@ fn the_query_fails_and_not_the_process_and_nothing_stays_charged() {
     assert_eq!((group.precise(), current::group()), (0, None));
     let peak = group.peak();
     assert!(peak.value <= MAX + Policy::OVERRUN.allowance, "{peak:?}");
-    // The group goes on.
+    // The group continues.
     assert_eq!(group.catch(|| vec![0u8; 100].len()).unwrap(), 100);
     assert_eq!(group.ledger().mistakes(), Mistakes::default());
 }
@@ -52,7 +52,7 @@ fn a_refusal_is_pending_until_the_end_and_its_result_is_dropped() {
     });
     assert!(reached && result.is_err());
     assert_eq!(group.precise(), 0);
-    // Who dealt with nothing has no refusal; nor has the next.
+    // Without an overrun there is no refusal, neither here nor in the next catch.
     assert!(group.catch(|| ()).is_ok());
 }
 
@@ -126,7 +126,7 @@ fn catches_nest_and_other_panics_pass_through() {
         let refused = inner.catch(too_much).unwrap_err();
         assert_eq!(refused.refusal.group, inner.id());
         alloc::checkpoint();
-        // Outside of the inner one this is the outer group's again.
+        // Outside the inner catch this belongs to the outer group again.
         vec![0u8; MAX as usize / 2].len()
     });
     assert_eq!(result.unwrap(), MAX as usize / 2);
@@ -135,7 +135,7 @@ fn catches_nest_and_other_panics_pass_through() {
     }));
     assert_eq!(*panic.map(|_: Result<(), _>| ()).unwrap_err().downcast::<&str>().unwrap(), "other");
     assert_eq!((outer.precise(), current::group()), (0, None));
-    // Nobody is in a catch: a checkpoint does nothing.
+    // Outside of any catch, a checkpoint does nothing.
     alloc::checkpoint();
 }
 
@@ -147,11 +147,11 @@ fn outside_of_a_catch_a_group_goes_over_its_limit_and_the_process_lives() {
         assert!(group.over() > MAX && group.try_charge(1).is_err());
         drop(rows);
     });
-    // It was refused once until it was within its limit again, and once by hand.
+    // It was refused once before it was within its limit again, and once by hand.
     assert_eq!((group.over(), group.precise(), group.max_events()), (0, 0, 2));
 }
 
-/// The root's limit holds for work that was refused, too.
+/// The root's limit also applies to work that was refused.
 #[test]
 fn a_full_root_fails_what_nothing_gives_way_to_with_a_line_that_says_who_holds_it() {
     const CHILD: &str = "LEDGERLINE_TEST_ABORTS";
@@ -172,7 +172,7 @@ fn a_full_root_fails_what_nothing_gives_way_to_with_a_line_that_says_who_holds_i
     assert!(stderr.contains("ledgerline: / is full (max 4M): /query was refused 5.0M"), "{stderr}");
 }
 
-/// The root is full by a runaway, which ends while another waits for room there.
+/// The runaway fills the root, and ends while another group waits for room there.
 #[test]
 fn an_allocation_waits_at_a_full_root_while_another_group_is_to_give_way() {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
@@ -208,14 +208,14 @@ fn a_neighbour_of_a_runaway_is_granted_what_the_tenant_has_no_room_for() {
     runaway.set_max(Limit::units(MAX)).unwrap();
     let held = runaway.scope(|| vec![1u8; 5 * MAX as usize]);
     assert!(tenant.over() > 0);
-    // Within its own limits, of which it has none.
+    // Within its own limits, as it has none.
     assert_eq!(small.catch(|| vec![0u8; 4096].len()).unwrap(), 4096);
     assert_eq!(small.stat().get("refused").unwrap().subtree, 0);
-    // By no more than what the runaway has too much.
+    // By no more than the runaway's excess.
     let greedy = small.catch(|| vec![0u8; 4 * MAX as usize].len());
     assert_eq!(greedy.unwrap_err().group, "/acme");
     drop(held);
-    // Where nobody else is over, the one that asks is refused.
+    // If no other group is over its limit, the requesting one is refused.
     let alone = small.catch(|| vec![0u8; 5 * MAX as usize].len());
     assert_eq!(alone.unwrap_err().group, "/acme");
 }

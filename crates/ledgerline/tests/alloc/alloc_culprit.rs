@@ -1,4 +1,4 @@
-//! A full level above ends the work that holds most, and not the one that asks.
+//! A full level ends the work that holds most below it, not the work that asks.
 
 use ledgerline::{CancelToken, Group, Ledger, LedgerBuilder, Limit, Reason, Refused, alloc};
 use std::sync::Barrier;
@@ -16,7 +16,7 @@ fn tenant(builder: LedgerBuilder) -> [Group<'static>; 3] {
     [tenant, tenant.create("large").unwrap(), tenant.create("small").unwrap()]
 }
 
-/// Holds so many bytes in a `catch` of `group` while `act` runs, then comes to a checkpoint.
+/// Holds so many bytes in a `catch` of `group` while `act` runs, then reaches a checkpoint.
 fn while_it_holds<T>(
     group: Group<'static>,
     bytes: u64,
@@ -75,7 +75,7 @@ fn neighbours_of_work_that_is_ending_are_granted_what_it_will_give() {
     let [tenant, large, small] = tenant(Ledger::builder());
     let (asked, ended) = while_it_holds(large, MAX + 1000, || {
         let asked = small.catch(|| vec![0u8; 65536].len());
-        // No more than that: otherwise it would grow behind the other's back.
+        // No more than that: otherwise it would grow while the other is being ended.
         (asked, small.catch(|| vec![0u8; 2 * MAX as usize].len()))
     });
     assert_eq!((asked.0.unwrap(), asked.1.unwrap_err().group.as_str()), (65536, "/acme"));

@@ -1,6 +1,6 @@
-//! The global allocator where little works yet or any more: before `main`, in destructors of threads, inside the ledger's
-//! own calls and inside reclaimers. (What the test of `tracking-allocator` on re-entrancy checks, the code that runs
-//! around an allocation allocating itself, is checked for all of these.)
+//! The global allocator in places where little works: before `main`, in destructors of threads, inside the ledger's own
+//! calls and inside reclaimers. The re-entrancy test of `tracking-allocator` checks that code which runs around an
+//! allocation may itself allocate; here that is checked for all of these places.
 
 use crate::common::{again, ran_alone, unique};
 use ledgerline::alloc::Policy;
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 static EARLY: OnceLock<(Group<'static>, Box<[u8; 1000]>)> = OnceLock::new();
 
-/// Says, in the process that the first test starts, that there is a group before `main`.
+/// Set in the process that the first test starts: there is a group before `main`.
 const BEFORE: &CStr = c"LEDGERLINE_TEST_BEFORE_MAIN";
 
 extern "C" fn before_main() {
-    // (Of the C library: std's asks the allocator first.)
+    // The C library's function, since std's one allocates first.
     // SAFETY: the name is NUL-terminated, and there is one thread.
     if unsafe { libc::getenv(BEFORE.as_ptr()) }.is_null() {
         return;
     }
-    // Nobody is current, and there is no ledger.
+    // There is neither a current group nor a ledger.
     drop(vec![0u8; 100]);
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
     ledger.set_alloc_policy(Policy::NULL);
@@ -63,7 +63,7 @@ fn destructors_of_a_thread_allocate_and_free_in_its_group() {
     impl Drop for AtEnd {
         fn drop(&mut self) {
             let block = Box::new([0u8; 300]);
-            // (Of the current group, as long as the thread runs any code.)
+            // The current group's, as long as the thread runs any code.
             SEEN.store(self.0.precise(), SeqCst);
             self.1 = vec![1; 50];
             *KEPT.lock().unwrap() = Some(block);
@@ -84,7 +84,7 @@ fn destructors_of_a_thread_allocate_and_free_in_its_group() {
     .unwrap();
     let seen = SEEN.load(SeqCst);
     assert!((2300..=3000 + 300).contains(&seen), "{seen}");
-    // What outlives the thread is what the destructor kept. (The thread's own result and name may be freed later.)
+    // Only the memory that the destructor kept outlives the thread. The thread's own result and name may be freed later.
     let kept = KEPT.lock().unwrap().take();
     let start = Instant::now();
     while group.precise() != 300 {
@@ -104,7 +104,7 @@ fn reclaimers_allocate_and_free_in_the_very_group_that_they_reclaim_for() {
     group.scope(|| CACHE.lock().unwrap().extend((0..30).map(|_| vec![0u8; 32 << 10])));
     let _reclaimer = group.add_reclaimer(0, move |wanted| {
         let _entered = group.enter();
-        // This may be refused, and does not come back here.
+        // This may be refused, and does not re-enter this reclaimer.
         let note = format!("{wanted} {:?}", Vec::<u8>::new().try_reserve_exact(1 << 20).is_err());
         let freed = current::unattributed(|| {
             let mut freed = 0;
@@ -120,7 +120,7 @@ fn reclaimers_allocate_and_free_in_the_very_group_that_they_reclaim_for() {
     });
     let charge = group.scope(|| group.try_charge(500 << 10)).unwrap();
     assert!(CACHE.lock().unwrap().len() < 30);
-    // An allocation asks none.
+    // An allocation asks no reclaimer.
     let left = CACHE.lock().unwrap().len();
     group.scope(|| assert!(Vec::<u8>::new().try_reserve_exact(900 << 10).is_err()));
     assert_eq!(CACHE.lock().unwrap().len(), left);
@@ -129,8 +129,8 @@ fn reclaimers_allocate_and_free_in_the_very_group_that_they_reclaim_for() {
     assert_eq!(group.precise(), 0);
 }
 
-/// Whatever the ledger allocates for its own calls is charged to the caller's group, which walks to the totals of the
-/// very tree that the call looks at.
+/// The ledger's own allocations in its calls are charged to the caller's group, and walk to the totals of the very tree that
+/// the call reads.
 #[test]
 fn the_ledgers_own_calls_allocate_in_a_group_of_it_at_its_limit_while_others_do() {
     if ran_alone("the_ledgers_own_calls_allocate_in_a_group_of_it_at_its_limit_while_others_do") {
@@ -190,7 +190,7 @@ fn the_ledgers_own_calls_allocate_in_a_group_of_it_at_its_limit_while_others_do(
             done.store(true, SeqCst);
         });
     });
-    // What the ledger keeps for itself (its lists of victims and watches) was made in a group.
+    // The ledger's own lists of victims and watches were allocated in a group.
     let kept = tenant.precise();
     assert!(kept < 4096, "{kept}");
     assert_eq!(ledger.mistakes(), Mistakes::default());

@@ -1,10 +1,10 @@
-//! The global allocator and `fork`: what a child inherits, and whose account its frees touch.
+//! The global allocator and `fork`: the state that a child inherits, and the account that its frees affect.
 
 use crate::common::{fork, memfd, own_pid, ran_alone, unique, wait};
 use ledgerline::{Ledger, Mistakes, alloc};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// In a child: ends it with a line's number if something is not so. (A panic would allocate, and print.)
+/// In a child: exits with the line's number if a condition fails. A panic would allocate, and print.
 macro_rules! so {
     ($claim:expr) => {
         if !$claim {
@@ -60,7 +60,7 @@ fn of_a_shared_ledger_a_childs_frees_touch_no_account_and_it_is_charged_when_it_
     let kept = vec![0u8; 10];
     let granted = group.approximate().value;
     let child = fork(|| {
-        // Before it attaches it is charged for nothing, though the parent's group is current here.
+        // Before the child attaches it is not charged, though the parent's group is current here.
         let unattached = vec![0u8; 500];
         blocks.truncate(60);
         let Some(mut grown) = blocks.pop() else { return 99 };
@@ -71,7 +71,7 @@ fn of_a_shared_ledger_a_childs_frees_touch_no_account_and_it_is_charged_when_it_
         let Ok(task) = mine.create("task") else { return 97 };
         let charged = task.scope(|| [vec![0u8; 70], vec![0u8; 7]]);
         so!(task.precise() == 77);
-        // What was inherited is nobody's, whatever number it bears and whoever has that here.
+        // Inherited blocks have no owner, whatever their number and whichever group has that number here.
         task.scope(|| blocks.truncate(30));
         so!(task.precise() == 77);
         grown.shrink_to(1);
@@ -83,12 +83,12 @@ fn of_a_shared_ledger_a_childs_frees_touch_no_account_and_it_is_charged_when_it_
         so!(growing.capacity() == 10_000 && task.precise() == 77);
         drop((charged, grown, growing, unattached));
         so!(task.precise() == 0);
-        // The parent's group is still current, and still not this process's.
+        // The parent's group is still current, but does not belong to this process.
         let before = alloc::counts().unowned;
         let foreign = vec![0u8; 5];
         so!(alloc::counts().unowned == before + 1);
         drop(foreign);
-        // A child of the child has what the child had: nothing.
+        // The child of a child inherits nothing, either.
         let mut inner = Some(task.scope(|| vec![0u8; 40]));
         let grandchild = fork(|| {
             drop(inner.take());
@@ -136,7 +136,7 @@ fn a_child_that_is_forked_while_threads_allocate_has_a_whole_account() {
         }
         for _ in 0..40 {
             let child = fork(|| {
-                // (`precise` allocates nothing; whoever held malloc's own locks, glibc freed them.)
+                // `precise` allocates nothing. glibc has released malloc's own locks, whichever thread held them.
                 let held = tenant.precise();
                 let Ok(group) = tenant.create("child") else { return 99 };
                 let block = group.scope(|| vec![0u8; 777]);

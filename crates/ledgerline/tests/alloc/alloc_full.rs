@@ -1,5 +1,5 @@
-//! What the library needs for itself is nobody's: the group that is current may be full, and the refusal, the diagnosis, the
-//! place in a queue, the reclaimer and the end of a group work all the same.
+//! The library's own needs are exempt from charging. The current group may be full, but the refusal, the diagnosis, the place
+//! in a queue, the reclaimer and the end of a group still work.
 
 use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Reason};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Runs `work` in a group that has no room for a single byte, and less than it uses already.
+/// Runs `work` in a group that has no room for a single byte, and a limit below its usage.
 fn in_full_group<R>(ledger: &'static Ledger, work: impl FnOnce(Group<'static>) -> R) -> R {
     let full = ledger.root().create("full").unwrap();
     let rows = full.scope(|| black_box(vec![0u8; 600_000]));
@@ -35,7 +35,7 @@ fn a_charge_that_is_refused_says_so_where_the_current_group_is_full() {
     let explained =
         in_full_group(ledger, |full| full.request(10).explained().charge().unwrap_err());
     assert!(explained.diagnosis.is_some());
-    // Whoever handles the refusal is not failed for it.
+    // The code that handles the refusal does not fail because of it.
     let handled = in_full_group(ledger, |full| {
         let both = [1 << 20, 0].map(|allowance| {
             full.catch_within(allowance, || {
@@ -126,7 +126,7 @@ fn a_catch_whose_group_another_thread_destroys_ends_with_a_result() {
             *current.lock().unwrap() = Some(query);
             let result =
                 query.catch(|| (0..20).map(|_| black_box(vec![0u8; 2000]).len()).sum::<usize>());
-            // It was refused, or granted by the groups above.
+            // It was refused, or the groups above granted it.
             match result {
                 Ok(bytes) => assert_eq!(bytes, 40_000),
                 Err(refused) => assert_eq!(refused.limit, 1000),
@@ -156,7 +156,7 @@ fn a_task_that_outlives_its_group_stays_below_its_tenants_limit() {
         assert_eq!(tenant.precise(), 5000 + kept as u64);
         drop((rows, keep));
         assert_eq!(tenant.precise(), 0);
-    } // Of one that never had a block nothing is known.
+        } // A group that never had a block has no record here.
     let unused = tenant.create("unused").unwrap();
     unused.destroy().unwrap();
     let rows = unused.scope(|| black_box(vec![0u8; 5000]));

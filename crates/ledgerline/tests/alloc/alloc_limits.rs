@@ -1,5 +1,5 @@
-//! The global allocator at limits: what is live is never above one, and a refusal is told and undone. (The first tests
-//! check what those of the crate `cap` check, and what its issue about a failing large request does not.)
+//! The global allocator at limits: live memory never exceeds a limit, and a refusal is reported and undone. The first tests
+//! cover those of the crate `cap`, and its open issue about a large request that fails.
 
 use ledgerline::alloc::Policy;
 use ledgerline::{Group, Ledger, Limit, Mistakes, alloc};
@@ -54,8 +54,8 @@ fn threads_that_come_and_go_leave_nothing_charged() {
     assert_eq!(group.ledger().mistakes(), Mistakes::default());
 }
 
-/// One thread asks for what can never be had, while others fill the group with small blocks: what they have is never above
-/// the limit, as each counts it around its own calls, and no small request is refused that fits.
+/// One thread asks for an impossible size, while others fill the group with small blocks. Their live memory, as each counts
+/// it around its own calls, never exceeds the limit, and no small request that fits is refused.
 #[test]
 fn a_failing_large_request_neither_lets_small_ones_over_the_limit_nor_locks_them_out() {
     const MAX: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! The global allocator against a slow, obvious map: random blocks on several threads, in groups that come and go.
+//! The global allocator against a simple map: random blocks on several threads, in groups that come and go.
 
 use crate::common::{Random, in_both_modes, unique};
 use ledgerline::{Group, GroupId, Ledger, Mistakes, current};
@@ -14,18 +14,18 @@ const TURNS: u64 = 12_000;
 struct Block {
     address: usize,
     layout: Layout,
-    /// The group that it was charged to when it was made; zero for nobody.
+    /// The group that it was charged to when it was allocated, if any.
     owner: Option<GroupId>,
     mark: u8,
 }
 
-/// What all threads have in common. Its own memory is nobody's.
+/// The state that all threads share. Its own memory is not charged.
 struct World {
     ledger: &'static Ledger,
     tenants: [Group<'static>; 3],
     groups: Mutex<Vec<Group<'static>>>,
     blocks: Mutex<Vec<Block>>,
-    /// What each group holds, as it should be; by tenant when the group was destroyed.
+    /// The expected units of each group. Those of destroyed groups count for their tenant.
     truth: Mutex<Truth>,
 }
 
@@ -61,10 +61,10 @@ impl World {
         for _ in 0..TURNS {
             let mark = random.below(255) as u8 + 1;
             match random.below(100) {
-                // A group ends, and another begins. What it holds stays in the tenant.
+                // A group ends, and another begins. The units of the first stay in the tenant.
                 0 => {
                     let pick = random.below(GROUPS as u64) as usize;
-                    // Nobody may be charging it: `truth` knows blocks by the group that was current.
+                    // No thread may be charging it: `truth` knows blocks by the group that was current.
                     let mut groups = self.groups.lock().unwrap();
                     let old = groups[pick];
                     let tenant = self.tenants[random.below(3) as usize];
@@ -73,7 +73,7 @@ impl World {
                 }
                 1..45 => {
                     let layout = Self::layout(&mut random);
-                    // (Held, so that the group does not end in between.)
+                    // Locked, so that the group does not end in between.
                     let groups = self.groups.lock().unwrap();
                     let owner = (random.below(10) > 0)
                         .then(|| groups[random.below(GROUPS as u64) as usize]);
@@ -108,7 +108,7 @@ impl World {
                     self.blocks.lock().unwrap().push(block);
                 }
                 45..60 => {
-                    // Grows or shrinks, under another group. (A destroyed owner's would move; see `alloc/`.)
+                    // Grows or shrinks, with another current group. A destroyed owner's block would move; see `alloc/`.
                     let groups = self.groups.lock().unwrap();
                     let Some(mut block) = self.take(&mut random) else { continue };
                     let alive = |owner: GroupId| groups.iter().any(|group| group.id() == owner);
@@ -116,7 +116,7 @@ impl World {
                         let size = Self::layout(&mut random).size();
                         let other = groups[random.below(GROUPS as u64) as usize];
                         let address = block.address as *mut u8;
-                        // SAFETY: the block is this thread's alone, in its layout.
+                        // SAFETY: only this thread has the block, and it is in its layout.
                         let moved = other
                             .scope(|| unsafe { std::alloc::realloc(address, block.layout, size) });
                         assert!(
@@ -153,7 +153,7 @@ impl World {
 
     fn free(&self, block: Block) {
         let address = block.address as *mut u8;
-        // SAFETY: the block is this thread's alone, in its layout.
+        // SAFETY: only this thread has the block, and it is in its layout.
         unsafe {
             assert_eq!(address.read(), block.mark);
             assert_eq!(address.add(block.layout.size() - 1).read(), block.mark);

@@ -1,4 +1,4 @@
-//! What threads carry of a group's units in their purses: no reading counts it, nobody is refused for it, and it goes back.
+//! Units in the purses of threads: no reading counts them, they cause no refusal, and they are returned.
 
 use crate::common::{Random, fork, ran_alone, times, unique, wait};
 use ledgerline::alloc::Policy;
@@ -18,14 +18,14 @@ fn group(capacity: u32) -> Group<'static> {
     ledger.root().create("query").unwrap()
 }
 
-/// Makes and frees as many blocks of the current group as its thread needs to carry units of it.
+/// Allocates and frees enough blocks in the current group for its thread to carry units of it.
 fn carry(blocks: u64) {
     for _ in 0..blocks {
         drop(black_box(Box::new([0u8; 64])));
     }
 }
 
-/// Fills a group to its limit with ever smaller blocks; returns how many bytes that took.
+/// Fills a group to its limit with ever smaller blocks. Returns how many bytes that took.
 fn fill(group: Group<'static>) -> (u64, Vec<(*mut u8, Layout)>) {
     let mut blocks = Vec::with_capacity(4096);
     for size in [1 << 20, 1 << 16, 1 << 12, 1 << 8, 1 << 4, 1] {
@@ -45,12 +45,12 @@ fn fill(group: Group<'static>) -> (u64, Vec<(*mut u8, Layout)>) {
 
 fn free(blocks: Vec<(*mut u8, Layout)>) {
     for (block, layout) in blocks {
-        // SAFETY: `fill` made it so.
+        // SAFETY: `fill` allocated it in this layout.
         unsafe { dealloc(block, layout) };
     }
 }
 
-/// Runs `work` while so many threads carry units of a group, and once more when they have gone on for a while.
+/// Runs `work` while so many threads carry units of a group, and once more when they have worked for a while.
 fn beside_threads_that_carry(group: Group<'static>, threads: usize, mut work: impl FnMut()) {
     let [carrying, again, end] = [(); 3].map(|()| Barrier::new(threads + 1));
     std::thread::scope(|scope| {
@@ -65,7 +65,7 @@ fn beside_threads_that_carry(group: Group<'static>, threads: usize, mut work: im
             std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, stay).unwrap();
         }
         carrying.wait();
-        // Where an assertion fails the threads end all the same: otherwise the test hangs, and says nothing.
+        // If an assertion fails, the threads must still end: otherwise the test hangs without a message.
         let worked = catch_unwind(AssertUnwindSafe(&mut work));
         again.wait();
         end.wait();
@@ -121,7 +121,7 @@ fn a_group_ends_while_a_thread_carries_units_of_it_and_an_ancestor_is_charged_fr
                 carry(1000);
                 carrying.wait();
                 ended.wait();
-                // (In the allocator's own call: what a test needs besides is not counted.)
+                // In the allocator's own call, so that the test's other allocations are not counted.
                 *block.lock().unwrap() = Some(Box::new([0u8; 640]));
             });
             carrying.wait();
@@ -133,7 +133,7 @@ fn a_group_ends_while_a_thread_carries_units_of_it_and_an_ancestor_is_charged_fr
             next.scope(|| carry(500));
             assert_eq!(next.destroy().unwrap().charges, 500);
         });
-        // (The root, where the next group had the row already.)
+        // The root, since the next group already had the row.
         let root = parent.ledger().root();
         assert_eq!(root.precise(), 640);
         drop(block.into_inner().unwrap());
@@ -155,7 +155,7 @@ fn more_threads_than_may_carry_units_are_charged_and_refused_as_any() {
         free(blocks);
     });
     assert_eq!(group.precise(), 0);
-    // Those that have ended left their places to others.
+    // Threads that have ended leave their places to others.
     let mut threads = 0;
     for _ in 0..times(3000, 30_000) {
         std::thread::spawn(move || group.scope(|| carry(300))).join().unwrap();
@@ -164,7 +164,7 @@ fn more_threads_than_may_carry_units_are_charged_and_refused_as_any() {
     assert_eq!(group.precise(), 0);
     assert_eq!(group.destroy().unwrap().charges - 2 * 1200 * 1000, threads + filled_blocks());
 
-    /// What `fill` took: two rounds of 16 blocks of a MiB.
+    /// The number of blocks from `fill`: two rounds of 16 blocks of a MiB.
     fn filled_blocks() -> u64 {
         2 * (MAX >> 20)
     }
@@ -194,7 +194,7 @@ fn a_forked_child_takes_back_what_its_parents_threads_carried() {
     assert_eq!(group.precise(), 0);
 }
 
-/// Threads that work in groups of their own and of each other, where limits change and groups are drained, read and destroyed.
+/// Threads work in their own groups and in each other's, while limits change and groups are drained, read and destroyed.
 #[test]
 fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
     let tenant = group(1024);
@@ -255,7 +255,7 @@ fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
         workers.into_iter().for_each(|worker| worker.join().unwrap());
         stop.store(true, Relaxed);
     });
-    // (The root, where a group had ended and another had its row.)
+    // The root, since a group had ended and another had its row.
     let root = tenant.ledger().root();
     assert_eq!(root.precise(), made.load(Relaxed));
     drop(blocks);
@@ -268,8 +268,8 @@ fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
     assert_eq!(tenant.ledger().mistakes(), Mistakes::default());
 }
 
-/// An allocator that a signal handler may call: it gives out the places of an arena in turn, each to one block at a time.
-/// (Handlers that follow each other closely go round the arena while the thread below them has a block.)
+/// An allocator that a signal handler may call. It hands out the places of an arena in turn, each to one block at a time: if
+/// handlers follow each other closely, they go round the arena while the thread below them still has a block.
 struct Turn {
     places: UnsafeCell<[Place; Turn::COUNT]>,
     taken: [AtomicBool; Turn::COUNT],
@@ -284,7 +284,7 @@ impl Turn {
     const COUNT: usize = 1 << 13;
 }
 
-// SAFETY: its blocks do not overlap, since a place that is taken is not given out; nobody looks into them.
+// SAFETY: its blocks do not overlap, since a taken place is not handed out; no code looks into them.
 unsafe impl Sync for Turn {}
 
 // SAFETY: as above.
@@ -371,7 +371,7 @@ fn a_signal_handler_that_works_in_another_group_loses_no_unit() {
         while id.load(Relaxed) == 0 {
             std::thread::yield_now();
         }
-        // (Signals that come while the thread has no CPU are one.)
+        // Signals that arrive while the thread has no CPU are merged into one.
         let mut sent = 0;
         while sent < times(3000, 100_000) || HANDLED.load(Relaxed) <= 100 {
             sent += 1;

@@ -82,7 +82,7 @@ fn a_panicking_thread_charges_nobody_for_its_message_and_its_backtrace() {
     let [group] = groups();
     let panicked = catch_unwind(AssertUnwindSafe(|| group.catch(|| panic!("a bug in the query"))));
     assert!(panicked.map(|_: Result<(), _>| ()).is_err());
-    // At most what the thread's purse held when it panicked; the table of symbols has tens of megabytes.
+    // At most the content of the thread's purse when it panicked; the table of symbols has tens of megabytes.
     assert!(group.precise() <= 64 << 10, "{}", group.precise());
     assert!(group.peak().value <= 128 << 10, "{:?}", group.peak());
 }
@@ -98,7 +98,7 @@ fn after_the_warm_up_a_backtrace_without_a_panic_leaves_little_charged() {
     let words = group.scope(|| std::backtrace::Backtrace::force_capture().to_string());
     assert!(words.contains("after_the_warm_up"), "{words}");
     drop(words);
-    // Without it this is several megabytes, and tens of them in a larger program.
+    // Without it this is several megabytes, or tens of megabytes in a larger program.
     assert!(group.precise() < 1 << 20, "{}", group.precise());
 }
 
@@ -131,7 +131,7 @@ fn what_is_unattributed_is_nobodys_and_the_work_still_ends() {
     result.unwrap_err();
 }
 
-/// As code does that unwraps the result of a part.
+/// Imitates code that unwraps the result of a part.
 #[test]
 fn a_panic_of_work_that_was_refused_is_its_refusal() {
     let [group] = groups();
@@ -166,7 +166,7 @@ fn a_fiber_has_its_own_work_while_it_runs() {
     assert_eq!(result.unwrap_err().group, "/g0");
 }
 
-/// A reclaimer has privileges. A job that its thread runs for others meanwhile has none.
+/// A reclaimer has privileges. A job that its thread runs for others meanwhile does not.
 #[test]
 fn a_job_on_top_of_a_reclaimer_is_not_a_reclaimer() {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
@@ -200,7 +200,7 @@ mod on_rayon {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Some rows of a query that is within its limit.
+    /// Returns some rows of a query that is within its limit.
     fn rows() -> usize {
         let row = |_| {
             alloc::checkpoint();
@@ -222,7 +222,7 @@ mod on_rayon {
         assert_eq!((pool.install(|| 7), group.max_events()), (7, 1));
     }
 
-    /// One worker waits inside of the catch of A, whose query is refused, and runs the job of B on top of its stack.
+    /// One worker waits inside the catch of A, whose query is refused, and runs the job of B on top of its stack.
     #[test]
     fn a_stolen_job_of_another_query_is_not_ended_by_the_query_below_it() {
         let [a, b] = groups();
@@ -251,7 +251,7 @@ mod on_rayon {
         assert_eq!(b.max_events(), 0);
     }
 
-    /// As a server spawns it: the job says nothing of its group, and begins with a catch of its own.
+    /// Imitates a job that a server spawns: it does not name its group, and begins with its own catch.
     #[test]
     fn a_catch_on_top_of_anothers_stack_is_not_ended_by_that() {
         let [a, b] = groups();
@@ -411,7 +411,7 @@ mod on_tokio {
         assert_eq!(group.precise(), 0);
     }
 
-    /// As docs/faq.md tells those whose tests expect zero.
+    /// Follows the advice of docs/faq.md for tests that expect zero.
     #[test]
     fn a_runtime_that_did_the_same_for_nobody_before_leaves_nothing_charged() {
         let [group] = groups();

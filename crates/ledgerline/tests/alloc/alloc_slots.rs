@@ -1,5 +1,5 @@
-//! The numbers by which blocks name their owners: 65 535 groups may hold blocks at a time. (The test takes all of them,
-//! in a process of its own.)
+//! The numbers by which blocks name their owners: 65 535 groups may hold blocks at a time. The test takes all of them, in its
+//! own process.
 
 use crate::common::{ran_alone, unique};
 use ledgerline::{Group, Ledger, Mistakes, alloc};
@@ -15,7 +15,7 @@ fn when_all_numbers_are_taken_blocks_are_charged_to_the_nearest_ancestor_that_ha
     let ledger = Ledger::new().unwrap().into_static();
     let tenant = ledger.root().create("tenant").unwrap();
     let of_tenant = tenant.scope(|| Box::new([0u8; 7]));
-    // The root and the tenant have a number each, and each of these another.
+    // The root and the tenant have a number each, and each of these groups another.
     const QUERIES: usize = NUMBERS - 2;
     let mut groups: Vec<Group<'static>> = Vec::with_capacity(NUMBERS);
     let mut blocks = Vec::with_capacity(NUMBERS);
@@ -28,7 +28,7 @@ fn when_all_numbers_are_taken_blocks_are_charged_to_the_nearest_ancestor_that_ha
     assert_eq!(tenant.precise(), 16 * (QUERIES as u64) + 7);
     assert_eq!(alloc::counts().above, 0);
 
-    // One group too many: the nearest ancestor with a number is charged, and credited, and told of.
+    // One group too many: the nearest ancestor with a number is charged, credited, and reported.
     let late = tenant.create("late").unwrap().create("later").unwrap();
     let [mut first, second] =
         late.scope(|| [Vec::<u8>::with_capacity(100), Vec::with_capacity(50)]);
@@ -40,16 +40,16 @@ fn when_all_numbers_are_taken_blocks_are_charged_to_the_nearest_ancestor_that_ha
     drop(second);
     assert_eq!(tenant.precise(), all + 1000);
 
-    // A group that is destroyed and still holds a block keeps its number; one that holds nothing gives it up.
+    // A destroyed group that still holds a block keeps its number; one that holds nothing gives it up.
     groups[100].destroy().unwrap();
     groups[200].destroy().unwrap();
     let freed = groups[200];
     drop(blocks.swap_remove(200));
-    // (Its row is free now; no other group has it. Numbers are looked for now and then.)
+    // Its row is free now, and no other group has it. Free numbers are searched for now and then.
     let is_late = |_| {
-        // (A reading of a ledger with so many groups takes a while.)
+        // A reading of a ledger with so many groups takes a while.
         let before = alloc::counts().above;
-        // (A compiler that optimises leaves out a block that nobody looks at.)
+        // Without `black_box` an optimising compiler removes the unused block.
         drop(late.scope(|| std::hint::black_box(Box::new(1u64))));
         alloc::counts().above == before
     };
@@ -58,7 +58,7 @@ fn when_all_numbers_are_taken_blocks_are_charged_to_the_nearest_ancestor_that_ha
     assert_eq!(late.precise(), 64);
     assert_eq!(groups[100].precise(), 0);
     assert_eq!(ledger.leaks().iter().map(|leak| leak.units).sum::<u64>(), 16);
-    // A new group in the row of one that is over: its number went to another meanwhile.
+    // A new group in the row of an ended one: the number has gone to another group in the meantime.
     let next = tenant.create("next").unwrap();
     assert_eq!(next.id().index(), freed.id().index());
     let above = tenant.precise();

@@ -1,6 +1,6 @@
-//! A signal handler between any two instructions of an allocation: one that works in another group, so that the thread's purse
-//! becomes that group's, and then another that works in the first group again. (By the trap flag of x86-64, and an allocator
-//! beneath that a signal handler may call.)
+//! Signal handlers between any two instructions of an allocation. The first works in another group, so that the thread's purse
+//! becomes that group's; the second works in the first group again. It uses the trap flag of x86-64, and an underlying
+//! allocator that a signal handler may call.
 
 use crate::common::ran_alone;
 use ledgerline::{Alloc, Group, Ledger, Mistakes};
@@ -10,13 +10,13 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Gives out the places of an arena in turn.
+/// Hands out the places of an arena in turn.
 struct Turn(UnsafeCell<[u8; 1 << 20]>, AtomicUsize);
 
-// SAFETY: nobody looks into the blocks, and few are live at a time.
+// SAFETY: no code looks into the blocks, and few are live at a time.
 unsafe impl Sync for Turn {}
 
-// SAFETY: as above; all stay inside of the arena.
+// SAFETY: as above; all blocks lie inside the arena.
 unsafe impl GlobalAlloc for &Turn {
     unsafe fn alloc(&self, _: Layout) -> *mut u8 {
         let at = self.1.fetch_add(128, Relaxed) % (1 << 19);
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for &Turn {
 static TURN: Turn = Turn(UnsafeCell::new([0; 1 << 20]), AtomicUsize::new(0));
 static ALLOC: Alloc<&Turn> = Alloc::new(&TURN);
 
-/// The thread's group, and the handlers' other one.
+/// The thread's group, and the handlers' other group.
 static GROUPS: OnceLock<[Group<'static>; 2]> = OnceLock::new();
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 static FIRST: AtomicUsize = AtomicUsize::new(0);
@@ -38,7 +38,7 @@ static SECOND: AtomicUsize = AtomicUsize::new(0);
 
 const LAYOUT: Layout = Layout::new::<[u64; 6]>();
 
-/// As many pairs as make the thread's purse the group's.
+/// Makes enough pairs for the thread's purse to become the group's.
 fn work(group: Group<'static>) {
     group.scope(|| {
         for _ in 0..600 {
@@ -58,7 +58,7 @@ extern "C" fn stepped(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
         work(group);
     }
     if step >= SECOND.load(Relaxed) {
-        // SAFETY: the kernel's context of this signal, from which the thread goes on.
+        // SAFETY: the kernel's context of this signal, from which the thread continues.
         unsafe {
             let context = &mut *context.cast::<libc::ucontext_t>();
             context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !0x100;
@@ -66,10 +66,10 @@ extern "C" fn stepped(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     }
 }
 
-/// Runs `work` with a trap behind each of its instructions.
+/// Runs `work` with a trap after each of its instructions.
 #[inline(never)]
 fn step_through<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the trap flag is set and cleared; its handler is there.
+    // SAFETY: the trap flag is set and cleared; its handler is installed.
     unsafe {
         std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
         let done = work();
@@ -86,7 +86,7 @@ fn handlers_between_any_two_instructions_label_no_block_with_another_group() {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
     let [group, other] = ["group", "other"].map(|name| ledger.root().create(name).unwrap());
     assert!(GROUPS.set([group, other]).is_ok());
-    // SAFETY: the handler calls what a handler may.
+    // SAFETY: the handler makes only calls that are allowed in one.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction =
@@ -94,7 +94,7 @@ fn handlers_between_any_two_instructions_label_no_block_with_another_group() {
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut()), 0);
     }
-    // (A section with a trap inside would start anew for ever: its step is over when the second handler has come.)
+    // A section with a trap inside would restart for ever, so its step ends with the second handler.
     for freed in [false, true] {
         for first in 1..90 {
             for second in first + 1..first + 4 {

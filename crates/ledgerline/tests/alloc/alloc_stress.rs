@@ -1,8 +1,8 @@
-//! Rayon, both runtimes of tokio, threads, streams and reclaimers at once, with random limits and random panics. Of each piece of work
-//! it is known beforehand how it has to end, whatever runs beside it and on top of it.
+//! Rayon, both runtimes of tokio, threads, streams and reclaimers at once, with random limits and random panics. The end of
+//! each piece of work is known beforehand, whatever runs beside it and on top of it.
 //!
-//! A piece has a group with a random max. Its parts keep rows until the piece ends. One that is to end rightly needs at most half of
-//! its max, so that the runtimes' own blocks fit beside; one that is to be refused needs at least twice as much.
+//! A piece has a group with a random max. Its parts keep rows until the piece ends. A piece that should end well needs at most
+//! half of its max, so that the runtimes' own blocks fit beside; one that should be refused needs at least twice as much.
 
 use crate::common::{Random, in_both_modes, times};
 use futures::{FutureExt, StreamExt, stream};
@@ -20,9 +20,9 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinHandle, yield_now};
 
 const TENANTS: usize = 4;
-/// Pieces of a tenant begin while the sum of their limits is at most this.
+/// Pieces of a tenant start while the sum of their limits is at most this.
 const BUDGET: u64 = 1 << 20;
-/// The memory that ended pieces may still hold for a moment: a task that is about to be dropped.
+/// The memory that ended pieces may still hold for a moment, such as a task that is about to be dropped.
 const SLACK: u64 = 256 << 10;
 const ROW: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 enum Place {
     Thread,
     Rayon,
-    /// Charges by hand beside a cache, whose reclaimer hands parts of its own work to the pool.
+    /// Charges by hand beside a cache whose reclaimer hands parts of its own work to the pool.
     Reclaimed,
     ManyThreads,
     OneThread,
@@ -47,7 +47,7 @@ const PLACES: [Place; 6] = [
     Place::Stream,
 ];
 
-/// How a piece ends.
+/// The end of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     /// With so many rows.
@@ -65,10 +65,10 @@ struct Piece {
     tenant: usize,
     place: Place,
     max: u64,
-    /// Of each part.
+    /// The number of rows of each part.
     rows: usize,
     parts: usize,
-    /// How many rows are made between two checkpoints.
+    /// How many rows are created between two checkpoints.
     batch: usize,
     panics: bool,
 }
@@ -104,7 +104,7 @@ impl Piece {
         (self.rows * self.parts * ROW) as u64
     }
 
-    /// The rows of one part. The last part of a piece that is to panic does so in its middle.
+    /// Creates the rows of one part. The last part of a piece that should panic does so in its middle.
     fn part(&self, part: usize) -> Vec<Vec<u8>> {
         let mut rows = Vec::new();
         for row in 0..self.rows {
@@ -127,7 +127,7 @@ impl Piece {
 /// The payload of a piece's panic.
 struct Boom(u64);
 
-/// Says nothing of the panics that are meant.
+/// Suppresses the messages of intended panics.
 fn quiet_hook() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -137,7 +137,7 @@ fn quiet_hook() {
     }));
 }
 
-/// The pieces that have begun and not ended.
+/// The pieces that have started and not ended.
 #[derive(Default)]
 struct Pending {
     limits: [u64; TENANTS],
@@ -152,7 +152,7 @@ struct Run {
 }
 
 impl Run {
-    /// Waits until a tenant has room for a piece; `false` once a piece ended as none should.
+    /// Waits until a tenant has room for a piece. Returns `false` once a piece ended wrongly.
     fn begin(&self, piece: &Piece) -> bool {
         let full = |pending: &mut Pending| {
             pending.limits[piece.tenant] + piece.max > BUDGET && pending.wrong.is_empty()
@@ -202,7 +202,7 @@ impl Run {
     }
 }
 
-/// How a piece ended whose work had this result.
+/// Derives a piece's end from the result of its work.
 fn judge(
     group: Group<'static>,
     result: Result<Result<usize, Refused>, Box<dyn Any + Send>>,
@@ -218,7 +218,7 @@ fn judge(
     }
 }
 
-/// The end of work that one call runs to its end.
+/// Runs work that a single call completes. Returns its end.
 fn call(group: Group<'static>, work: impl FnOnce() -> usize) -> End {
     judge(group, catch_unwind(AssertUnwindSafe(|| group.catch(work))))
 }
@@ -253,7 +253,7 @@ fn in_jobs(piece: &Piece, parts: Range<usize>) -> Vec<Vec<Vec<u8>>> {
     left
 }
 
-/// Charges by hand what fits only if the cache gives way.
+/// Charges by hand more than fits unless the cache gives way.
 fn reclaimed(piece: &Piece, group: Group<'static>) -> Result<usize, Refused> {
     const PAGE: u64 = 4096;
     let cache = group.create("cache").unwrap().destroy_on_drop();
@@ -284,7 +284,7 @@ fn reclaimed(piece: &Piece, group: Group<'static>) -> Result<usize, Refused> {
     Ok(held.len() * piece.rows)
 }
 
-/// A part as a task: it ends at a poll.
+/// Runs a part as a task: it ends at a poll.
 async fn task(piece: Piece, part: usize) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     for row in 0..piece.rows {
@@ -344,7 +344,7 @@ async fn in_a_stream(piece: Piece, group: Group<'static>) -> End {
     judge(group, AssertUnwindSafe(consumed).catch_unwind().await)
 }
 
-/// Runs pieces of one kind that come from the dispatcher, until that is gone.
+/// Runs pieces of one kind from the dispatcher, until that is gone.
 fn serve_threads(run: &Run, pieces: &Mutex<mpsc::Receiver<Piece>>) {
     loop {
         let next = pieces.lock().unwrap().recv();
@@ -417,7 +417,7 @@ fn work_that_meets_its_own_limit_is_refused_and_all_other_work_ends_right() {
         let run = Run { tenants, pending: Mutex::default(), ended: Condvar::new() };
         let run: &'static Run = Box::leak(Box::new(run));
         dispatch(run, pieces);
-        // Rayon's threads end by themselves, and free what the pool kept.
+        // Rayon's threads end by themselves, and free the pool's memory.
         let began = Instant::now();
         while ledger.root().precise() > 0 {
             assert!(began.elapsed() < PATIENCE, "left charged: {:?}", ledger.leaks());
@@ -426,7 +426,7 @@ fn work_that_meets_its_own_limit_is_refused_and_all_other_work_ends_right() {
     });
 }
 
-/// Makes pieces, and has each run where it belongs; returns when all have ended, and the pools and runtimes have.
+/// Creates pieces and runs each in its place. Returns when all have ended, and the pools and runtimes, too.
 fn dispatch(run: &'static Run, pieces: u64) {
     let mut random = Random::new(0x5743);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
@@ -447,7 +447,7 @@ fn dispatch(run: &'static Run, pieces: u64) {
             match piece.place {
                 Place::Thread => to_threads.send(piece).unwrap(),
                 Place::OneThread => to_one.send(piece).unwrap(),
-                // A job that says nothing of its group, as a server spawns one.
+                // A job that does not name its group, as servers spawn them.
                 Place::Rayon => pool.spawn(move || {
                     let group = run.group(&piece);
                     let work = || count(&in_jobs(&piece, 0..piece.parts));

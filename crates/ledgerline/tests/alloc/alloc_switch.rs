@@ -1,4 +1,4 @@
-//! The global allocator's switches, which are the whole process's.
+//! The global allocator's switches, which apply to the whole process.
 
 use crate::common::ran_alone;
 use ledgerline::{Group, Ledger, Mistakes, alloc};
@@ -26,7 +26,7 @@ fn nobody_is_charged_where_nobody_is_current_unless_there_is_a_default() {
     });
     let (during, own) = receive.recv().unwrap();
     assert_eq!(alloc::set_default(None), Some(default));
-    // (The harness's threads have no group now and then.)
+    // At least, since the harness's threads sometimes have no group.
     assert!(default.precise() >= 1 << 20);
     assert_eq!(group.precise(), 500);
     let held = default.precise();
@@ -60,7 +60,7 @@ fn switched_off_it_charges_nobody_and_still_credits_what_was_charged() {
     alloc::set_accounting(true);
     drop(off);
     assert_eq!(group.precise(), 0);
-    // (The pairs, and the block of 1000; none of what came while it was off.)
+    // The pairs, and the block of 1000; nothing from the time while it was off.
     let settled = group.destroy().unwrap();
     assert_eq!((settled.charges, settled.uncharges), (2001, 2001));
     assert_eq!(group.ledger().mistakes(), Mistakes::default());

@@ -1,4 +1,4 @@
-//! Tasks of which a refusal is the result.
+//! Tasks whose result is a refusal.
 
 use ledgerline::{Group, Ledger, Limit, alloc, current};
 use std::cell::Cell;
@@ -21,14 +21,14 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Pending at the first poll.
+/// Is pending at the first poll.
 async fn once_pending() {
     let mut polled = false;
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending })
         .await;
 }
 
-/// Allocates when it drops, as destructors do that log or send something, and notes in which group.
+/// Allocates when it drops, like destructors that log or send something, and notes the group.
 struct Says(Rc<Cell<Option<Option<Group<'static>>>>>);
 
 impl Drop for Says {
@@ -75,7 +75,7 @@ fn a_task_over_its_limit_is_dropped_in_its_group_and_its_destructors_may_allocat
                     alloc::checkpoint();
                 }
             }
-            // It has a result that a refusal comes before.
+            // The result is discarded, since the refusal comes before it.
             (says, rows)
         }));
         assert!(poll(task.as_mut()).is_pending());
@@ -97,7 +97,7 @@ fn another_panic_goes_on_and_another_task_is_not_in_the_catch() {
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"other"));
     drop(payload);
     assert_eq!(current::group(), None);
-    // Outside of a catch an allocation goes over the limit, and a checkpoint does nothing.
+    // Outside a catch an allocation goes over the limit, and a checkpoint does nothing.
     query.scope(|| {
         let mut rows: Vec<u8> = Vec::new();
         assert!(rows.try_reserve_exact(2 * MAX as usize).is_ok());

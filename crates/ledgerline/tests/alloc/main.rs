@@ -1,6 +1,6 @@
-//! The tests of the global allocator, in one binary whose allocator it is.
+//! The tests of the global allocator, in one binary that uses it.
 //!
-//! They are threads of one process. A test of what the process has once (owners' numbers, switches, counts, places of
+//! They are threads of one process. A test of state that a process has once (owners' numbers, switches, counts, places of
 //! threads) begins with `ran_alone` (`common`), which starts a process for it.
 
 #[path = "../common/mod.rs"]

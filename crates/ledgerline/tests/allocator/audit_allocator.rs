@@ -1,4 +1,4 @@
-//! An allocator charges the blocks that it gives out to an audited ledger.
+//! An allocator charges its blocks to an audited ledger.
 
 use crate::{CHARGED, LEDGER};
 use ledgerline::{Ledger, Mistakes};
@@ -14,7 +14,7 @@ fn an_allocator_that_charges_itself_is_followed_without_a_false_alarm() {
         for seed in 0..4usize {
             scope.spawn(move || {
                 for turn in 0..3_000 {
-                    // Each a size of its own, so that what is known of them grows and is swept.
+                    // Each a size of its own, so that the audit's records grow and are swept.
                     let block = vec![1u8; 1 + (turn * 7 + seed * 1_000) % 5_000];
                     let more: Vec<String> = (0..turn % 5).map(|n| n.to_string()).collect();
                     if turn % 500 == 0 {
@@ -32,7 +32,7 @@ fn an_allocator_that_charges_itself_is_followed_without_a_false_alarm() {
         ledger.outstanding().iter().any(|held| held.units >= 100 * 100),
         "the strings are held"
     );
-    // A block that is freed twice is one that the program would have to have; a charge will do.
+    // A double free by the program would be an uncharge too many. Here a wrong uncharge imitates it.
     heap.uncharge_units(123_457);
     let line = line!() - 1;
     let report = ledger.audit_report();

@@ -1,5 +1,5 @@
-//! The tests of a program whose allocator is its own: it counts what a thread asks for, and charges a ledger from when
-//! a test says so.
+//! The tests of a program with its own allocator, which counts the requests of a thread, and charges a ledger once a test
+//! enables it.
 
 mod audit_allocator;
 mod refusal;
@@ -11,17 +11,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 thread_local! {
-    /// How often the thread has asked for a block.
+    /// How many blocks the thread has requested.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 static LEDGER: OnceLock<Ledger> = OnceLock::new();
-/// The group that is charged; zero before there is one.
+/// The charged group; zero before there is one.
 static CHARGED: AtomicU64 = AtomicU64::new(0);
 
 struct Own;
 
-/// In front of each block: whether it was charged.
+/// The size of the header in front of each block. The header records whether the block was charged.
 const HEADER: usize = 128;
 
 fn group() -> Option<Group<'static>> {
@@ -35,7 +35,7 @@ fn with_header(layout: Layout) -> Layout {
     Layout::from_size_align(layout.size() + HEADER, HEADER).unwrap()
 }
 
-// SAFETY: blocks are the system's, behind a header of their own.
+// SAFETY: blocks are the system's, behind a header.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

@@ -1,4 +1,4 @@
-//! A refusal in plain numbers is an error like others, and costs no allocation, not even when it is printed.
+//! A refusal in plain numbers is an ordinary error, and costs no allocation, not even when it is printed.
 
 use crate::ALLOCATIONS;
 use ledgerline::{GroupId, Ledger, Limit, Reason, Refusal};
@@ -56,7 +56,7 @@ fn saying_no_allocates_nothing_and_names_the_group_by_its_number() {
             "group 2#1 takes no more charges (7 requested)",
         ]
     );
-    // The counter counts: the same in words allocates.
+    // The counter works: the same refusal in words allocates.
     let refused = query.try_charge(200).map(drop).unwrap_err();
     assert!(ALLOCATIONS.get() > before);
     assert_eq!(refused.to_string(), "/acme is full: 200 requested, 900 of max 1000 in use");
@@ -87,7 +87,7 @@ fn what_no_group_can_count_is_said_to_be_that() {
     let refused = group.charge(5).map(drop).unwrap_err();
     let text = "/ cannot hold 5 more, 4.0E in use: no group counts beyond 4.0E";
     assert_eq!(refused.to_string(), text);
-    // Nor is the limit that a charge goes over.
+    // Nor does a charge over the limit name it.
     ledger.root().set_max_now(Limit::units(7)).unwrap();
     assert_eq!(group.charge(5).map(drop).unwrap_err().to_string(), text);
 }

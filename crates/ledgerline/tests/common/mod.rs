@@ -1,9 +1,8 @@
-//! The test binaries share this: processes of their own, all per-CPU modes, randomness.
+//! Shared by the test binaries: separate processes, all per-CPU modes, randomness.
 //!
-//! The mode is chosen once a process, and the gate, the stock lock and signal handlers are the
-//! process's too. So a test that depends on one of them runs its body in a fresh process, in one for each
-//! mode where it matters: the test binary starts itself again for that one test. The other tests of a binary
-//! are threads of one process.
+//! The mode is chosen once a process, and the gate, the stock lock and signal handlers belong to the process, too. So a test
+//! that depends on one of them runs its body in a fresh process, one for each mode if the mode matters: the test binary starts
+//! itself again for that one test. The other tests of a binary are threads of one process.
 
 #[path = "../../../../tests/support/cases.rs"]
 pub mod cases;
@@ -22,23 +21,23 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Says, in the process that runs a test's body, in which mode it runs.
+/// The mode, set in the process that runs a test's body.
 const MODE: &str = "LEDGERLINE_TEST_MODE";
-/// Names, in the process that runs a test's body alone, that test.
+/// The name of the test, set in the process that runs its body alone.
 const ALONE: &str = "LEDGERLINE_TEST_ALONE";
-/// Far more than any body takes: who passes it hangs.
+/// Far more than any body takes. A body that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How a process is made to choose its mode.
+/// How a process selects its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// As this machine is: sections if it has them.
+    /// The machine's default: sections if it has them.
     Natural,
     /// `LEDGERLINE_PERCPU=owned`: threads own columns.
     Owned,
     /// `LEDGERLINE_PERCPU=fallback`.
     Fallback,
-    /// glibc registers no thread: as `Owned`, without being told.
+    /// glibc registers no thread: like `Owned`, but without the variable.
     Unregistered,
 }
 
@@ -69,14 +68,14 @@ impl Run {
     }
 }
 
-/// The path by which the harness knows a test of the calling file, which is a module of the binary.
+/// Returns the harness's path of a test of the calling file, which is a module of the binary.
 #[track_caller]
 fn path_of(test: &str) -> String {
     let file = Path::new(Location::caller().file()).file_stem().expect("a file");
     format!("{}::{test}", file.display())
 }
 
-/// Starts this test binary again, for one test of the calling file.
+/// Returns a command that starts this test binary again, for one test of the calling file.
 #[track_caller]
 pub fn again(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a path"));
@@ -84,8 +83,8 @@ pub fn again(test: &str) -> Command {
     command
 }
 
-/// Runs the calling test in a process of its own, and says so. Returns `false` in that process, where the
-/// body goes on. `test` is the test's own name.
+/// Runs the calling test in its own process, and returns whether it did. Returns `false` in that process, where the body
+/// continues. `test` is the test's own name.
 #[track_caller]
 pub fn ran_alone(test: &str) -> bool {
     let path = path_of(test);
@@ -94,25 +93,25 @@ pub fn ran_alone(test: &str) -> bool {
     }
     let mut command = again(test);
     command.env(ALONE, &path);
-    // (It may say what it left out.)
+    // The output may name parts that were skipped.
     print!("{}", run(command, &path));
     true
 }
 
-/// Runs the body in a process of its own in each mode: with sections, and without them in both ways that there are. `test`
-/// is the test's own name.
+/// Runs the body in its own process in each mode: with sections, and without them in both ways. `test` is the test's own
+/// name.
 #[track_caller]
 pub fn in_both_modes(test: &str, body: impl FnOnce()) {
     in_modes(test, &[Run::Natural, Run::Owned, Run::Fallback], body);
 }
 
-/// Runs the body in a process of its own, once a mode.
+/// Runs the body in its own process, once a mode.
 #[track_caller]
 pub fn in_modes(test: &str, runs: &[Run], body: impl FnOnce()) {
     if let Ok(mode) = std::env::var(MODE) {
         let run = Run::ALL.into_iter().find(|run| run.name() == mode).expect("a mode");
         match percpu::detect() {
-            // (A kernel without `membarrier` has the fallback for all.)
+            // A kernel without `membarrier` has the fallback for all.
             Mode::Fallback => {}
             Mode::Owned => assert_ne!(run, Run::Fallback),
             Mode::Rseq => assert_eq!(run, Run::Natural),
@@ -127,7 +126,7 @@ pub fn in_modes(test: &str, runs: &[Run], body: impl FnOnce()) {
     }
 }
 
-/// Runs a command, by which one test has to pass. Returns what it printed.
+/// Runs a command that must pass one test. Returns its output.
 fn run(command: Command, what: &str) -> String {
     let (success, text) = watch(command);
     assert!(success, "{what}:\n{text}");
@@ -135,7 +134,7 @@ fn run(command: Command, what: &str) -> String {
     text
 }
 
-/// Runs a command to its end, and kills it when it hangs.
+/// Runs a command to its end, and kills it if it hangs.
 fn watch(mut command: Command) -> (bool, String) {
     let mut child = command
         .stdin(Stdio::null())
@@ -176,17 +175,17 @@ fn finish(child: &mut Child) -> Option<bool> {
     None
 }
 
-/// How often: in every CI run, and in a long one.
+/// Returns the number of repetitions: in every CI run, or in a long one.
 pub fn times(ci: u64, in_long: u64) -> u64 {
     if long() { in_long } else { ci }
 }
 
-/// Small, fast, seeded (splitmix64).
+/// A small, fast, seeded generator (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// From a test's own fixed seed, or in a long run from a new one.
+    /// Starts from a test's own fixed seed, or in a long run from a new one.
     pub fn new(fixed: u64) -> Random {
         Random(seed::seed(fixed))
     }
@@ -204,15 +203,15 @@ impl Random {
     }
 }
 
-/// Forks; the child runs `body` (which must not rely on what other threads held: no printing, no
-/// heap) and exits with what it returns.
+/// Forks. The child runs `body` and exits with its result. `body` must not rely on locks that other threads held: no printing,
+/// no heap.
 pub fn fork(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs `body` alone and then `_exit`s; it takes no lock of another thread.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0, "fork");
         if child == 0 {
-            // A child that hangs is a failure, too.
+            // A child that hangs must fail, too.
             libc::alarm(60);
             let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             libc::_exit(code.unwrap_or(99));
@@ -221,7 +220,7 @@ pub fn fork(body: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Waits for a child; what it exited with, or minus the signal that ended it.
+/// Waits for a child. Returns its exit code, or minus the signal that ended it.
 pub fn wait(child: i32) -> i32 {
     let mut status = 0;
     // SAFETY: waits for a child of this process and writes its status to the stack.
@@ -234,9 +233,9 @@ pub fn own_pid() -> u32 {
     std::process::id()
 }
 
-/// A file in memory, for a ledger.
+/// Returns a file in memory, for a ledger.
 pub fn memfd() -> File {
-    // SAFETY: makes a file of its own; the name is NUL-terminated.
+    // SAFETY: creates a new file; the name is NUL-terminated.
     unsafe {
         let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
         assert!(file >= 0);
@@ -244,7 +243,7 @@ pub fn memfd() -> File {
     }
 }
 
-/// A name that no other group has.
+/// Returns a name that no other group has.
 pub fn unique(name: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("{name}.{}", NUMBER.fetch_add(1, Relaxed))

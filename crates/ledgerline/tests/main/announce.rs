@@ -1,4 +1,4 @@
-//! Those who watch find a ledger that was announced: while its program runs, and what it left when it was killed.
+//! Monitoring programs find an announced ledger: while its program runs, and after it was killed.
 
 use crate::common::again;
 use ledgerline::{Announced, Ledger, View};
@@ -8,17 +8,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Says, in a process that a test starts, what it is to do.
+/// The role of a process that a test starts.
 const ROLE: &str = "LEDGERLINE_TEST_ROLE";
 
-/// Starts this binary again, in a runtime directory of the test's.
+/// Returns a command that starts this binary again, in a runtime directory of the test's.
 fn start(runtime: &Path, role: &str) -> Command {
     let mut command = again("in_a_process_of_its_own");
     command.env("XDG_RUNTIME_DIR", runtime).env(ROLE, role);
     command
 }
 
-/// Does a test's work where the environment is the test's.
+/// Runs a role in a process with the test's environment.
 fn within(runtime: &Path, role: &str) {
     let output = start(runtime, role).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -72,14 +72,14 @@ impl Runtime {
         self.0.path()
     }
 
-    /// The names of the files that are there.
+    /// Returns the names of the existing files.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path().join("ledgerline")).into_iter().flatten();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
-/// What is announced in this process's runtime directory. (Programs of the machine may have announced others.)
+/// Returns the ledgers announced in this process's runtime directory. Programs of the machine may have announced others.
 fn here() -> Vec<Announced> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").unwrap();
     let all = ledgerline::announced();
@@ -90,7 +90,7 @@ fn announce(name: &str) -> std::io::Result<Ledger> {
     Ledger::builder().capacity(64).announce(name)
 }
 
-/// The roles: this is a test only in the processes that the tests start.
+/// The roles. This is a test only in the processes that the tests start.
 #[test]
 fn in_a_process_of_its_own() {
     match std::env::var(ROLE).as_deref() {
@@ -158,7 +158,7 @@ fn life() {
     drop(ledger);
     assert_eq!(here(), found[1..]);
     assert!(view.snapshot().is_ok(), "who has it open may read on");
-    // A file that is none of ours is passed over.
+    // A foreign file is skipped.
     let folder = first.path.parent().unwrap();
     fs::write(folder.join("x"), "").unwrap();
     std::os::unix::fs::symlink("/dev/null", folder.join("orders@sh@7@8@9")).unwrap();
@@ -190,7 +190,7 @@ fn what_a_killed_program_left_is_listed_as_ended_and_readable_until_its_name_com
     within(runtime.path(), "ended");
     within(runtime.path(), "again");
     assert!(runtime.files().is_empty());
-    // One that runs is not taken away by another of that name.
+    // The ledger of a running program is not removed by another of that name.
     let program = Program::start(runtime.path(), "wait");
     let second = Program::start(runtime.path(), "wait");
     assert_eq!(runtime.files().len(), 2);
@@ -200,12 +200,12 @@ fn what_a_killed_program_left_is_listed_as_ended_and_readable_until_its_name_com
     assert!(runtime.files().is_empty());
 }
 
-/// Makes files as programs leave them that ended, in a runtime directory of its own.
+/// Creates files like those of ended programs, in a runtime directory of its own.
 fn many() {
     let first = announce("first").unwrap();
     let folder = first.announced_at().unwrap().parent().unwrap().to_owned();
     for n in 0..12 {
-        // (No process has this number.)
+        // No process has this number.
         fs::write(folder.join(format!("gone{n}@sh@4194305@1@1")), "").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The sites of a report: line, charged, returned.
+/// Returns the sites of a report: line, charged, returned.
 fn sites(wrong: &WrongUncharge) -> Vec<(u32, u64, u64)> {
     wrong.sites.iter().map(|count| (count.site.line(), count.charged, count.returned)).collect()
 }
@@ -117,7 +117,7 @@ fn an_uncharge_of_a_group_that_is_gone_is_named_with_the_path_that_it_had() {
     let wrong = ledger.audit_report().wrong;
     let told: Vec<_> = wrong.iter().map(|w| (&*w.path, w.gone, w.group, w.site.line())).collect();
     assert_eq!(told, [("/acme/q1", true, used.id(), line), ("", true, unused.id(), line)]);
-    // A group that is destroyed and still holds something is not gone.
+    // A destroyed group that still holds units is not gone.
     let late = tenant.create("q3").unwrap();
     late.try_charge_units(10).unwrap();
     late.destroy().unwrap();
@@ -204,7 +204,7 @@ fn the_program_is_told_of_each_in_the_thread_that_made_it_and_may_panic_there() 
     assert_eq!(told[0].0, std::thread::current().id());
     assert_ne!(told[2].0, std::thread::current().id());
     assert_eq!(told[0].1.path, "/q1");
-    // It goes on.
+    // The group continues.
     drop(group.try_charge(7).unwrap());
     assert_eq!((group.precise(), ledger.mistakes().audited), (0, 3));
 }
@@ -222,7 +222,7 @@ fn a_guard_returns_what_it_holds_and_nobody_else_does() {
     assert!(ledger.outstanding().is_empty());
 }
 
-/// (path, line, units) of what guards hold.
+/// Returns the outstanding charges of guards, by path and line.
 fn guards(ledger: &Ledger) -> Vec<(String, u32, u64, u64)> {
     let mut held: Vec<_> = ledger
         .outstanding()
@@ -259,7 +259,7 @@ fn a_guard_that_is_split_merged_moved_or_shared_keeps_the_line_that_charged_it()
     assert_eq!(guards(&ledger), [at("/b", 1, 100)]);
     drop(second);
     assert!(guards(&ledger).is_empty());
-    // To another ledger it is charged anew, where that is asked for.
+    // A transfer to another ledger charges anew there, if requested.
     let there = other.root().create("c").unwrap();
     let moved = a.try_charge(5).unwrap().transfer(there).unwrap();
     let line = line!() - 1;

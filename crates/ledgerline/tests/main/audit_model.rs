@@ -1,4 +1,4 @@
-//! An audited ledger under random work, threads, forks and other processes says what an obvious count says.
+//! An audited ledger agrees with a simple count under random work, threads, forks and other processes.
 
 use crate::common::{Random, fork, in_both_modes, ran_alone, times, unique, wait};
 use crate::support::{audited, limited, mistakes};
@@ -6,15 +6,15 @@ use ledgerline::{Charge, Group, GroupId, Ledger, Limit, Mistakes};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The obvious count: what is outstanding, one entry a charge.
+/// The simple count: the outstanding charges, one entry each.
 #[derive(Default)]
 struct Model<'l> {
     guards: Vec<Charge<'l>>,
     by_hand: Vec<(usize, u64)>,
 }
 
-/// Right operations in a row, with some wrong ones among them if they are asked for; what is held then,
-/// and how many were wrong.
+/// Makes a sequence of right operations, with some wrong ones among them if requested. Returns the held charges, and the
+/// number of wrong operations.
 fn work<'l>(groups: &[Group<'l>], seed: u64, steps: u64, wrong_too: bool) -> (Model<'l>, u64) {
     let mut random = Random::new(seed);
     let mut model = Model::default();
@@ -57,7 +57,7 @@ fn work<'l>(groups: &[Group<'l>], seed: u64, steps: u64, wrong_too: bool) -> (Mo
                 model.guards.extend(unmerged);
             }
             _ if wrong_too && seed != 0 => {
-                // A size that nobody charges by hand.
+                // A size that is never charged by hand.
                 group.uncharge_units(1_000 + seed);
                 wrong += 1;
             }
@@ -70,7 +70,7 @@ fn work<'l>(groups: &[Group<'l>], seed: u64, steps: u64, wrong_too: bool) -> (Mo
     (model, wrong)
 }
 
-/// What the model and the ledger say is held: charges and units by group and kind.
+/// Compares the charges and units of the model and the ledger, by group and kind.
 fn agree(ledger: &Ledger, groups: &[Group<'_>], models: &[Model<'_>]) {
     type Held = BTreeMap<(u32, bool), (u64, u64)>;
     let mut expected = Held::new();
@@ -181,7 +181,7 @@ fn a_forked_child_follows_its_own_copy() {
 
 #[test]
 fn in_a_shared_ledger_each_process_follows_its_own_charges() {
-    // SAFETY: makes a descriptor that is ours alone.
+    // SAFETY: creates a descriptor that is ours alone.
     let file = unsafe {
         let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
         assert!(file >= 0, "{}", std::io::Error::last_os_error());
@@ -195,11 +195,11 @@ fn in_a_shared_ledger_each_process_follows_its_own_charges() {
     there.try_charge_units(10).unwrap();
     assert_eq!((other.outstanding().len(), ledger.outstanding().len()), (1, 0));
     there.uncharge_units(10);
-    // A mistake of ours, in a group of ours.
+    // A mistake of this process, in a group of its own.
     group.try_charge_units(100).unwrap();
     group.uncharge_units(99);
     assert_eq!((other.mistakes().audited, group.precise()), (1, 100));
-    // Of a group of ours another process does not know what we charged.
+    // The other process does not know the charges of this one's group.
     there.uncharge_units(100);
     assert_eq!((other.mistakes().audited, group.precise()), (1, 0));
     assert!(other.audit_report().wrong.is_empty());
@@ -210,7 +210,7 @@ fn sizes_and_groups_that_are_out_of_use_are_forgotten() {
     if ran_alone("sizes_and_groups_that_are_out_of_use_are_forgotten") {
         return;
     }
-    // (What is known grows the process; a hundred bytes for each of a million would show.)
+    // The audit's records make the process grow; a hundred bytes for each of a million would show.
     let ledger = audited();
     let group = ledger.root().create("q1").unwrap();
     let resident = || {
@@ -249,7 +249,7 @@ fn units_that_leave_a_guard_and_come_back_are_followed() {
     assert!(again.is_counted() && ledger.outstanding()[0].guard);
     drop(again);
     assert_eq!((group.precise(), mistakes(&ledger)), (0, [0, 0, 0]));
-    // Nobody charged these: the guard holds nothing, and the line is named.
+    // These units were never charged: the guard holds nothing, and the line is named.
     group.try_charge_units(7).unwrap();
     let wrong = Charge::from_units(group, 100);
     let line = line!() - 1;

@@ -1,4 +1,4 @@
-//! A process whose system calls are filtered charges without any.
+//! A process with filtered system calls charges without any system call.
 
 use crate::common::{fork, ran_alone, times, wait};
 use crate::support::{allowed_cpus, pin};
@@ -7,7 +7,7 @@ use ledgerline::{Ledger, Limit};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// From here on the program has this filter for one system call, for which it says `with` or else `without`.
+/// Installs a filter for one system call: it gets the action `with`, and all others get `without`.
 fn filter(call: libc::c_long, with: u32, without: u32) {
     let instruction =
         |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -67,7 +67,7 @@ fn a_refusal_under_a_filter_leaves_the_stock_of_other_cpus_where_it_is() {
     let ledger = Ledger::builder().capacity(16).batch(64 << 10).anonymous().unwrap();
     ledger.root().set_max(Limit::units(MAX)).unwrap();
     let group = ledger.root().create("a").unwrap();
-    // (The child's copy has the stock that its parent's threads left.)
+    // The child's copy has the stock that its parent's threads left.
     let charge = |forbidden: bool| {
         wait(fork(|| {
             Ledger::forbid_system_calls(forbidden);
@@ -80,13 +80,14 @@ fn a_refusal_under_a_filter_leaves_the_stock_of_other_cpus_where_it_is() {
             i32::from(refused)
         }))
     };
-    // As ever it takes the stock back, for which it fences, if both ran at the same time and so left some in two cells.
+    // Without the restriction it takes the stock back. That needs fences if both threads ran at the same time, and so left
+    // stock in two cells.
     let fences = |_| {
         leave_stock(&ledger, &[one, other]);
         charge(false) == -libc::SIGSYS
     };
     assert!((0..50).any(fences), "no stock lies in another CPU's cell");
-    // Otherwise it leaves the stock where it is, and refuses for want of it.
+    // Otherwise it leaves the stock where it is, and refuses for lack of it.
     assert_eq!(charge(true), 1);
     assert_eq!(ledger.root().try_charge(MAX).map(|charge| charge.units()).ok(), Some(MAX));
 }
@@ -100,7 +101,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A server that has a filter since some time after its start, and a group for each query.
+/// Imitates a server that installs a filter some time after its start, and has a group for each query.
 #[test]
 fn groups_end_and_stock_is_drained_where_membarrier_is_refused_after_the_start() {
     if ran_alone("groups_end_and_stock_is_drained_where_membarrier_is_refused_after_the_start") {
@@ -116,7 +117,7 @@ fn groups_end_and_stock_is_drained_where_membarrier_is_refused_after_the_start()
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     filter(libc::SYS_membarrier, refuse, libc::SECCOMP_RET_ALLOW);
     let (queries, charges) = (times(200, 5_000), 50);
-    // One that goes on on all CPUs while the others end.
+    // A group that stays in use on all CPUs while the others end.
     let long = tenant.create("long").unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -129,7 +130,7 @@ fn groups_end_and_stock_is_drained_where_membarrier_is_refused_after_the_start()
                 }
             });
         }
-        // (Also if an assertion fails.)
+        // Also if an assertion fails.
         let _over = Over(&over);
         for n in 0..queries {
             let query = tenant.create(&format!("q{n}")).unwrap();

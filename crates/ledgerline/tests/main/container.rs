@@ -1,5 +1,5 @@
-//! A ledger that follows its container, in a system that is made up of files: what the kernel says is what the test
-//! wrote. (`container_cgroup.rs` has a real cgroup.)
+//! A ledger that follows its container, in a made-up system of files: the test writes the kernel's numbers.
+//! `container_cgroup.rs` has a real cgroup.
 
 use crate::common::{Run, fork, in_both_modes, in_modes, memfd, ran_alone, unique, wait};
 use crate::support::{LONG, audited_builder, mistakes};
@@ -32,7 +32,7 @@ impl System {
         system
     }
 
-    /// Exchanges a file, as the kernel does: nobody sees half of it.
+    /// Replaces a file in one step, as the kernel does, so that no reader sees half of it.
     fn write(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         let new = path.with_extension("new");
@@ -68,13 +68,13 @@ fn builder() -> LedgerBuilder {
     Ledger::builder().capacity(64)
 }
 
-/// Takes one sample. (Nothing lies idle, so that the sums come out even.)
+/// Takes one sample. No units lie idle, so that the sums are exact.
 fn once(ledger: &Ledger) -> Status {
     ledger.root().drain();
     ledger.update_container().expect("it has a container")
 }
 
-/// Takes samples until what was held as untracked is forgotten, and the row has what the last one found.
+/// Takes samples until the held untracked memory is forgotten, and the row has the number of the last sample.
 fn update(ledger: &Ledger) -> Status {
     let mut now = None;
     until("what was untracked is forgotten", || {
@@ -100,11 +100,11 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The threads of this process that follow a container.
+/// Returns the number of threads of this process that follow a container.
 fn followers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    // (The alarms' thread stays.)
+    // The alarms' thread stays.
     let own =
         |name: &String| name.starts_with("ledgerline") && !name.starts_with("ledgerline-alar");
     names.filter(own).count()
@@ -127,7 +127,7 @@ fn the_roots_max_is_the_kernels_limit_less_the_margin_also_when_that_changes() {
             assert_eq!((now.max, root.max()), (Limit::units(31 * MIB), Limit::units(31 * MIB)));
             assert_eq!(now.limit.unwrap().source, Source::High(system.0.join("cg/job")));
 
-            // Below what is in use: it holds at once, and what is in use stays.
+            // A limit below the usage applies at once, and the usage stays.
             let query = root.create("q").unwrap();
             let held = query.try_charge(30 * MIB).unwrap();
             system.current(30 * MIB);
@@ -163,10 +163,10 @@ fn what_the_kernel_charges_and_nobody_charged_takes_room_from_the_others() {
         let query = root.create("q").unwrap();
         let held = query.try_charge(20 * MIB).unwrap();
 
-        // Charged and not touched yet: nothing is untracked that can be seen.
+        // Charged and not touched yet: untracked memory is hidden.
         let now = update(&ledger);
         assert_eq!((now.untracked, now.untouched, row.precise()), (0, 10 * MIB, 0));
-        // Touched, beside what is untracked.
+        // Touched, beside untracked memory.
         system.current(50 * MIB);
         let now = update(&ledger);
         assert_eq!((now.untracked, now.untouched), (30 * MIB, 0));
@@ -175,7 +175,7 @@ fn what_the_kernel_charges_and_nobody_charged_takes_room_from_the_others() {
         assert_eq!(refused.to_string(), "/ is full: 15.0M requested, 50.0M of max 64.0M in use");
         assert!(query.try_charge(14 * MIB).is_ok());
 
-        // Page cache is none of it, beyond a sixteenth of the limit.
+        // Page cache does not count beyond a sixteenth of the limit.
         const CACHE: u64 = 65 * MIB / 16;
         system.write(
             "cg/job/memory.stat",
@@ -183,7 +183,7 @@ fn what_the_kernel_charges_and_nobody_charged_takes_room_from_the_others() {
         );
         assert_eq!(update(&ledger).untracked, 5 * MIB);
         assert_eq!(root.precise(), 25 * MIB);
-        // More than the limit allows is charged all the same, and keeps everybody out.
+        // More than the limit allows is still charged, and leaves no room for others.
         system.current(95 * MIB);
         assert_eq!(update(&ledger).untracked, 50 * MIB);
         assert_eq!(root.precise(), 70 * MIB);
@@ -206,7 +206,7 @@ fn the_threads_follow_what_changes_and_end_with_the_ledger() {
                 until("the row", || row(&ledger).precise() == 9 * MIB);
                 system.max(32 * MIB);
                 until("the limit", || ledger.root().max() == Limit::units(31 * MIB));
-                // What was there is held for a moment, and then let go.
+                // The old number is held for a moment, and then dropped.
                 system.current(2 * MIB);
                 until("the row's fall", || row(&ledger).precise() == 2 * MIB);
                 // Moved to another cgroup.
@@ -218,13 +218,13 @@ fn the_threads_follow_what_changes_and_end_with_the_ledger() {
                 until("its events", || told().contains("cg/other/memory.events"));
             }
             drop(ledger);
-            // (Joined: it is gone when the ledger is, but for the kernel's last step.)
+            // The thread is joined, so it is gone with the ledger, except for the kernel's last step.
             until("no thread", || followers() == 0);
         }
     });
 }
 
-/// A cache of so many MiB, and its reclaimer.
+/// Creates a cache of so many MiB, and its reclaimer.
 fn cache(ledger: &Ledger, mib: u64) -> (Arc<Mutex<Vec<u64>>>, Group<'_>) {
     let group = ledger.root().create("cache").unwrap();
     let pages = Arc::new(Mutex::new(Vec::new()));
@@ -259,7 +259,7 @@ fn when_memory_is_short_the_reclaimers_are_asked() {
         once(ledger);
         assert_eq!((asked.load(Relaxed), group.precise()), (0, 40 * MIB), "there is room");
 
-        // The row takes the root 6 MiB above its max: nobody needs to charge for the cache to give way.
+        // The row takes the root 6 MiB above its max: the cache gives way without any charge.
         system.current(70 * MIB);
         let now = once(ledger);
         assert_eq!((asked.load(Relaxed), group.precise()), (6 * MIB, 34 * MIB));
@@ -268,13 +268,13 @@ fn when_memory_is_short_the_reclaimers_are_asked() {
         once(ledger);
         assert_eq!(asked.load(Relaxed), 6 * MIB);
 
-        // The kernel tells that the cgroup met its high: as much as the margin.
+        // The kernel reports that the cgroup met its high: the margin is requested.
         system.write("cg/job/memory.events", "low 0\nhigh 3\nmax 0\noom 0\n");
         let now = once(ledger);
         assert_eq!((now.pressure, now.reclaimed), (1, 7 * MIB));
         assert_eq!(group.precise(), 33 * MIB);
         assert_eq!(once(ledger).pressure, 1, "once for each time");
-        // As a program may ask by itself.
+        // A program may also ask by itself.
         assert_eq!(ledger.root().reclaim(3 * MIB), 3 * MIB);
         assert_eq!(group.precise(), 30 * MIB);
     });
@@ -288,7 +288,7 @@ fn whoever_gives_memory_back_to_the_kernel_may_say_so_from_a_reclaimer() {
         let row = row(ledger);
         let files = system.clone();
         let _reclaimer = row.add_reclaimer(-1, move |_need| {
-            // What the allocator kept.
+            // Memory that the allocator kept.
             ledger.release_untracked(|| files.current(20 * MIB))
         });
         let query = ledger.root().create(&unique("q")).unwrap();
@@ -317,14 +317,14 @@ fn the_smaller_of_the_kernels_limit_and_the_programs_holds_less_the_reserve() {
 #[test]
 fn the_limit_that_leaves_the_least_room_binds_each_by_its_own_measure() {
     let system = System::new(65 * MIB, 4 * MIB);
-    // A larger limit further up, in which others have more.
+    // A larger limit further up, below which others use more.
     system.write("cg/memory.max", &(100 * MIB).to_string());
     system.write("cg/memory.current", &(80 * MIB).to_string());
     let ledger = system.ledger();
     let now = ledger.container().unwrap();
     assert_eq!(now.limit.unwrap().source, Source::Max(system.0.join("cg")));
     assert_eq!((now.max, now.untracked), (Limit::units(99 * MIB), 80 * MIB));
-    // The others let go.
+    // The others free memory.
     system.write("cg/memory.current", &(9 * MIB).to_string());
     let now = update(&ledger);
     assert_eq!(now.limit.unwrap().source, Source::Max(system.0.join("cg/job")));
@@ -390,7 +390,7 @@ fn a_forked_child_goes_on_without_the_threads() {
                 let samples = ledger.container().unwrap().samples;
                 let later = ledger.update_container().unwrap();
                 let held = ledger.root().try_charge(MIB).is_ok();
-                // It ends here, with nobody to join.
+                // It ends here, without threads to join.
                 drop(ledger);
                 i32::from(!(held && later.samples == samples))
             });

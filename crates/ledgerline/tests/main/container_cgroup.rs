@@ -1,8 +1,8 @@
-//! Fifty tenants and a runaway in a real cgroup of 256 MiB, with memory that nobody charges and page cache: with
-//! `LedgerBuilder::container` the kernel kills nobody and the runaway alone is refused, without it the kernel kills.
+//! Fifty tenants and a runaway in a real cgroup of 256 MiB, with uncharged memory and page cache. With
+//! `LedgerBuilder::container` the kernel does not kill and only the runaway is refused; without it the kernel kills.
 //!
-//! It needs a memory cgroup in which this process may make another one (root, or a delegated one). Where there is none it
-//! says so and passes.
+//! It needs a memory cgroup in which this process may create another one (root, or a delegated one). Without one it prints
+//! that and passes.
 
 use crate::cgroup::Cgroup;
 use crate::common::{Random, again};
@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 256 * MIB;
-/// Says, in the process that runs the program, how its ledger is built.
+/// The role, set in the process that runs the program: how its ledger is built.
 const ROLE: &str = "LEDGERLINE_TEST_CONTAINER";
-/// Says, in the process in the namespace, which version the memory controller has.
+/// The version of the memory controller, set in the process in the namespace.
 const NAMESPACE: &str = "LEDGERLINE_TEST_NAMESPACE";
 const TENANTS: usize = 50;
 const WORKERS: usize = 8;
-/// What a tenant holds at most: all together 100 MiB.
+/// The most that a tenant holds: 100 MiB for all together.
 const TENANT: u64 = 2 * MIB;
-/// How far the memory grows that nobody charges, before it is unmapped.
+/// How far the uncharged memory grows before it is unmapped.
 const UNCHARGED: u64 = 40 * MIB;
 /// Larger than the cgroup.
 const FILE: u64 = 320 * MIB;
@@ -35,9 +35,9 @@ const FILE: u64 = 320 * MIB;
 enum Role {
     /// `container()`.
     Container,
-    /// The same, and the allocator gives back what it keeps when memory is short.
+    /// The same, and the allocator releases kept memory when memory is short.
     Trimming,
-    /// The same limit, set by hand; what is untracked is not known.
+    /// The same limit, set by hand, without knowledge of untracked memory.
     LimitAlone,
     /// No limit.
     Nothing,
@@ -71,7 +71,7 @@ struct Counts {
     tenants_refused: AtomicU64,
     runaway_refused: AtomicU64,
     runaway_cancelled: AtomicU64,
-    /// Whole times that the file was written or read.
+    /// How many times the whole file was written or read.
     files: AtomicU64,
     over: AtomicBool,
 }
@@ -118,7 +118,7 @@ fn tenants(ledger: &'static Ledger, counts: &Counts, seed: u64) {
     }
 }
 
-/// Takes all that it can get, until it is cancelled; and again.
+/// Takes as much as possible until it is cancelled, then starts again.
 fn runaway(ledger: &'static Ledger, counts: &Counts) {
     while !counts.over.load(Relaxed) {
         let group = ledger.root().create("runaway").unwrap();
@@ -142,10 +142,10 @@ fn runaway(ledger: &'static Ledger, counts: &Counts) {
     }
 }
 
-/// Maps and touches memory that nobody charges, a MiB each 5 ms; then unmaps it all, and again.
+/// Maps and touches uncharged memory, a MiB each 5 ms, then unmaps it all and starts again.
 fn uncharged(counts: &Counts) {
     while !counts.over.load(Relaxed) {
-        // SAFETY: a mapping of its own, written within its length, and unmapped once.
+        // SAFETY: a new mapping, written within its length, and unmapped once.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -166,13 +166,13 @@ fn uncharged(counts: &Counts) {
     }
 }
 
-/// Writes and reads a file that is larger than the cgroup. It has what it wrote synced now and then: version 1 does not
-/// slow down who writes faster than the disk, and may kill for pages that are being written back.
+/// Writes and reads a file that is larger than the cgroup. It syncs its writes now and then: version 1 does not slow down
+/// writers that are faster than the disk, and may kill for pages under writeback.
 fn page_cache(counts: &Counts) {
     let path = std::env::temp_dir().join(format!("ledgerline-cache-{}", std::process::id()));
     let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
     let file = file.as_mut().expect("a scratch file");
-    // Gone when the process is, however that ends.
+    // Removed with the process, however that ends.
     std::fs::remove_file(&path).unwrap();
     let mut piece = vec![7u8; MIB as usize];
     let mut reads = false;
@@ -197,7 +197,7 @@ fn page_cache(counts: &Counts) {
     }
 }
 
-/// Registers a reclaimer of the row that has the allocator give back what it keeps.
+/// Registers a reclaimer of the row that makes the allocator release kept memory.
 fn trim(ledger: &'static Ledger) {
     let row = ledger.root().child(UNTRACKED).unwrap();
     std::mem::forget(row.add_reclaimer(-1, move |_need| {
@@ -208,7 +208,7 @@ fn trim(ledger: &'static Ledger) {
     }));
 }
 
-/// How long the thread that follows the container has run, in nanoseconds.
+/// Returns how long the thread that follows the container has run, in nanoseconds.
 fn processor_time() -> u128 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
@@ -217,7 +217,7 @@ fn processor_time() -> u128 {
     text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
 
-/// The program. It is a test only so that this binary can run it, in a process of its own.
+/// The program. It is a test only so that this binary can run it, in its own process.
 #[test]
 fn the_program_in_the_cgroup() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -236,7 +236,7 @@ fn the_program_in_the_cgroup() {
         scope.spawn(move || runaway(ledger, counts));
         scope.spawn(move || uncharged(counts));
         scope.spawn(move || page_cache(counts));
-        // (A slow disk takes longer than that to write the file once.)
+        // A slow disk takes longer than that to write the file once.
         let latest = end + Duration::from_secs(60);
         let more = || counts.files.load(Relaxed) == 0 && Instant::now() < latest;
         while Instant::now() < end || more() {
@@ -262,7 +262,7 @@ fn the_program_in_the_cgroup() {
     assert_eq!(ledger.mistakes(), Default::default());
 }
 
-/// How the program ended.
+/// The outcome of the program.
 struct Outcome {
     success: bool,
     signal: Option<i32>,
@@ -351,7 +351,7 @@ fn the_program_in_the_namespace() {
     let place = tempfile::tempdir().unwrap();
     let path = std::ffi::CString::new(place.path().to_str().unwrap()).unwrap();
     let (kind, options) = if root == "2" { (c"cgroup2", c"") } else { (c"cgroup", c"memory") };
-    // SAFETY: the strings outlive the calls, which touch nothing but this process's own mounts.
+    // SAFETY: the strings outlive the calls, which change only this process's own mounts.
     let mounted = unsafe {
         let options = options.as_ptr().cast();
         libc::mount(

@@ -1,5 +1,5 @@
-//! Memory control as a whole is compared with a slow, obvious model, on random trees, limits, protections,
-//! modes, caches and victims: every outcome, every usage, every event.
+//! Compares memory control as a whole with a simple, slow model, on random trees, limits, protections, modes, caches and
+//! victims: every outcome, every usage, every event.
 
 use crate::common::in_both_modes;
 use crate::support::control::{Held, Mode, Model, NO_LIMIT, Outcome};
@@ -30,7 +30,7 @@ enum Step {
     Set(usize, Setting, u64),
     SetMode(usize, Mode),
     Together(usize, bool),
-    /// A cache with so much in it, asked with that priority.
+    /// Creates a cache with so many units, asked with that priority.
     Cache(usize, i32, u64),
     /// Registers the group as a victim.
     Volunteer(usize),
@@ -70,7 +70,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the test holds of a group: dropped in this order.
+/// The test's objects of a group, dropped in this order.
 #[derive(Default)]
 struct Belongings {
     cache: Option<(Reclaimer<'static>, Arc<AtomicU64>)>,
@@ -109,7 +109,7 @@ impl Both {
         live[pick % live.len()]
     }
 
-    /// A charge that is held.
+    /// Picks a held charge.
     fn pick_held(&self, pick: usize) -> Option<u64> {
         let mut numbers: Vec<u64> = self.model.held.keys().copied().collect();
         numbers.sort_unstable();
@@ -137,7 +137,7 @@ impl Both {
                     true => Outcome::Counted,
                     false => Outcome::Uncounted,
                 };
-                // (Of nothing, an empty cell has enough, also where nothing is accounted.)
+                // An empty cell has enough for a charge of zero, even without accounting.
                 if charge.units() > 0 {
                     assert_eq!(outcome, expected);
                 }
@@ -156,7 +156,7 @@ impl Both {
     }
 
     fn step(&mut self, step: Step) {
-        // What lies idle is nobody's; with it away, every number is exact.
+        // Idle units are not charged. Once they are returned, every number is exact.
         self.ledger.root().drain();
         let (number, ledger) = (self.next, self.ledger);
         let said = format!("{step:?}");
@@ -167,7 +167,7 @@ impl Both {
                 if self.model.path(parent).len() >= 8 {
                     return;
                 }
-                // A name of its own, by which a refusal is told.
+                // A unique name, which identifies the group in a refusal.
                 let name = format!("g{}", self.groups.len());
                 self.groups.push(self.groups[parent].create(&name).unwrap());
                 self.belongings.push(Belongings::default());
@@ -240,7 +240,7 @@ impl Both {
             Step::Cache(group, priority, units) => self.add_cache(group, priority, units),
             Step::Volunteer(group) => {
                 let group = self.pick(group);
-                // In the order of their numbers: of equals the last one is chosen.
+                // In the order of their numbers: of equal ones the last is chosen.
                 let last =
                     (group + 1..self.groups.len()).any(|it| self.belongings[it].victim.is_some());
                 if last || self.belongings[group].victim.is_some() {
@@ -267,7 +267,7 @@ impl Both {
                 let others_go = kills(&self.model) > before;
                 let handle = self.groups[group];
                 let result = if oom {
-                    // Long enough for a slow machine where something comes of it, short where not.
+                    // Long enough for a slow machine if the wait succeeds, and short if not.
                     let patience = match expected {
                         Outcome::Refused(_) if !others_go => 2,
                         Outcome::Refused(_) => 300,
@@ -331,7 +331,7 @@ impl Both {
         self.check(&said);
     }
 
-    /// Whether what comes of a step depends on what lies idle: such steps are left out.
+    /// Returns whether the result of a step depends on idle units. Such steps are left out.
     fn is_vague(&self, step: impl FnOnce(&mut Model) -> Outcome) -> bool {
         let mut ahead = self.model.clone();
         step(&mut ahead);
@@ -340,7 +340,7 @@ impl Both {
 
     fn add_cache(&mut self, group: usize, priority: i32, units: u64) {
         let group = self.pick(group);
-        // Not two that are asked at the same time: then the order is anybody's guess.
+        // Two caches with the same priority are left out, since their order is undefined.
         let same = |it: usize| self.model.rows[it].cache.is_some_and(|(its, _)| its == priority);
         let fits = self.model.path(group).iter().all(|&it| {
             let row = &self.model.rows[it];
@@ -363,10 +363,10 @@ impl Both {
         self.model.rows[group].cache = Some((priority, units));
     }
 
-    /// The penalty is the curve's, of the group furthest above its high.
+    /// Checks that the penalty follows the curve of the group furthest above its high.
     fn check_backoff(&self, group: usize, units: u64) {
         if self.model.rows.iter().any(|row| row.cache.is_some()) {
-            return; // Caches would make room first.
+                        return; // Caches would free memory first.
         }
         let excess = |group: usize| {
             let (usage, high) = (self.model.usage(group), self.model.rows[group].high);
@@ -377,7 +377,7 @@ impl Both {
             }
         };
         let worst = self.model.path(group).into_iter().map(excess).fold(0.0, f64::max);
-        // (A penalty ends where nanoseconds do not fit into 64 bits.)
+        // A penalty ends where nanoseconds do not fit into 64 bits.
         let most = u64::MAX as f64 / 1e9;
         let seconds = (64.0 * worst * worst * units as f64 / BATCH as f64).min(most);
         let penalty = self.groups[group].backoff(units).penalty().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Counters are compared with a slow oracle, on simulated CPUs: every total, every bound, every sum.
+//! Compares counters with a slow oracle, on simulated CPUs: every total, every bound, every sum.
 
 use ledgerline::stat::{
     Clamps, Counters, On, PlaceId, Places, Reading, ThresholdError, Width, WidthKind,
@@ -33,10 +33,10 @@ fn machine() -> (Places, Vec<PlaceId>) {
     (places, all)
 }
 
-/// What the three widths have in common here.
+/// The common interface of the three widths.
 trait Drive: Width {
     fn apply(on: On<'_, Vm, Self>, place: PlaceId, item: Vm, n: i64);
-    /// `false` where there is no such thing.
+    /// Returns `false` if the width has no decrement.
     fn dec(on: On<'_, Vm, Self>, place: PlaceId, item: Vm) -> bool;
 }
 
@@ -65,7 +65,7 @@ drive!(i64, |on, place, item, n| on.add(place, item, n), |on, place, item| {
     true
 });
 
-/// One step; places and CPUs are taken modulo how many there are.
+/// One step. Places and CPUs are taken modulo their number.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Inc(u32, usize, usize),
@@ -105,12 +105,12 @@ fn steps() -> impl Strategy<Value = Step> {
 struct Oracle {
     kind: WidthKind,
     cpus: u32,
-    /// For each place the one that it lies in.
+    /// For each place, the place that contains it.
     parents: Vec<Option<usize>>,
     thresholds: Vec<i64>,
     differences: BTreeMap<(usize, u32, usize), i64>,
     totals: BTreeMap<(usize, usize), i64>,
-    /// What was really added at each place.
+    /// The true sum at each place.
     truth: BTreeMap<(usize, usize), i64>,
 }
 
@@ -137,7 +137,7 @@ impl Oracle {
                 *difference = x;
                 0
             }
-            // A place whose threshold is 0 keeps nothing back, whatever the rule.
+            // A place with threshold 0 keeps nothing back, whatever the rule.
             _ if t == 0 => n,
             WidthKind::U16 if x > t => {
                 *difference = 0;
@@ -163,7 +163,7 @@ impl Oracle {
         self.carry(place, item, carry);
     }
 
-    /// Takes differences; how many were not zero.
+    /// Takes differences. Returns how many were not zero.
     fn fold(&mut self, which: impl Fn(usize, u32) -> bool) -> u64 {
         if self.kind == WidthKind::I64 {
             return 0;
@@ -253,7 +253,7 @@ fn agree<W: Drive>(cpus: u32, threshold: Option<u32>, steps: &[Step]) -> Result<
                 }
             }
         }
-        // What the step may have changed; everything at the end.
+        // The numbers that the step may have changed; everything at the end.
         compare(&counters, &oracle, &all, &ITEMS[..1])?;
     }
     compare(&counters, &oracle, &all, &ITEMS)?;
@@ -391,7 +391,7 @@ fn what_does_not_fit_is_clamped_and_counted_and_nothing_wraps() {
     for cpu in [0, 1] {
         counters.on(cpu).add(root, Vm::Free, -i64::MAX);
     }
-    // The 5 went to the total, whence it is not taken back: the difference had room for -5.
+    // The 5 went to the total, and is not taken back from there: the difference had room for -5.
     assert_eq!(counters.precise(root, Vm::Free), 0);
 
     let bytes = Counters::<Vm, i8>::builder(&places).cpus(1).anonymous().unwrap();

@@ -1,4 +1,4 @@
-//! Counters in a file: another process reads them, and a damaged file does no damage.
+//! Counters in a file: another process reads them, and a damaged file causes no harm.
 
 use crate::common::again;
 use ledgerline::stat::{Counters, CountersFile, PlaceKind, Places, WidthKind};
@@ -19,7 +19,7 @@ ledgerline::items! {
 }
 
 fn memfd() -> File {
-    // SAFETY: makes a file of its own; the name is NUL-terminated.
+    // SAFETY: creates a new file; the name is NUL-terminated.
     unsafe {
         let file = libc::memfd_create(c"counters".as_ptr(), libc::MFD_CLOEXEC);
         assert!(file >= 0);
@@ -36,7 +36,7 @@ fn machine() -> Places {
     tree.build().unwrap()
 }
 
-/// A table in a file, with something in totals and in differences.
+/// Creates a table in a file, with values in totals and in differences.
 fn table(file: &File) -> Counters<Vm, i8> {
     let places = machine();
     let counters = Counters::<Vm, i8>::builder(&places).create_in(file).unwrap();
@@ -53,7 +53,7 @@ const SEEN_IN: &str = "LEDGERLINE_TEST_COUNTERS";
 #[test]
 fn another_process_sees_names_tree_and_values_without_the_types() {
     if let Some(path) = std::env::var_os(SEEN_IN) {
-        // The other process: it may only read.
+        // The other process may only read.
         let file = File::open(path).unwrap();
         let seen = CountersFile::open(&file).unwrap().table();
         assert_eq!(seen.items, ["nr_free_pages", "nr_file_pages"]);
@@ -85,7 +85,7 @@ fn another_process_sees_names_tree_and_values_without_the_types() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    // And what is seen is what the owner sees.
+    // It sees the same table as the owner.
     assert_eq!(CountersFile::open(&file).unwrap().table(), counters.table());
     counters.fold();
     assert_eq!(CountersFile::open(&file).unwrap().table(), counters.table());
@@ -130,7 +130,7 @@ fn what_is_no_table_is_refused_with_a_reason() {
     assert!(said(&file).contains("cut off"), "{}", said(&file));
 }
 
-/// The bytes of a whole table.
+/// Returns the bytes of a whole table.
 fn bytes() -> Vec<u8> {
     let file = memfd();
     let places = machine();
@@ -141,7 +141,7 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
-/// Reads what can be read; whatever comes out, it ends.
+/// Reads all that can be read. Whatever the values, it ends.
 fn look_at(bytes: &[u8]) -> bool {
     let file = memfd();
     file.write_all_at(bytes, 0).unwrap();
@@ -159,7 +159,7 @@ fn whatever_a_file_holds_it_is_read_or_refused() {
     let whole = bytes();
     assert!(look_at(&whole));
     let size = whole.len();
-    // Mostly where the header, the names and the places are, and what numbers like to be.
+    // Mostly at the header, the names and the places, with values that are typical of numbers there.
     let at = prop_oneof![0..64usize, 128..160usize, 256..1300usize, 0..size];
     let number = prop_oneof![
         any::<u64>(),

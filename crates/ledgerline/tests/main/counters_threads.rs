@@ -24,7 +24,7 @@ fn machine() -> (Places, [PlaceId; 2]) {
     (tree.build().unwrap(), zones)
 }
 
-/// Tells the other threads to stop when it goes, also by a failed assertion.
+/// Stops the other threads when it is dropped, also by a failed assertion.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -33,8 +33,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Writers that move between CPUs, against a thread that folds, drains and changes thresholds; `update`
-/// does one and says by how much.
+/// Runs writers that move between CPUs, against a thread that folds, drains and changes thresholds. `update` makes one update
+/// and returns its amount.
 fn hammer<W: Width>(
     counters: &Counters<Vm, W>,
     zones: [PlaceId; 2],
@@ -103,7 +103,7 @@ fn hammer<W: Width>(
         assert_eq!(counters.precise(root, which), all);
         counters.fold();
         assert_eq!(counters.precise(root, which), all);
-        // After a fold of quiet counters the total is all there is.
+        // After a fold of quiet counters the total is exact.
         assert_eq!(counters.approximate(root, which).value, all.max(0) as u64);
     }
     assert_eq!(counters.clamps().saturated, 0);
@@ -191,7 +191,7 @@ fn a_place_that_was_drained_keeps_nothing_back_even_from_updates_under_way() {
                 for _ in 0..times(3_000, 300_000) {
                     counters.set_threshold(zones[0], 125).unwrap();
                     counters.drain(zones[0]).unwrap();
-                    // The update that was under way has ended, and begun after all of this.
+                    // The update that was under way has ended, and another began after all of this.
                     let under_way = done.load(SeqCst);
                     let mut turns = 0;
                     while done.load(SeqCst) < under_way + 2 {
@@ -280,7 +280,7 @@ fn a_signal_handler_may_count_in_the_middle_of_an_update_or_a_fold() {
             for work in work {
                 let tell = tell.clone();
                 scope.spawn(move || {
-                    // SAFETY: pthread_self has no preconditions. (It is a number, or with musl an address.)
+                    // SAFETY: pthread_self has no preconditions. It is a number, or with musl an address.
                     tell.send(unsafe { libc::pthread_self() } as usize).unwrap();
                     while !stop.load(Relaxed) {
                         work();

@@ -25,14 +25,14 @@ thread_local! {
     static RUNS: RefCell<*mut Fiber> = const { RefCell::new(std::ptr::null_mut()) };
 }
 
-/// Gives the thread back to the scheduler.
+/// Returns the thread to the scheduler.
 fn yield_now() {
     let fiber = RUNS.with_borrow(|fiber| *fiber);
     // SAFETY: both contexts live as long as the fiber, which runs; the scheduler waits in `resume`.
     unsafe { assert_eq!(libc::swapcontext(&mut *(*fiber).context, &*(*fiber).scheduler), 0) };
 }
 
-/// What each fiber does, on its own stack.
+/// The work of each fiber, on its own stack.
 extern "C" fn body() {
     let fiber = RUNS.with_borrow(|fiber| *fiber);
     // SAFETY: it lives as long as it runs, and the scheduler looks at it only in between.
@@ -87,7 +87,7 @@ impl Fiber {
     }
 }
 
-/// Runs a fiber until it yields: what a runtime does with `swap`.
+/// Runs a fiber until it yields, as a runtime does with `swap`.
 fn resume(fiber: *mut Fiber) {
     RUNS.set(fiber);
     // SAFETY: the fiber is not running, and this waits until it yields.
@@ -108,7 +108,7 @@ fn fibers_that_alternate_on_one_thread_keep_their_groups_across_guards_and_scope
     let fibers: Vec<*mut Fiber> =
         (0..8).map(|at| Box::into_raw(Fiber::new(groups[at], groups[(at + 3) % 8]))).collect();
     let mut turns = 0;
-    // SAFETY: each was made above, and none runs while the scheduler does.
+    // SAFETY: each was created above, and none runs while the scheduler does.
     while let Some(_left) = fibers.iter().find(|&&fiber| unsafe { !(*fiber).done }) {
         for &fiber in &fibers {
             // SAFETY: as above.
@@ -121,7 +121,7 @@ fn fibers_that_alternate_on_one_thread_keep_their_groups_across_guards_and_scope
     }
     assert_eq!(turns, 8 * (3 * ROUNDS + 1));
     for fiber in fibers {
-        // SAFETY: each is freed once; its stack holds nothing any more.
+        // SAFETY: each is freed once; its stack is empty.
         let fiber = unsafe { Box::from_raw(fiber) };
         assert_eq!((fiber.seen, fiber.current.group()), (ROUNDS, Some(fiber.group)));
         assert_eq!(fiber.group.precise(), 0);

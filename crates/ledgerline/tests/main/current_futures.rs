@@ -63,7 +63,7 @@ fn streams_that_are_merged_keep_their_groups_apart() {
     assert!(seen.iter().all(|(current, own)| *current == Some(*own)));
 }
 
-/// Is ready when it is polled again.
+/// Returns a future that is ready when it is polled again.
 fn yield_now() -> impl Future<Output = ()> {
     let mut polled = false;
     future::poll_fn(move |context| {

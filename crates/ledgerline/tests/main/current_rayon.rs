@@ -1,4 +1,4 @@
-//! Jobs of rayon see the group of those who made them, also those that are stolen.
+//! Jobs of rayon run in the group of their creator, including stolen jobs.
 
 use ledgerline::current::rayon::{self as ours, ScopeExt, ThreadPoolExt};
 use ledgerline::{Group, Ledger, current};
@@ -40,7 +40,7 @@ fn each(
             each(middle..range.end, group, seen, moved);
         },
     );
-    // While it waited, the worker may have run jobs of others.
+    // While it waited, the worker may have run other jobs.
     assert_eq!(current::group(), Some(group));
 }
 
@@ -79,7 +79,7 @@ fn each_item_of_a_parallel_iterator_sees_its_group() {
     assert!(pool.broadcast(|_| current::group()).iter().all(Option::is_none));
 }
 
-/// The sum of numbers, each of which is looked at in the group, that of the caller.
+/// Returns a closure that sums numbers, and checks for each that the caller's group is current.
 fn current_sum(group: Group<'static>) -> impl FnOnce() -> usize + Send {
     let here = current::get();
     let same = current::inherit(move |number: usize| {
@@ -102,7 +102,7 @@ fn current_sum(group: Group<'static>) -> impl FnOnce() -> usize + Send {
 #[test]
 fn a_worker_that_waits_runs_a_job_of_another_group_and_comes_back_to_its_own() {
     let [waits, other] = groups();
-    // One worker, so that whatever is queued runs on top of the one who waits.
+    // One worker, so that queued jobs run on top of the one that waits.
     let pool = pool(1);
     let (told, hears) = mpsc::channel();
     waits.scope(|| {

@@ -22,7 +22,7 @@ fn workers(count: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(count).enable_time().build().unwrap()
 }
 
-/// Notes in which group it is dropped.
+/// Notes the group in which it is dropped.
 struct Drops(Arc<Mutex<Vec<Option<Group<'static>>>>>);
 
 impl Drop for Drops {
@@ -69,7 +69,7 @@ fn tasks_that_wander_between_workers_are_charged_to_their_groups_and_to_no_other
         assert!(group.peak().value >= 100, "{:?}", group.peak());
         assert!(group.destroy().unwrap().charges >= 200);
     }
-    // Each worker has nobody again.
+    // Each worker is without a group again.
     runtime.block_on(async {
         for _ in 0..100 {
             assert_eq!(tokio::spawn(async { current::group() }).await.unwrap(), None);
@@ -227,7 +227,7 @@ fn a_task_that_outlives_its_group_is_refused_and_its_charges_stay_with_the_ances
         let task = tokio::spawn(task.charged_to(query));
         holds.await.unwrap();
         assert_eq!(query.destroy().unwrap().leftover, 1000);
-        // Whoever has the row next is not charged.
+        // The row's next group is not charged.
         let next = tenant.create("next").unwrap();
         destroyed.send(()).unwrap();
         let (held, refused, over) = task.await.unwrap();

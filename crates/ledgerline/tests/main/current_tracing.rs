@@ -1,4 +1,4 @@
-//! The current group follows spans: across tasks and threads, in any order, and fields that come late.
+//! The current group follows spans: across tasks and threads, in any order, and with fields recorded late.
 
 use crate::common::ran_alone;
 use ledgerline::current::future::ChargeTo;
@@ -15,7 +15,7 @@ fn ledger() -> &'static Ledger {
     Ledger::builder().capacity(256).anonymous().unwrap().into_static()
 }
 
-/// Tenants are groups below the root; made when they are first seen, but for those whose names begin with `x`.
+/// Returns a subscriber. Tenants are groups below the root, created at first sight, except for names that begin with `x`.
 fn subscriber(ledger: &'static Ledger) -> impl tracing::Subscriber + Send + Sync {
     let tenant = move |name: &str| {
         assert_eq!(current::group(), None, "the layer itself is nobody's");
@@ -48,7 +48,7 @@ fn spans_below_one_with_the_field_are_its_groups() {
                 assert_eq!(current::group(), Some(a));
             });
         });
-        // What a span is below of counts, not where it is entered.
+        // A span's parent counts, not the span in which it is entered.
         let below = info_span!(parent: &request, "below");
         let elsewhere = info_span!(parent: None, "elsewhere");
         info_span!("other", tenant = "b").in_scope(|| {
@@ -73,7 +73,7 @@ fn any_value_is_told_as_it_is_formatted() {
         ] {
             span.in_scope(|| assert_eq!(current::group().expect("a group").name(), name));
         }
-        // What cannot be a group has none.
+        // A name that no group may have gives no group.
         info_span!("bad", tenant = "a/b").in_scope(|| assert_eq!(current::group(), None));
     });
 }
@@ -118,7 +118,7 @@ fn spans_are_left_in_any_order() {
                 info_span!(parent: None, "4", tenant = "b"),
             ]
         };
-        // (The second is made outside of the first, so it has no group of its own.)
+        // The second is created outside the first, so it has no group of its own.
         for order in permutations() {
             let mut entered = spans().map(|span| Some(span.entered()));
             assert_eq!(current::group(), Some(b));
@@ -126,7 +126,7 @@ fn spans_are_left_in_any_order() {
             for &place in &order {
                 entered[place] = None;
                 left[place] = true;
-                // The innermost that the thread is still in, and that has a group.
+                // The innermost span with a group that the thread is still in.
                 let expected = if !left[3] { Some(b) } else { (!left[0]).then_some(a) };
                 assert_eq!(current::group(), expected, "{order:?} after {place}");
             }
@@ -169,7 +169,7 @@ fn a_span_that_is_closed_inside_of_itself_is_left_as_any() {
         assert_eq!(current::group(), Some(a));
         dispatch.exit(&id);
         assert_eq!(current::group(), Some(b));
-        // Numbers of spans are used again.
+        // Numbers of spans are reused.
         info_span!("next").in_scope(|| assert_eq!(current::group(), Some(b)));
     });
 }

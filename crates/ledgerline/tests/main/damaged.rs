@@ -1,6 +1,6 @@
 //! Another program writes over a ledger while this one uses it: nothing hangs, nothing crashes.
 //!
-//! What is read from such a ledger is not asserted, since it may be anything.
+//! Values read from such a ledger are not asserted, since they may be anything.
 
 use crate::common::seed::seeds;
 use crate::common::{Random, again, in_both_modes, long, memfd, unique};
@@ -13,15 +13,15 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// No operation takes as long: one that does hangs. (A wait takes some tenths of a second, and an operation a few
-/// of them.)
+/// More than any operation takes: one that exceeds it hangs. A wait takes some tenths of a second, and an operation has a few
+/// waits.
 const HANGS: Duration = Duration::from_secs(60);
-/// Names the ledger in a process that uses it, too.
+/// The ledger's file, set in another process that uses it.
 const FILE: &str = "LEDGERLINE_DAMAGED_FILE";
 const SEED: &str = "LEDGERLINE_DAMAGED_SEED";
 const ITEMS: [&str; 3] = ["one", "two", "three"];
 
-/// What a thread does now, and since when: for the watchdog.
+/// The present operation of a thread and its start, for the watchdog.
 struct Pulse {
     started: Instant,
     since: AtomicU64,
@@ -70,7 +70,7 @@ impl Pulse {
     }
 }
 
-/// What one thread has.
+/// The state of one thread.
 struct Hand<'l> {
     ledger: &'l Ledger,
     random: Random,
@@ -95,7 +95,7 @@ impl<'l> Hand<'l> {
         self.random.size(bits)
     }
 
-    /// One of all the things that a program may do with a ledger.
+    /// Does one of all the things that a program may do with a ledger.
     fn step(&mut self, step: usize) {
         let (group, size) = (self.group(), self.size());
         match step {
@@ -207,13 +207,13 @@ impl<'l> Hand<'l> {
     }
 }
 
-/// Another process of the ledger: it attaches, charges rows of its own, and ends without a word.
+/// Another process of the ledger: it attaches, charges its own rows, and ends without cleaning up.
 #[test]
 fn a_process_of_a_damaged_ledger() {
     let Some(path) = std::env::var_os(FILE) else { return };
     let seed: u64 = std::env::var(SEED).unwrap().parse().unwrap();
     let file = File::options().read(true).write(true).open(path).unwrap();
-    // (A header that was written over is refused.)
+    // A header that was written over is refused.
     let Ok(ledger) = Ledger::open_in(&file) else { return };
     let own = std::process::id();
     let Ok(group) = ledger.attach_process("process", own) else { return };
@@ -235,7 +235,7 @@ fn a_process_of_a_damaged_ledger() {
         end.store(true, Relaxed);
     });
     assert!(done.load(Relaxed));
-    // Its rows are left to others.
+    // Other processes settle its rows.
     std::process::exit(0);
 }
 
@@ -249,7 +249,7 @@ fn spawn(file: &File, seed: u64) -> Child {
         .unwrap()
 }
 
-/// How a ledger is written over.
+/// The way in which a ledger is written over.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     /// So many words of any kind, once.
@@ -276,7 +276,7 @@ fn run(seed: u64, damage: Damage, span: Duration, processes: bool) {
     std::thread::scope(|scope| {
         let (stop, ledger, other, pulses) = (&stop, &ledger, &other, &pulses);
         for (at, pulse) in pulses.iter().enumerate() {
-            // The last one reads and writes as another process would that opened the file.
+            // The last one reads and writes like another process that opened the file.
             let ledger = if at == 3 { other } else { ledger };
             scope.spawn(move || {
                 let mut hand = Hand::new(ledger, seed ^ (at as u64) << 32, 0);
@@ -333,7 +333,7 @@ fn run(seed: u64, damage: Damage, span: Duration, processes: bool) {
             });
             if random.one_in(4) {
                 for child in &mut children {
-                    // In the middle of whatever it does.
+                    // In the middle of any operation.
                     let _ = child.kill();
                     let _ = child.wait();
                 }

@@ -1,11 +1,11 @@
-//! What is written over in a ledger and makes no sense is found, and told of no other row.
+//! Meaningless values in a row are detected, and no other row is reported as damaged.
 
 use crate::common::{memfd, ran_alone, unique};
 use ledgerline::{CreateError, Group, GroupState, Ledger, Limit, Reason};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Where the words of a row lie (`table/row.rs`).
+/// The offsets of a row's words (`table/row.rs`).
 const RESERVED: u64 = 0;
 const USAGE: u64 = 8;
 const WATERMARK: u64 = 64;
@@ -52,7 +52,7 @@ impl Family {
         self.row(row, word, &value.to_le_bytes())
     }
 
-    /// The paths of all rows but the root, and of those that are damaged.
+    /// Returns the paths of all rows but the root, and those of damaged ones.
     fn paths(&self) -> (Vec<String>, Vec<String>) {
         let groups = self.ledger.snapshot().groups;
         let damaged = groups.iter().filter(|group| group.state == GroupState::Damaged);
@@ -146,7 +146,7 @@ fn a_row_that_does_not_lead_to_the_root_is_shown_below_it_with_those_below() {
         assert_eq!(all, ["/a", "/b", "/b/c", "/d"], "{parent}");
         assert_eq!(damaged, ["/b"], "{parent}");
     }
-    // A ring: one of its rows hangs from the root.
+    // A ring: one of its rows is placed below the root.
     let family = Family::new();
     let (all, damaged) = family.half(1, PARENT, 3).paths();
     assert_eq!(all, SOUND);
@@ -167,7 +167,7 @@ fn a_damaged_root_is_shown_as_such_and_stays_the_root() {
         let family = Family::new();
         let (all, damaged) = family.half(0, word, value).paths();
         assert_eq!(all, SOUND, "{word}: {value}");
-        // (A root's parent is never asked for.)
+        // A root's parent is never read.
         let expected: &[&str] = if word == PARENT { &[] } else { &["/"] };
         assert_eq!(damaged, expected, "{word}: {value}");
         family.ledger.leaks();

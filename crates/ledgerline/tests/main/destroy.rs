@@ -1,4 +1,4 @@
-//! The end of a group: what is left in it, what its old handles do, and which group gets its row.
+//! The end of a group: its leftover, its old handles, and the next group of its row.
 
 use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::{allowed_cpus, limited, pin};
@@ -23,11 +23,12 @@ fn a_group_with_children_is_not_destroyed_and_goes_on() {
     assert_eq!(ledger.root().precise(), 0);
 }
 
-/// More of them than one fence serves, while threads charge and return on all CPUs, create more, and destroy single ones.
+/// Destroys more groups than one fence serves, while threads charge and return on all CPUs, create more, and destroy single
+/// ones.
 #[test]
 fn a_tree_that_is_destroyed_while_others_use_it_returns_every_unit() {
     in_both_modes("a_tree_that_is_destroyed_while_others_use_it_returns_every_unit", || {
-        // (Room for so many that are created while the thread that destroys has no CPU: it could not keep up with more.)
+        // Limits how many are created while the destroying thread has no CPU: it could not keep up with more.
         let ledger = Ledger::builder().capacity(1_000).anonymous().unwrap();
         let cpus = allowed_cpus();
         for round in 0..times(30, 3000) {
@@ -89,7 +90,7 @@ fn a_group_whose_last_child_ends_at_that_moment_is_not_said_to_be_gone() {
         });
         let mut said = Ok(());
         for _ in 0..times(200_000, 20_000_000) {
-            // Nobody else destroys parents.
+            // No other thread destroys parents.
             let one = *current.lock().unwrap();
             match one.destroy() {
                 Ok(_) => *current.lock().unwrap() = parent(),
@@ -116,7 +117,7 @@ fn what_is_left_stays_in_the_ancestors_until_it_is_returned() {
         assert_eq!((settled.charges, settled.uncharges), (2, 0));
         assert_eq!((a.precise(), ledger.root().precise()), (5_300, 5_300));
         assert_eq!(ledger.root().approximate().value, 5_300, "the idle stock went back");
-        // By id, as from an allocation's tag; in a part, as `realloc` does.
+        // By id, as from an allocation's tag; in part, as `realloc` does.
         let b = ledger.group(b.id());
         b.uncharge_units(100);
         b.uncharge_units(200);
@@ -126,7 +127,7 @@ fn what_is_left_stays_in_the_ancestors_until_it_is_returned() {
     // Its row is taken: two more groups fit besides the root and `a`, less one.
     let c = ledger.root().create("c").unwrap();
     assert_eq!(c.create("d").unwrap_err(), CreateError::Full { capacity: 4 });
-    // `a` itself may go as well; the units find their way.
+    // `a` itself may go as well; the units still reach the ancestors.
     assert_eq!(a.destroy().unwrap().leftover, 5_000);
     drop(by_guard);
     assert_eq!(ledger.root().precise(), 0);
@@ -225,7 +226,7 @@ fn a_full_ledger_says_so_and_recovers() {
         for group in &groups {
             group.destroy().unwrap();
         }
-        // Each row comes free with its last unit.
+        // Each row is freed with its last unit.
         for (free, charge) in charges.into_iter().enumerate() {
             let before =
                 (0..64).map_while(|_| ledger.root().create(&unique("x")).ok()).collect::<Vec<_>>();
@@ -272,12 +273,12 @@ fn charge_slots(ledger: &Ledger, slots: &[Slot], stop: &AtomicBool, seed: u64) -
     (granted, gone)
 }
 
-/// Replaces the group of a slot, elsewhere in the tree.
+/// Replaces the group of a slot by one elsewhere in the tree.
 fn replace(ledger: &Ledger, slot: &Slot, parents: &[Group<'_>], random: &mut Random) {
     let parent = parents[random.below(parents.len() as u64) as usize];
     let old = ledger.group(*slot.lock().unwrap());
     old.destroy().unwrap();
-    // The free rows are a stack: the next group gets the row of the last.
+    // The free rows are a stack: the next group gets the row of the last one.
     let new = parent.create(&unique("slot")).unwrap();
     *slot.lock().unwrap() = new.id();
 }
@@ -342,8 +343,8 @@ fn of_several_who_destroy_a_group_one_does_and_nobody_hits_the_next_group() {
                         match group.destroy() {
                             Ok(_) => {
                                 destroyed.fetch_add(1, Relaxed);
-                                // The row is reused at once, for a group that nobody may
-                                // destroy but who finds it in the slot.
+                                // The row is reused at once, for a group that only the thread that finds it in the slot
+                                // may destroy.
                                 let next = ledger.root().create(&unique("next")).unwrap();
                                 assert!(next.exists(), "destroyed by a stale handle");
                                 made.fetch_add(1, Relaxed);

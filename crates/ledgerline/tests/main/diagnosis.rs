@@ -1,4 +1,4 @@
-//! Diagnoses of a known tree: what they say, and how they are printed.
+//! Diagnoses of a known tree: their content, and their printed form.
 
 use crate::common::in_both_modes;
 use ledgerline::{Charge, Group, GroupId, Ledger, Limit};
@@ -15,7 +15,7 @@ fn golden(name: &str, printed: &str) {
     assert_eq!(printed, kept, "differs from {path}");
 }
 
-/// A tenant of 512K with three users, whose queries hold something.
+/// Creates a tenant of 512K with three users, whose queries hold charges.
 fn tree(ledger: &Ledger) -> (Group<'_>, Vec<Charge<'_>>) {
     let acme = ledger.root().create("acme").unwrap();
     let users = ["ann", "bob", "eve"].map(|name| acme.create(name).unwrap());
@@ -124,7 +124,7 @@ fn a_group_that_is_gone_leaves_the_rest_of_the_chain() {
     assert_eq!(paths(&refused), ["/tenant", "/"]);
     tenant.destroy().unwrap();
     assert_eq!(paths(&refused), ["/"]);
-    // And ids of nobody.
+    // And ids that name no group.
     let diagnosis = ledger.group(GroupId::from_parts(77, 3)).diagnose();
     assert_eq!(diagnosis.chain.len(), 1);
 }
@@ -139,7 +139,7 @@ fn a_plain_refusal_comes_without_a_diagnosis() {
 proptest! {
     #![proptest_config(crate::common::cases::few(file!(), 64))]
 
-    /// What each group holds is known from the charges, by adding them up.
+    /// The expected units of each group are the sums of its charges.
     #[test]
     fn in_any_tree_the_consumers_are_what_the_charges_add_up_to(
         parents in prop::collection::vec(any::<prop::sample::Index>(), 1..24),

@@ -1,4 +1,4 @@
-//! Events are counted in the group and above, and told to its watchers.
+//! Events are counted in the group and above, and reported to its watchers.
 
 use crate::common::{in_both_modes, times};
 use crate::support::{LONG, limited};
@@ -35,7 +35,7 @@ fn an_event_counts_in_its_group_and_in_every_ancestors_subtree() {
             tenant.events().to_string(),
             "low 0\nhigh 1\nmax 4\noom 0\noom_kill 0\noom_group_kill 0\n"
         );
-        // What a destroyed group counted stays in its ancestors' subtrees, and there alone.
+        // The events of a destroyed group stay only in its ancestors' subtrees.
         full.uncharge_units(1200);
         full.destroy().unwrap();
         let next = limited(tenant, "next", 100);
@@ -55,7 +55,7 @@ fn whoever_is_woken_sees_the_count_that_woke_it() {
         let tenant = ledger.root().create("tenant").unwrap();
         let full = limited(tenant, "full", 100);
         let watches = [tenant.watch().unwrap(), ledger.root().watch().unwrap()];
-        // Raised before each event, so a waker that is seen early shows.
+        // Raised before each event, so a waker that is called early is detected.
         let done = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for watch in &watches {
@@ -147,8 +147,8 @@ fn dropping_watches_under_fire_wakes_no_other_descriptor() {
             });
             while !refused.is_finished() {
                 let number = group.watch().unwrap().as_fd().as_raw_fd();
-                // The next descriptor gets the dropped one's number: nobody writes to it.
-                // SAFETY: makes, reads and closes an eventfd of our own.
+                // The next descriptor gets the dropped one's number: it is not written to.
+                // SAFETY: creates, reads and closes our own eventfd.
                 unsafe {
                     let next = libc::eventfd(0, libc::EFD_NONBLOCK);
                     let mut value = 0u64;

@@ -1,4 +1,4 @@
-//! What subscribers of `tracing` are told of limits that were met.
+//! The events that subscribers of `tracing` get for limits that were met.
 
 use ledgerline::export::events::LimitEvents;
 use ledgerline::{Ledger, Limit};
@@ -11,7 +11,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// One event: its level, and its fields as text.
 type Told = (Level, BTreeMap<String, String>);
 
-/// Keeps what it is told, and does something of its own each time.
+/// Keeps the events that it gets, and acts itself each time.
 #[derive(Clone)]
 struct Collector {
     told: Arc<Mutex<Vec<Told>>>,
@@ -206,7 +206,7 @@ fn a_subscriber_may_charge_be_refused_and_take_snapshots_itself() {
         group.set_max(Limit::units(10)).unwrap();
         let mut events = LimitEvents::new(SHARED.root());
         group.try_charge(11).unwrap_err();
-        // What the subscriber does while it is told is told by the next call, and no sooner.
+        // The subscriber's own actions during a call are reported by the next call, and no sooner.
         for _ in 0..3 {
             assert_eq!(events.emit(), 1);
             let now = told();

@@ -1,4 +1,4 @@
-//! What the `metrics` facade is told of a ledger.
+//! The series that the `metrics` facade gets from a ledger.
 
 use ledgerline::export::metrics::Metrics;
 use ledgerline::{Ledger, Limit};
@@ -6,7 +6,7 @@ use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
 
-/// All figures by name and group. (Taking counters resets them to zero here.)
+/// Returns all figures by name and group. Taking counters resets them to zero here.
 fn figures(snapshotter: &Snapshotter) -> BTreeMap<(String, String), f64> {
     let figures = snapshotter.snapshot().into_vec().into_iter();
     let figure = |(key, _, _, value): (metrics_util::CompositeKey, _, _, DebugValue)| {
@@ -42,7 +42,7 @@ fn gauges_say_what_is_and_counters_what_was_counted_since_the_call_before() {
         };
         for group in ["/", "/acme", "/acme/q1"] {
             assert_eq!(of(&now, "ledgerline_current_bytes", group), Some(5000.0));
-            // A charge to the query, whichever limit refused it.
+            // Charges of the query, whichever limit refused them.
             assert_eq!(of(&now, "ledgerline_refused_total", group), Some(1.0), "{group}");
             assert!(of(&now, "ledgerline_peak_bytes", group) >= Some(5000.0));
         }
@@ -53,7 +53,7 @@ fn gauges_say_what_is_and_counters_what_was_counted_since_the_call_before() {
         assert_eq!(of(&now, "ledgerline_subtree_max_events_total", "/"), Some(1.0));
         assert_eq!(of(&now, "ledgerline_groups", ""), Some(3.0));
 
-        // What nobody counted since is not counted again.
+        // An old count is not counted again.
         drop(held);
         tenant.set_max(Limit::MAX).unwrap();
         metrics.update();
@@ -117,13 +117,13 @@ fn however_many_groups_there_are_the_labels_are_bounded() {
     });
 }
 
-/// The groups that have figures.
+/// Returns the groups that have figures.
 fn labels(figures: &BTreeMap<(String, String), f64>) -> Vec<&str> {
     let of = figures.keys().filter(|(name, _)| name == "ledgerline_current_bytes");
     of.map(|(_, group)| &**group).collect()
 }
 
-/// Has a group below `above` charged, refused and ended, with an update in between.
+/// Charges, refuses and ends a group below `above`, with an update in between.
 fn request(above: ledgerline::Group<'_>, n: usize, metrics: &mut Metrics<'_>) {
     let request = above.create(&format!("r{n}")).unwrap();
     request.set_max(Limit::units(1 << 20)).unwrap();
@@ -174,7 +174,7 @@ fn however_many_groups_there_were_the_labels_are_bounded() {
         drop(held);
         let mut more = Metrics::new(&ledger).groups(5).names(8);
         (100..200).for_each(|n| request(ledger.root(), n, &mut more));
-        // (Of both; two names are of both.)
+        // The labels of both; two names are common to both.
         assert_eq!(labels(&figures(&snapshotter)).len(), 5 + 8 - 2);
     });
 }

@@ -1,14 +1,14 @@
-//! What groups counted, after they are gone, under the names by which readers ask for it.
+//! The counts of groups after they are gone, under the names by which readers query them.
 
 use crate::common::{in_both_modes, memfd, times};
 use ledgerline::{Group, GroupSnapshot, Ledger, Limit, View};
 
-/// The group's figures in a snapshot.
+/// Returns the group's figures in a snapshot.
 fn snapshot_of(ledger: &Ledger, group: Group<'_>) -> GroupSnapshot {
     ledger.snapshot().groups.into_iter().find(|seen| seen.id == group.id()).expect("it lives")
 }
 
-/// Has a new group below count some of all that can be counted without a wait, and ends it.
+/// Creates a group that counts some of everything that needs no wait, and ends it.
 fn serve(tenant: Group<'_>, n: u64) {
     let query = tenant.create(&format!("q{n}")).unwrap();
     query.set_max(Limit::units(1 << 20)).unwrap();
@@ -77,7 +77,7 @@ fn a_charge_counts_as_refused_where_it_was_charged_and_above_whichever_limit_it_
     }
 }
 
-/// The figures of a subtree that only ever grow.
+/// Returns the figures of a subtree that only ever grow.
 fn sums(seen: &GroupSnapshot) -> [u64; 7] {
     let events = seen.events;
     [
@@ -109,7 +109,7 @@ fn no_count_of_a_subtree_goes_back_while_groups_below_it_end() {
                 before = now;
                 looks += 1;
                 if looks % 16 == 0 {
-                    // (A reader that moves sums from cells to totals.)
+                    // A reader that moves sums from cells to totals.
                     let _ = tenant.stat();
                 }
             }

@@ -1,4 +1,4 @@
-//! Rows of ended processes fold into one, and are used again, while other processes go on.
+//! Rows of ended processes fold into one, and are reused, while other processes continue.
 
 use crate::common::{Random, fork, in_both_modes, memfd, own_pid, times, unique, wait};
 use crate::support::alive;
@@ -69,7 +69,7 @@ fn a_process_of_which_a_part_is_not_settled_stays() {
         let all = ledger.root().create("all").unwrap();
         let mine = ledger.attach_process("parent", own_pid()).unwrap();
         let held = mine.try_charge(500).unwrap();
-        // Who lives is not folded, whatever the caller says.
+        // A live process is not folded, whatever the caller passes.
         assert_eq!(ledger.fold_ended(&[mine, ledger.root(), all], all).len(), 0);
         let child = fork(|| {
             work(&Ledger::open_in(&file).unwrap(), 1);
@@ -90,7 +90,8 @@ fn a_process_of_which_a_part_is_not_settled_stays() {
     });
 }
 
-/// Who settles has read whose a row is. If the row became another's then, it would take that for the dead one's.
+/// The settler has read the owner of a row. If the row went to another process now, the settler would still treat it as the
+/// dead one's.
 #[test]
 fn no_row_becomes_anothers_while_somebody_settles() {
     in_both_modes("no_row_becomes_anothers_while_somebody_settles", || {
@@ -111,7 +112,7 @@ fn no_row_becomes_anothers_while_somebody_settles() {
         let looked = std::cell::Cell::new(0);
         let settling = |owner: u32| {
             looked.set(looked.get() + 1);
-            // Another that maps the ledger tries to free rows, or to settle, in the middle of this.
+            // Another process that maps the ledger tries to free rows, or to settle, in the middle of this.
             let other = Ledger::open_in(&file).unwrap();
             let ended: Vec<Group<'_>> = other.ended().collect();
             assert_eq!(other.fold_ended(&ended, other.group(all.id())).len(), 0);
@@ -126,7 +127,7 @@ fn no_row_becomes_anothers_while_somebody_settles() {
     });
 }
 
-/// Many live, end and are killed at a time; all settle; one folds. Rows go from process to process.
+/// Many processes live, end and are killed at a time; all settle; one folds. Rows go from process to process.
 #[test]
 fn no_unit_and_no_count_is_lost_while_rows_go_from_process_to_process() {
     in_both_modes("no_unit_and_no_count_is_lost_while_rows_go_from_process_to_process", || {
@@ -143,7 +144,7 @@ fn no_unit_and_no_count_is_lost_while_rows_go_from_process_to_process() {
                 if to_be_killed {
                     let (group, below) = work(&ledger, 0);
                     loop {
-                        // Nothing is counted for sure, but units and rows are.
+                        // Its counts are uncertain, but its units and rows are not.
                         group.charge_units(300).unwrap();
                         below.charge_units(100).unwrap();
                         below.uncharge_units(100);
@@ -207,7 +208,7 @@ fn a_reserve_is_granted_beyond_max_and_never_beyond_itself() {
         let ledger = Ledger::builder().batch(64).capacity(64).create_in(&file).unwrap();
         let (max, most) = (100_000, 110_000);
         ledger.root().set_max(Limit::units(max)).unwrap();
-        // (More than the reserve, or without a max.)
+        // More than the reserve, or without a max.
         let mine = ledger.attach_process("parent", own_pid()).unwrap();
         assert!(!ledger.charge_reserve(mine, most - max + 1, most, &alive));
         assert!(ledger.charge_reserve(mine, 10, most, &alive));
@@ -229,7 +230,7 @@ fn a_reserve_is_granted_beyond_max_and_never_beyond_itself() {
                         if ledger.root().approximate().value > most {
                             return 1;
                         }
-                        // All are at the limit nearly always.
+                        // All are nearly always at the limit.
                         if held.len() > 5 && random.below(3) == 0 {
                             group.uncharge_units(held.swap_remove(0));
                         }

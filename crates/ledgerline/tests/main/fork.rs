@@ -1,4 +1,4 @@
-//! An embedded ledger and `fork`: the child's copy is whole.
+//! An embedded ledger and `fork`: the child's copy is consistent.
 
 use crate::common::{Random, Run, fork, in_both_modes, in_modes, times, unique, wait};
 use ledgerline::{CancelToken, Charge, ControlMode, Group, Ledger, Limit, Reclaimer};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// A tree with work going on in it.
+/// A tree that other threads use.
 struct Busy<'l> {
     root: Group<'l>,
     parents: [Group<'l>; 2],
@@ -25,7 +25,7 @@ impl<'l> Busy<'l> {
         Busy { root, parents, leaves: [leaf(0), leaf(1), leaf(2), leaf(3)] }
     }
 
-    /// Charges, uncharges, drains, moves, makes and destroys until the end.
+    /// Charges, uncharges, drains, moves, creates and destroys until the end.
     fn work(&self, stop: &AtomicBool, seed: u64) {
         let mut random = Random::new(seed);
         let mut held: Vec<Charge<'l>> = Vec::new();
@@ -54,9 +54,9 @@ impl<'l> Busy<'l> {
         }
     }
 
-    /// What a child finds; zero if all is well.
+    /// Checks the tree in a child. Returns zero if all is well.
     fn inspect(&self) -> i32 {
-        // Nobody else runs: two readings are equal, and nothing is on its way.
+        // No other thread runs: two readings are equal, and nothing is in flight.
         let all = [self.root, self.parents[0], self.parents[1]];
         for (code, group) in all.iter().chain(&self.leaves).enumerate() {
             let usage = group.precise();
@@ -70,7 +70,7 @@ impl<'l> Busy<'l> {
         }
         let sum = |groups: &[Group<'_>]| -> u64 { groups.iter().map(|g| g.precise()).sum() };
         for (code, parent) in self.parents.iter().enumerate() {
-            // (Destroyed groups that were still charged are in the parent's number alone.)
+            // Destroyed groups that were still charged are only in the parent's number.
             if parent.precise() < sum(&self.leaves[2 * code..][..2]) {
                 return 20 + code as i32;
             }
@@ -81,7 +81,7 @@ impl<'l> Busy<'l> {
         self.exercise()
     }
 
-    /// The child's ledger works, to the last unit: no lock, reservation or cap was left behind.
+    /// Checks that the child's ledger works, to the last unit: no lock, reservation or cap was left behind.
     fn exercise(&self) -> i32 {
         for (code, leaf) in self.leaves.iter().enumerate() {
             let before = leaf.precise();
@@ -95,7 +95,7 @@ impl<'l> Busy<'l> {
                 return 40 + code as i32;
             }
         }
-        // The whole of what a limit leaves can be had, and not a unit more.
+        // Exactly the rest below a limit can be charged, and not a unit more.
         let [parent, other] = self.parents;
         let usage = parent.precise();
         if parent.set_max(Limit::units(usage + 1_000)).is_err() {
@@ -140,11 +140,11 @@ fn a_forked_child_has_a_whole_ledger_whatever_the_threads_were_at() {
     });
 }
 
-/// Children of a process whose ledger lies in a file, where no handler is registered before it is needed:
-/// forked beside threads that use something, they use it as well.
+/// For children of a process whose ledger lies in a file, where no handler is registered before it is needed. They are forked
+/// beside threads that use a feature, and use it as well.
 fn fork_beside(test: &str, act: impl Fn(Group<'_>) + Sync) {
     in_modes(test, &[Run::Natural], || {
-        // SAFETY: makes a file of its own, and owns its descriptor.
+        // SAFETY: creates a new file, and owns its descriptor.
         let file = unsafe {
             let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
             std::fs::File::from_raw_fd(file)
@@ -164,7 +164,7 @@ fn fork_beside(test: &str, act: impl Fn(Group<'_>) + Sync) {
                     }
                 });
             }
-            // And beside threads of the program's own, which start and end: the standard library has locks for that, too.
+            // And beside the program's own threads, which start and end: the standard library has locks for that, too.
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
                     std::thread::spawn(|| ()).join().unwrap();
@@ -211,7 +211,7 @@ fn a_forked_child_of_a_ledger_in_a_file_can_set_modes() {
     });
 }
 
-/// Touched memory in small pages: their tables are what a fork copies.
+/// Touched memory in small pages: a fork copies their tables.
 fn ballast(size: usize) -> &'static [u8] {
     // SAFETY: a new mapping of this process, never unmapped; advised about and filled before use.
     unsafe {
@@ -225,7 +225,7 @@ fn ballast(size: usize) -> &'static [u8] {
     }
 }
 
-/// A fork takes the longer the more memory a process has; the threads must wait for so long.
+/// A fork takes longer the more memory a process has, and the threads must wait that long.
 #[test]
 fn a_slow_fork_is_waited_for() {
     in_both_modes("a_slow_fork_is_waited_for", || {
@@ -253,12 +253,12 @@ fn a_slow_fork_is_waited_for() {
             assert_eq!((here, there), (None, None), "round and code of the child");
         });
         assert_eq!(busy.inspect(), 0);
-        // And the gate is open again: nobody waits for a fork that is over.
+        // And the gate is open again: no thread waits for a fork that is over.
         let waited = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let group = busy.parents[1].create(&unique("slow")).unwrap();
-                // Each is a slow path: the cell would have to hold more than it may.
+                // Each charge takes the slow path: the cell would have to hold more than it may.
                 for _ in 0..20_000 {
                     group.try_charge_units(1 << 32).unwrap();
                     group.uncharge_units(1 << 32);
@@ -270,7 +270,7 @@ fn a_slow_fork_is_waited_for() {
     });
 }
 
-/// A ledger with a limit, and as much as that in use.
+/// Returns a ledger with a limit that is fully used.
 fn full() -> (&'static Ledger, Group<'static>) {
     let ledger: &'static Ledger =
         Box::leak(Box::new(Ledger::builder().capacity(64).anonymous().unwrap()));
@@ -303,11 +303,11 @@ fn a_forked_child_does_not_wait_for_a_reclaimer_in_which_another_thread_was() {
                 std::thread::yield_now();
             }
             let child = fork(|| {
-                // It is not asked again, and another is.
+                // It is not asked again, but another one is.
                 if group.try_charge(1).is_ok() || reclaimer.report().runs != 1 {
                     return 1;
                 }
-                // SAFETY: this process has a copy of its own, which it does not use otherwise.
+                // SAFETY: this process has its own copy, which it does not use otherwise.
                 drop(unsafe { std::ptr::read(&raw const reclaimer) });
                 let _other = group.add_reclaimer(0, move |need| {
                     group.uncharge_units(need);
@@ -322,7 +322,7 @@ fn a_forked_child_does_not_wait_for_a_reclaimer_in_which_another_thread_was() {
     });
 }
 
-/// The thread that forks goes on in the child, inside of what it was inside of. Others wait for it there.
+/// The thread that forks continues in the child, inside the calls that it was in. Other threads wait for it there.
 #[test]
 fn a_forked_child_waits_for_the_reclaimer_in_which_it_was_forked() {
     let test = "a_forked_child_waits_for_the_reclaimer_in_which_it_was_forked";
@@ -332,13 +332,13 @@ fn a_forked_child_waits_for_the_reclaimer_in_which_it_was_forked() {
         static CHILD: AtomicBool = AtomicBool::new(false);
         let (_, group) = full();
         let reclaimer = group.add_reclaimer(0, |_| {
-            // SAFETY: the child makes a thread of the standard library, whose locks are free: no other thread is there.
+            // SAFETY: the child starts a thread of the standard library, whose locks are free: no other thread is there.
             let child = unsafe { libc::fork() };
             if child != 0 {
                 assert_eq!(wait(child), 0);
                 return 0;
             }
-            // SAFETY: has this process killed when it hangs.
+            // SAFETY: kills this process if it hangs.
             unsafe { libc::alarm(30) };
             CHILD.store(true, Relaxed);
             let begun = std::sync::Arc::new(AtomicBool::new(false));

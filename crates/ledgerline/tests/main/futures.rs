@@ -1,5 +1,4 @@
-//! Futures wait: they are served in order, may be dropped at any time, and are woken by units, by events
-//! and by time.
+//! Futures wait: they are served in order, may be dropped at any time, and are woken by units, by events and by time.
 
 use crate::common::{Random, in_both_modes, ran_alone, times, unique};
 use crate::support::tasks::{Crowd, block_on};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Longer than a test waits for a task: one that nothing but its time wakes is a failure.
+/// Longer than a test waits for a task: a task that only its timeout wakes fails the test.
 const FOREVER: Duration = LONG.saturating_mul(10);
 
 /// A task that waits in a queue.
@@ -104,7 +103,7 @@ fn a_task_is_refused_when_its_time_is_up_or_no_waiting_helps() {
     assert_eq!(never.requested, 101);
     let at_once = block_on(tenant.request(1).into_future()).unwrap_err();
     assert_eq!(at_once.usage, 100);
-    // The group goes away under it.
+    // The group ends during the wait.
     let part = tenant.create("part").unwrap();
     let gone = std::thread::scope(|scope| {
         let waiting =
@@ -115,7 +114,7 @@ fn a_task_is_refused_when_its_time_is_up_or_no_waiting_helps() {
     });
     assert_eq!(gone.reason, Reason::Gone);
     drop(all);
-    // A future that is never polled charges nothing and holds nobody up.
+    // A future that is never polled charges nothing and holds up no other.
     drop(tenant.request(100).wait(LONG).into_future());
     block_on(tenant.request(100).wait(LONG).into_future()).map(drop).unwrap();
 }
@@ -149,7 +148,7 @@ fn a_task_that_watches_sees_the_count_that_woke_it() {
     });
 }
 
-/// So many groups with room for one unit, each of which is taken.
+/// Creates so many groups with room for one unit, each of which is taken.
 fn full_groups(ledger: &Ledger, count: usize) -> Vec<(Group<'_>, Option<Charge<'_>>)> {
     let full = |_| {
         let group = limited(ledger.root(), "group", 1);
@@ -180,28 +179,28 @@ fn ten_thousand_groups_have_waiting_tasks_and_all_are_served() {
                 assert!(!std::mem::replace(&mut served[number], true));
             }
         }
-        // Nobody was woken for what another's group got back.
+        // Units returned to another group woke no task.
         assert_eq!((crowd.polls, crowd.woken()), (10_000, Vec::new()));
         assert_eq!((ledger.root().precise(), ledger.mistakes()), (0, Mistakes::default()));
     });
 }
 
-/// The time for which the calling thread has had a CPU: what else runs on the machine is not in it.
+/// Returns the CPU time of the calling thread, which excludes other load of the machine.
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes the structure that it is given.
+    // SAFETY: it writes the given structure.
     assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The median of several measurements of one time by another.
+/// Returns the median of several quotients of two times.
 fn ratio(mut of: impl FnMut() -> Duration, mut by: impl FnMut() -> Duration) -> f64 {
     let mut ratios: Vec<f64> = (0..5).map(|_| of().as_secs_f64() / by().as_secs_f64()).collect();
     ratios.sort_by(f64::total_cmp);
     ratios[ratios.len() / 2]
 }
 
-/// The time in which one of so many in a queue is served, which returns its unit at once.
+/// Returns the time to serve one of so many waiters in a queue, which returns its unit at once.
 fn serving_a_queue(length: usize) -> Duration {
     let ledger = Ledger::new().unwrap();
     let mut groups = full_groups(&ledger, 1);
@@ -229,7 +228,7 @@ fn serving_one_costs_the_same_however_long_the_queue_is() {
     assert!(longer < 3.0, "{longer} times as long in a queue that is 20 times as long");
 }
 
-/// The time in which one of so many groups' only waiters is served, one after the other.
+/// Returns the time to serve one of so many groups' only waiters, one after the other.
 fn serving_groups(count: usize) -> Duration {
     let ledger = Ledger::new().unwrap();
     let mut groups = full_groups(&ledger, count);
@@ -333,7 +332,7 @@ fn who_waits_at_a_group_that_is_gone_ends_and_holds_up_nobody_at_the_next_of_its
             let gone = [0; 3].map(|_| crowd.add(old.request(1).wait(FOREVER)));
             old.destroy().unwrap();
             drop(held);
-            // All were told; the first and the last are not polled.
+            // All were notified; the first and the last are not polled.
             let mut told = Vec::new();
             while told.len() < gone.len() {
                 told.extend(crowd.woken());
@@ -351,7 +350,7 @@ fn who_waits_at_a_group_that_is_gone_ends_and_holds_up_nobody_at_the_next_of_its
             drop(held);
             let (served, charge) = crowd.next();
             assert_eq!((served, charge.map(|charge| charge.units()).ok()), (waits, Some(1)));
-            // A task that comes late finds its group gone, too, and takes no other's place.
+            // A task that comes late also finds its group gone, and takes no other's place.
             assert_eq!(old.request(1).wait(LONG).charge().unwrap_err().reason, Reason::Gone);
             for late in [gone[0], gone[2]] {
                 assert_eq!(crowd.poll(late).unwrap().unwrap_err().reason, Reason::Gone);
@@ -386,10 +385,10 @@ fn a_waker_that_panics_is_nobody_elses_trouble() {
         assert!(request.as_mut().poll(&mut context).is_pending());
         request
     };
-    // Who leaves calls the next one, and goes on.
+    // A waiter that leaves calls the next one, and continues.
     let (first, second, third) = (polled(), polled(), polled());
     drop(first);
-    // So does the first who waits at the next group of the row, which calls those who are still about.
+    // So does the first waiter at the row's next group, which calls those that are still waiting.
     old.destroy().unwrap();
     drop(held);
     let new = limited(ledger.root(), "new", 100);
@@ -406,7 +405,7 @@ fn a_waker_that_panics_is_nobody_elses_trouble() {
     assert_eq!((new.precise(), ledger.mistakes()), (0, Mistakes::default()));
 }
 
-/// What the handler below returns: the ledger, the group's row, and how many units (0: none are held).
+/// The handler's objects: the ledger, the group's row, and the units that it returns (0: none are held).
 static LEDGER: OnceLock<Ledger> = OnceLock::new();
 static ROW: AtomicU64 = AtomicU64::new(0);
 static HELD: AtomicU64 = AtomicU64::new(0);
@@ -428,13 +427,13 @@ fn units_that_a_signal_handler_returns_wake_the_task_that_it_interrupted() {
         let tenant = limited(ledger.root(), "tenant", 100);
         assert_eq!(tenant.id(), GroupId::from_parts(tenant.id().index(), 1));
         ROW.store(tenant.id().index().into(), SeqCst);
-        // SAFETY: installs a handler that calls async-signal-safe functions alone.
+        // SAFETY: installs a handler that calls only async-signal-safe functions.
         let me = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = returns_units as *const () as usize;
             action.sa_flags = libc::SA_RESTART;
             assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
-            // (It is a number, or with musl an address.)
+            // It is a number, or with musl an address.
             libc::pthread_self() as usize
         };
         let stop = AtomicBool::new(false);
@@ -442,7 +441,7 @@ fn units_that_a_signal_handler_returns_wake_the_task_that_it_interrupted() {
             scope.spawn(|| {
                 let mut random = Random::new(3);
                 while !stop.load(SeqCst) {
-                    // At any step of what it does: taking its place, setting its alarm, leaving.
+                    // At any step of the waiter: taking its place, setting its alarm, leaving.
                     for _ in 0..random.below(3_000) {
                         std::hint::spin_loop();
                     }

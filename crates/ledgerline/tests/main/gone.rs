@@ -1,5 +1,4 @@
-//! A handle of a group that is gone is refused, not followed: every public method, with another group in the
-//! row.
+//! A handle of a group that is gone is refused, not followed: every public method, with another group in the row.
 
 use crate::common::in_both_modes;
 use crate::support::public;
@@ -35,7 +34,7 @@ fn is_nothing(stat: MemoryStat) {
 const LITTLE: Limit = Limit::units(3);
 const SOON: Duration = Duration::from_millis(20);
 
-/// Of groups of ledgers that live for good.
+/// Methods on groups of ledgers that live for good.
 const CURRENT: [&str; 10] = [
     "Group::enter",
     "Group::scope",
@@ -51,7 +50,7 @@ const CURRENT: [&str; 10] = [
 
 type Check = (&'static str, fn(&Stage<'_>));
 
-/// What is asked of a handle, whyever its group is gone.
+/// Checks of a handle, whatever the reason why its group is gone.
 const OF_HANDLES: &[Check] = &[
     ("Group::id", |s| assert_ne!(s.stale.id(), s.bob.id())),
     ("Group::ledger", |s| assert!(std::ptr::eq(s.stale.ledger(), s.bob.ledger()))),
@@ -126,7 +125,7 @@ const OF_HANDLES: &[Check] = &[
         assert_eq!((backoff.penalty(), backoff.group()), (Duration::ZERO, None));
     }),
     ("Group::drain", |s| {
-        // Something lies idle at bob's, and stays there.
+        // Idle units lie at bob's, and stay there.
         drop(s.eve.try_charge(100_000).unwrap());
         drop(s.bob.try_charge(1).unwrap());
         let idle = s.bob.approximate();
@@ -277,7 +276,7 @@ fn nobody_is_chosen(s: &Stage<'_>, register: impl FnOnce(&CancelToken)) {
     assert!(!token.is_cancelled());
 }
 
-/// What alice left behind, with bob in her row.
+/// Checks of alice's remains, with bob in her row.
 const OF_ALICE: &[Check] = &[
     ("Ledger::charge_reserve", |s| {
         s.ledger.root().set_max(Limit::units(1 << 40)).unwrap();
@@ -346,7 +345,7 @@ const OF_ALICE: &[Check] = &[
         let bobs = s.bobs.take().unwrap().share();
         let stale = bobs.join(s.stale);
         let eves = bobs.join(s.eve);
-        // She who is gone pays for nobody.
+        // Alice is gone, so she pays for no other group.
         drop(bobs);
         assert_eq!((s.bob.precise(), s.eve.precise()), (1_000, 100_000));
         drop((stale, eves));
@@ -361,7 +360,7 @@ const OF_ALICE: &[Check] = &[
         assert_eq!(nothing.holders(), 2);
         drop(nothing);
         assert_eq!((bobs.owner(), s.bob.precise()), (s.bob, 101_000));
-        // (A charge of nothing is one all the same.)
+        // A charge of zero still counts as a charge.
         drop((bobs, s.bobs.take()));
     }),
     ("Prepaid::take", |s| assert!(s.prepaid.is_none_or(|prepaid| !prepaid.take(1)))),
@@ -371,11 +370,11 @@ const OF_ALICE: &[Check] = &[
     }),
     ("Prepaid::from_raw", |s| {
         if let Some((group, area)) = s.prepaid.and_then(Prepaid::into_raw) {
-            // SAFETY: the numbers are a handle's of a ledger that is open.
+            // SAFETY: the numbers belong to a handle of an open ledger.
             assert!(unsafe { !Prepaid::from_raw(group, area).take(1) });
         }
     }),
-    // Bob's events are none of alice's.
+    // Alice's watch does not see bob's events.
     ("Watch::look", |s| {
         assert_eq!(s.watch.look(), None);
         let mut poll = libc::pollfd { fd: raw(&s.watch), events: libc::POLLIN, revents: 0 };
@@ -427,7 +426,7 @@ fn no_method_tells_of_the_next_group_of_the_row_or_changes_it() {
     });
 }
 
-/// A method that is new is to be checked, too.
+/// A new method must be checked, too.
 #[test]
 fn every_public_method_that_a_stale_handle_reaches_is_in_the_tables() {
     const TYPES: [&str; 17] = [
@@ -457,7 +456,7 @@ fn every_public_method_that_a_stale_handle_reaches_is_in_the_tables() {
     assert!(!found.contains("Ledger::snapshot") && !found.contains("Group::read"), "{found:?}");
     let checked: BTreeSet<String> =
         OF_HANDLES.iter().chain(OF_ALICE).map(|(name, _)| (*name).to_owned()).collect();
-    // A group that is gone may be current: `alloc/` and `current/future.rs` have what is charged then.
+    // A group that is gone may be current: `alloc/` and `current/future.rs` define the charges in that case.
     let checked: BTreeSet<String> = checked.into_iter().chain(CURRENT.map(str::to_owned)).collect();
     let unchecked: Vec<_> = found.difference(&checked).collect();
     assert!(unchecked.is_empty(), "what does a group that is gone say to {unchecked:?}?");

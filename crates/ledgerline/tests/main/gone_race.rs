@@ -1,4 +1,4 @@
-//! Groups come and go in one row: what a reader is told is one group's own, or nothing.
+//! Groups come and go in one row: a reader gets values of a single group, or nothing.
 
 use crate::common::{Random, in_both_modes, unique};
 use crate::support::{LONG, seconds};
@@ -6,11 +6,11 @@ use ledgerline::{ControlMode, Group, GroupId, Ledger, Limit, Unclaimed};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Groups that come and go at least.
+/// The least number of groups that come and go.
 const LIVES: u64 = 1_000;
 
-/// One group after the other, told apart by all that they say: the numbers of two that follow each other are
-/// never the same, and so are their names in each of their words, their parents, and how deep they lie.
+/// One group after the other, distinguishable by all their values: two that follow each other differ in their numbers, in each
+/// word of their names, in their parents, and in their depth.
 #[derive(Clone, Copy)]
 struct Life(u64);
 
@@ -19,12 +19,12 @@ impl Life {
         self.0 % 2 == 1
     }
 
-    /// Rows give generations from 1 on, one after the other, up to 65 534.
+    /// Returns the id in a row. Rows assign generations from 1 on, one after the other, up to 65 534.
     fn id(self, row: u32) -> GroupId {
         GroupId::from_parts(row, (self.0 % 65_534) as u16 + 1)
     }
 
-    /// Seven times the same word, as a row keeps it.
+    /// Returns a name of seven equal words, as a row stores it.
     fn name(self) -> String {
         format!("{:08}", self.0 % 100_000_000).repeat(7)
     }
@@ -55,7 +55,7 @@ impl Life {
     }
 }
 
-/// Makes one group after the other in the same row, and says which is there.
+/// Creates one group after the other in the same row, and publishes the present one.
 fn live(parents: [Group<'_>; 2], row: u32, now: &AtomicU64, stop: &AtomicBool) {
     let rows = parents[0].ledger().item("rows").unwrap();
     let mut life = Life(now.load(Ordering::Relaxed) + 1);
@@ -90,7 +90,7 @@ fn live(parents: [Group<'_>; 2], row: u32, now: &AtomicU64, stop: &AtomicBool) {
     }
 }
 
-/// Looks once, in one of all ways; whether the group was still there.
+/// Looks once, in one of many ways. Returns whether the group was still there.
 fn look(ledger: &Ledger, group: Group<'_>, life: Life, way: u64) -> bool {
     let parent = &Life::parents()[usize::from(life.is_odd())];
     let (there, gone) = (life.path(), "(destroyed)");
@@ -99,7 +99,7 @@ fn look(ledger: &Ledger, group: Group<'_>, life: Life, way: u64) -> bool {
         told != 0
     };
     let near_units = |told: u64| {
-        // In a cell may lie two units more.
+        // A cell may hold two more units.
         let own = (life.units()..life.units() + 4).contains(&told) || told < 4;
         assert!(own, "{told} units, life {}, way {way}", life.0);
         told > 4
@@ -150,7 +150,7 @@ fn look(ledger: &Ledger, group: Group<'_>, life: Life, way: u64) -> bool {
             told == own
         }
         14 => {
-            // Nothing always fits, and is counted by nobody who is asked here.
+            // A charge of zero always fits, and no number that is read here counts it.
             match group.try_charge(0) {
                 Ok(_nothing) => true,
                 Err(refused) => text(refused.group.clone(), gone),
@@ -174,14 +174,14 @@ fn look(ledger: &Ledger, group: Group<'_>, life: Life, way: u64) -> bool {
     }
 }
 
-/// What the ledger's own reports say of the row, whichever group has it by then.
+/// Checks the ledger's own reports of the row, whichever group has it by then.
 fn in_reports(ledger: &Ledger, row: u32) {
     let whole = |id: GroupId, path: &str, max: Option<Limit>| {
         let name = path.rsplit('/').next().unwrap();
         let Ok(number) = name[..8].parse() else { return assert_eq!(path, "(destroyed)") };
         let life = Life(number);
         assert_eq!((path, id), (&*life.path(), life.id(row)));
-        // (Or it has not been set yet.)
+        // Or it has not been set yet.
         assert!(max.is_none_or(|max| max == Limit::MAX || max == life.limit(1)), "{max:?} {name}");
     };
     for group in ledger.snapshot().groups {
@@ -211,7 +211,7 @@ fn a_reader_is_told_of_one_group_or_of_none_while_groups_come_and_go_in_the_row(
             let odd = ledger.root().create(&odd).unwrap().create(&below).unwrap();
             assert_eq!([even, odd].map(|parent| parent.path()), Life::parents());
             let row = 4;
-            // The first life begins with a generation that is 2.
+            // The first life begins with generation 2.
             let first = even.create(&unique("first")).unwrap();
             assert_eq!(first.id(), Life(0).id(row));
             first.destroy().unwrap();
@@ -225,12 +225,12 @@ fn a_reader_is_told_of_one_group_or_of_none_while_groups_come_and_go_in_the_row(
                         let start = Instant::now();
                         let until = start + seconds(1.5, 60.0);
                         let mut looks = [0u64; 2];
-                        // (An emulated machine is given the time that it needs.)
+                        // An emulated machine gets the time that it needs.
                         let few = || now.load(Ordering::Relaxed) <= LIVES && start.elapsed() < LONG;
                         while Instant::now() < until || few() {
                             let life = Life(now.load(Ordering::Acquire));
                             let group = ledger.group(life.id(row));
-                            // The costly ones seldom.
+                            // The costly ones rarely.
                             let ways = if random.one_in(20) { 20 } else { 15 };
                             for _ in 0..8 {
                                 let there = look(ledger, group, life, random.below(ways));

@@ -1,4 +1,4 @@
-//! The tree as a program goes through it, handles without a lifetime, and guards.
+//! The tree as a program traverses it, handles without a lifetime, and guards.
 
 use crate::common::{ran_alone, times, unique};
 use ledgerline::{Charge, CreateError, DestroyError, Group, GroupId, Ledger, Limit, Mistakes};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 
-/// A tree with its paths, by the obvious means: every path spelled out.
+/// Creates a tree with its paths in the simplest way: every path is spelled out.
 fn plant<'l>(ledger: &'l Ledger, paths: &[&str]) -> Vec<Group<'l>> {
     paths
         .iter()
@@ -34,7 +34,7 @@ fn a_group_is_found_by_its_path_and_by_no_other() {
     let again = groups[2];
     again.destroy().unwrap();
     assert_eq!(ledger.find("/a/b/c"), None);
-    // The row is used again, elsewhere.
+    // The row is reused elsewhere.
     let other = ledger.root().create("c").unwrap();
     assert_eq!(other.id().index(), again.id().index());
     assert_eq!(ledger.find("/a/b/c"), None);
@@ -71,7 +71,7 @@ fn a_tree_is_destroyed_whole_and_says_what_each_group_held() {
     let settled = groups[0].destroy_tree().unwrap();
     let held: Vec<(GroupId, u64)> =
         settled.iter().map(|group| (group.group.id(), group.leftover)).collect();
-    // The deepest first. What stays charged below a group stays charged to it.
+    // The deepest first. Units charged below a group stay charged to it.
     assert_eq!(held.len(), 4);
     assert_eq!(held.last(), Some(&(groups[0].id(), 70)));
     assert!(held.contains(&(groups[2].id(), 70)) && held.contains(&(groups[3].id(), 0)));
@@ -131,7 +131,7 @@ fn an_owned_group_outlives_the_scope_that_made_its_ledger() {
     drop(tenant);
     assert_eq!(reclaimer.report().runs, 0);
     drop((watch, reclaimer));
-    // The last charge keeps the ledger.
+    // The last charge keeps the ledger alive.
     let ledger = weak.upgrade().expect("a charge is held");
     assert_eq!(ledger.root().precise(), 250);
     drop(half);
@@ -190,7 +190,7 @@ fn units_leave_their_guard_and_come_back() {
     drop(charge);
     assert_eq!(group.precise(), 30);
     group.uncharge_units(part);
-    // What was charged while the group was off was not counted; its units are.
+    // A charge made while the group was off was not counted; its units are.
     group.set_mode(ledgerline::ControlMode::Off);
     let off = group.try_charge(5).unwrap();
     assert!(!off.is_counted());
@@ -222,7 +222,7 @@ fn a_ledger_is_refused_with_numbers_that_make_no_sense() {
     assert_eq!(Ledger::builder().capacity(2).anonymous().unwrap().capacity(), 2);
 }
 
-/// An old handle destroys what was below *its* group, and no other's.
+/// An old handle destroys the groups below *its* group, and no others.
 #[test]
 fn a_tree_that_ends_meanwhile_is_destroyed_without_what_its_rows_hold_next() {
     let ledger = Ledger::builder().capacity(4096).anonymous().unwrap();
@@ -259,7 +259,7 @@ fn a_tree_that_ends_meanwhile_is_destroyed_without_what_its_rows_hold_next() {
     assert_eq!(lost, 0, "groups that somebody else destroyed");
 }
 
-/// A pass over the rows that were ever in use would show: it takes thousands of times as long.
+/// A pass over the rows that were ever in use would be noticed: it takes thousands of times as long.
 #[test]
 fn a_guard_of_a_group_with_none_below_ends_it_without_a_look_at_the_rows() {
     if ran_alone("a_guard_of_a_group_with_none_below_ends_it_without_a_look_at_the_rows") {
@@ -299,7 +299,7 @@ fn what_a_group_without_children_holds_is_read_without_a_look_at_others() {
     let before = quickest();
     let others: Vec<_> = (0..20_000).map(|_| tenant.create(&unique("g")).unwrap()).collect();
     let _others: Vec<_> = others.iter().map(|group| group.try_charge(100).unwrap()).collect();
-    // (A look at each took two thousand times as long.)
+    // A look at each row took two thousand times as long.
     assert!(quickest() < before * 50, "{:?} and {before:?}", quickest());
     assert_eq!(tenant.precise(), 100 * 20_000);
 }
@@ -317,7 +317,7 @@ fn threads_that_get_or_create_a_group_at_once_get_the_same_one() {
         assert!(got.iter().all(|group| *group == got[0]), "{got:?}");
     }
     assert_eq!(ledger.root().children().count(), 50);
-    // One that was destroyed is not got.
+    // A destroyed group is not returned.
     let old = ledger.root().get_or_create("tenant0").unwrap();
     old.destroy().unwrap();
     assert_ne!(ledger.root().get_or_create("tenant0"), Ok(old));
@@ -332,7 +332,7 @@ fn of_threads_that_create_one_name_at_once_one_succeeds() {
         let created: Vec<_> = std::thread::scope(|scope| {
             let create = || {
                 begin.wait();
-                // (One name, and one that another round's group has had in that row.)
+                // One name, and one that another round's group has had in that row.
                 ledger.root().create("q")
             };
             let threads = [0; 3].map(|_| scope.spawn(create));

@@ -1,5 +1,5 @@
-//! How much may lie idle, compared with sums that the tests keep: at every moment, with and without limits,
-//! a group reads at most a quarter and the slack above the truth, and never below it.
+//! Compares idle units with sums that the tests keep: at every moment, with and without limits, a group reads at most a quarter
+//! and the slack above the truth, and never below it.
 
 use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::{allowed_cpus, pin, seconds};
@@ -7,12 +7,12 @@ use ledgerline::{Charge, Group, Ledger, Limit, Mistakes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
-/// See `Estimate::bound`.
+/// Returns the slack; see `Estimate::bound`.
 fn slack(batch: u64) -> u64 {
     (64 * batch).min(16 << 20)
 }
 
-/// The truth was between the two, both included.
+/// Checks a reading; the truth was between `least` and `most`, both included.
 fn check(group: Group<'_>, least: u64, most: u64, slack: u64) {
     let estimate = group.approximate();
     let told = || format!("{}: {estimate:?}, {least}..={most} is true", group.path());
@@ -57,7 +57,7 @@ fn many_small_groups(batch: u64, count: u64, tenants: u64, max: Option<u64>) {
         groups.push((at, group));
         watch(&truth, at, group, 1_000);
     }
-    // What goes back stays in cells, if they let it; and then on another CPU.
+    // Returned units stay in cells, if their caps allow it; and then on another CPU.
     for (round, &cpu) in cpus.iter().take(3).enumerate() {
         pin(&[cpu]);
         let back = if round == 0 { 999 } else { 1 };
@@ -120,7 +120,7 @@ fn what_is_in_use_may_fall_from_much_to_nothing() {
             let large = root.create("large").unwrap();
             let groups: Vec<_> = (0..2_000).map(|_| root.create(&unique("q")).unwrap()).collect();
             for _ in 0..times(3, 100) {
-                // Among so much, the cells of all the others are nothing.
+                // Compared with so much, the cells of all the others are negligible.
                 let mut much: Vec<_> =
                     (0..10).map(|_| large.try_charge(slack * 10).unwrap()).collect();
                 let mut truth = slack * 100;
@@ -128,7 +128,7 @@ fn what_is_in_use_may_fall_from_much_to_nothing() {
                     drop(group.try_charge(batch * 4).unwrap());
                     exact(root, truth, slack);
                 }
-                // Beside less and less, they are too much.
+                // Compared with less and less, they become too much.
                 while let Some(charge) = much.pop() {
                     truth -= charge.units();
                     drop(charge);
@@ -158,7 +158,7 @@ fn what_is_moved_away_leaves_no_more_idle_than_what_is_returned() {
     });
 }
 
-/// What threads did and are about to do: four sums that only grow.
+/// The completed and started work of threads: four sums that only grow.
 #[derive(Default)]
 struct Sums {
     charging: AtomicU64,
@@ -182,7 +182,7 @@ impl Sums {
         self.returned.fetch_add(n, SeqCst);
     }
 
-    /// Looks at a group in between, which the sums are of.
+    /// Reads a group between two readings of its sums.
     fn check(&self, group: Group<'_>, slack: u64) {
         let (charged, returned) = (self.charged.load(SeqCst), self.returned.load(SeqCst));
         let estimate = group.approximate();
@@ -283,13 +283,13 @@ fn caps_settle_and_are_not_taken_back_while_the_same_groups_go_on() {
         let turns = times(300, 30_000);
         for _ in 0..turns {
             if round() != settled {
-                // (Once in a while a kernel gives a thread that was away another column, on whatever CPU it stays.)
+                // Sometimes a kernel gives a thread that was preempted another column, even on the same CPU.
                 drained += 1;
                 settled = settle();
             }
         }
         assert!(drained <= turns / 100, "drained in {drained} of {turns} turns");
-        // They are too small for charges of a hundred then, and are doubled when few groups are left.
+        // They are then too small for charges of a hundred, and are doubled when few groups are left.
         let (last, others) = groups.split_last().unwrap();
         for group in others {
             group.destroy().unwrap();
@@ -298,13 +298,13 @@ fn caps_settle_and_are_not_taken_back_while_the_same_groups_go_on() {
             drop(last.try_charge(100).unwrap());
             last.approximate().value
         };
-        // (A cell of the first size keeps 64 units of surplus.)
+        // A cell of the first size keeps 64 units of surplus.
         assert!(idle() < 64);
         assert!((0..100_000).any(|_| idle() == 64), "{:?}", last.approximate());
     });
 }
 
-/// A pair of an allocator's blocks must not walk to the counters, however little a group holds.
+/// A pair of an allocator's blocks must not walk to the counters, however few units a group holds.
 #[test]
 fn a_cell_of_a_small_group_may_hold_an_eighth_of_a_batch_and_no_more() {
     in_both_modes("a_cell_of_a_small_group_may_hold_an_eighth_of_a_batch_and_no_more", || {
@@ -313,7 +313,7 @@ fn a_cell_of_a_small_group_may_hold_an_eighth_of_a_batch_and_no_more() {
         let ledger = Ledger::builder().batch(BATCH).anonymous().unwrap();
         let group = ledger.root().create("small").unwrap();
         let _held = group.try_charge(1_000).unwrap();
-        // What comes back stays in the cell, up to its cap: the counters are asked for it no more.
+        // Returned units stay in the cell, up to its cap: the counters are no longer asked for them.
         let idle_after = |blocks: u64| {
             for _ in 0..100 {
                 let held: Vec<_> =
@@ -344,14 +344,14 @@ fn the_peak_of_a_small_group_is_what_it_held_and_hardly_more() {
             drop(held);
             let again = group.peak();
             assert!(again.value - again.bound <= 10 && again.value >= 10, "{pieces}: {again:?}");
-            // In one piece nothing is left to guess.
+            // With one piece there is no uncertainty.
             assert!(pieces > 1 || again.value - again.bound == 10, "{again:?}");
             let snapshot = ledger.snapshot();
             let seen = snapshot.groups.iter().find(|seen| seen.id == group.id()).unwrap();
             assert_eq!(seen.peak, again);
             assert_eq!(group.destroy().unwrap().peak, again);
         }
-        // A look that is exact counts, too.
+        // An exact look counts, too.
         let group = tenant.create("small").unwrap();
         let held: Vec<_> = (0..1_000).map(|_| group.try_charge(7).unwrap()).collect();
         assert_eq!(group.precise(), 7_000);
@@ -371,7 +371,7 @@ fn peaks_of_several_threads_hold_what_was_held_at_once() {
             let ledger = Ledger::builder().batch(4096).anonymous().unwrap();
             let tenant = ledger.root().create("tenant").unwrap();
             let groups = [(); 3].map(|()| tenant.create(&unique("q")).unwrap());
-            // Each thread's own highest, and the most that it would take all of them at once.
+            // Each thread's own peak, and the sum for the case that all occur at once.
             let highest: Vec<u64> = std::thread::scope(|scope| {
                 let threads = [0, 1, 2, 3].map(|thread| {
                     scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! What the ledger says of groups that were destroyed with charges that were not returned.
+//! The ledger's reports of groups that were destroyed with charges that were not returned.
 
 use crate::common::in_both_modes;
 use ledgerline::{Ledger, Mistakes};
@@ -60,7 +60,7 @@ fn a_group_destroyed_with_a_charge_of_nothing_leaks_nothing() {
     let settled = group.destroy().unwrap();
     assert_eq!((settled.leak(), ledger.leaks()), (None, Vec::new()));
 
-    // Nor does the next group of its row, when the old charge of nothing goes.
+    // Nor does the next group of its row, when the old charge of zero is dropped.
     let next = ledger.root().create("next").unwrap();
     assert_eq!(next.id().index(), group.id().index());
     let held = next.try_charge(9).unwrap();

@@ -1,5 +1,4 @@
-//! Limits with many threads: no charge goes over (I1), no charge that fits is refused (I2), nothing is lost
-//! (I7).
+//! Limits with many threads: no charge goes over (I1), no charge that fits is refused (I2), nothing is lost (I7).
 
 use crate::common::{Random, Run, in_both_modes, in_modes, times, unique};
 use crate::support::{allowed_cpus, limited, pin, seconds};
@@ -7,7 +6,7 @@ use ledgerline::{Group, Ledger, Limit, Mistakes, Reason, SetMaxError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// One thread asks `big` for 1024 units for ever; this one asks `small` for one, `tries` times.
+/// One thread asks `big` for 1024 units repeatedly; this one asks `small` for one, `tries` times.
 fn small_against_big(small: Group<'_>, big: Group<'_>, tries: u64) {
     let stop = AtomicBool::new(false);
     let asked = AtomicU64::new(0);
@@ -26,7 +25,7 @@ fn small_against_big(small: Group<'_>, big: Group<'_>, tries: u64) {
         stop.store(true, Relaxed);
         assert!(refused.is_empty(), "{} of {tries} refused: {}", refused.len(), refused[0]);
     });
-    // The watermark follows every unit that is granted: at no instant was one too many (I1).
+    // The watermark follows every granted unit: at no instant was one too many (I1).
     for group in [small, big] {
         let mut level = Some(group);
         while let Some(group) = level {
@@ -47,7 +46,7 @@ fn a_charge_that_cannot_succeed_never_locks_a_small_one_out() {
         let ledger = Ledger::new().unwrap();
         let group = limited(ledger.root(), "g", 600);
         small_against_big(group, group, tries / 2);
-        // Different levels: the big one would fit below the leaf's limit, and below the root's not.
+        // Different levels: the big request fits below the leaf's limit, but not below the root's.
         ledger.root().set_max(Limit::units(600)).unwrap();
         let parent = ledger.root().create("parent").unwrap();
         let leaf = limited(parent, "leaf", 1 << 20);
@@ -79,7 +78,7 @@ fn idle_stock_on_another_cpu_refuses_nobody() {
             });
             let idle = parent.approximate();
             assert!(idle.value <= idle.bound && idle.bound <= (max - idle.value) / 16);
-            // Everything, from here, at once; then everything in the other group.
+            // Everything from here at once, then everything in the other group.
             for group in [a, b] {
                 let all = group.try_charge(max).unwrap();
                 let refused = group.try_charge(1).unwrap_err();
@@ -100,7 +99,7 @@ fn what_fits_exactly_is_never_refused_because_of_stock_on_its_way() {
         let groups: Vec<_> = (0..3).map(|n| parent.create(&format!("g{n}")).unwrap()).collect();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Six hold one unit each at most; the seventh takes all the rest.
+            // Six threads hold at most one unit each; the seventh takes all the rest.
             for n in 0..6 {
                 let (stop, group) = (&stop, groups[1 + n % 2]);
                 scope.spawn(move || {
@@ -211,7 +210,7 @@ fn a_charge_of_nothing_is_granted_above_a_limit_whether_or_not_a_cell_is_open() 
             let ledger = Ledger::new().unwrap();
             let parent = limited(ledger.root(), "parent", 1_000);
             let child = limited(parent, "child", 100);
-            // No cell is open yet; then one is, and holds nothing.
+            // No cell is open yet; then one is, and is empty.
             for over in [900, 1] {
                 let kept = child.charge(over + 100).unwrap();
                 let events = (child.max_events(), parent.max_events());
@@ -265,7 +264,7 @@ fn a_refusal_names_the_group_its_limit_and_what_is_in_use() {
         (query.id(), query.id(), 9_000, 5_000, 4_001)
     );
     assert_eq!((query.max_events(), tenant.max_events()), (2, 0));
-    // Nothing of what was refused stays anywhere, and it raised no peak.
+    // No refused unit stays anywhere, and a refusal raised no peak.
     drop(query.try_charge(4_000).unwrap());
     assert_eq!((query.precise(), tenant.precise()), (5_000, 5_000));
     assert!(tenant.peak().value <= 10_000 && query.peak().value <= 9_000);
@@ -288,7 +287,7 @@ fn an_uncharge_of_too_much_is_counted_and_takes_nothing() {
         let mistakes = ledger.mistakes();
         assert_eq!((mistakes.underflows, mistakes.strays), (2, 0));
         assert_eq!((a.precise(), ledger.root().precise()), (0, 1_000_000));
-        // With stock in the cell: it stays where it is, or goes back, and is not lost.
+        // With stock in the cell: it stays there or is returned, but is not lost.
         let mut random = Random::new(3);
         for round in 0..300 {
             let charge = a.try_charge(random.size(14)).unwrap();
@@ -307,7 +306,7 @@ fn an_uncharge_of_too_much_is_counted_and_takes_nothing() {
 fn an_uncharge_of_too_much_does_not_lose_the_stock_beside_it() {
     in_modes("an_uncharge_of_too_much_does_not_lose_the_stock_beside_it", &[Run::Natural], || {
         pin(&allowed_cpus()[..1]);
-        // Too much by a little, so that the cell's surplus goes with it.
+        // A little too much, so that the cell's surplus is needed, too.
         for n in 1..3_000u64 {
             let ledger = Ledger::builder().batch(1024).capacity(2).anonymous().unwrap();
             let group = ledger.root().create("a").unwrap();
@@ -367,7 +366,8 @@ fn no_usage_above_the_limit_is_ever_seen_and_peaks_are_below_it() {
     });
 }
 
-/// What a mistake put into a cell beyond what the group holds takes nothing with it: the cell's own units come back, too.
+/// A mistake that put more units into a cell than the group holds takes nothing with it: the cell's own units are returned,
+/// too.
 #[test]
 fn after_a_return_too_many_nothing_stays_charged() {
     in_both_modes("after_a_return_too_many_nothing_stays_charged", || {

@@ -1,8 +1,8 @@
-//! The integration tests that need no allocator of their own, in one binary: to link each file by itself takes longer
-//! than to compile it.
+//! The integration tests that need no allocator of their own, in one binary, since linking each file by itself takes longer
+//! than compiling it.
 //!
-//! They are threads of one process. A test that looks at the whole process or changes it, that forks, or that must not be
-//! held up by its neighbours, begins with `in_both_modes` or `ran_alone` (`common`), which starts a process for it.
+//! They are threads of one process. A test that observes or changes the whole process, that forks, or that its neighbours must
+//! not hold up, begins with `in_both_modes` or `ran_alone` (`common`), which starts a process for it.
 
 #[cfg(target_env = "gnu")]
 #[path = "../../../../tests/support/cgroup.rs"]

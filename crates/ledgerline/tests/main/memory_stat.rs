@@ -1,4 +1,4 @@
-//! `memory.stat`: what groups and subtrees count, compared with a slow, obvious count.
+//! `memory.stat`: the counts of groups and subtrees, compared with a simple, slow count.
 
 use crate::common::{in_both_modes, unique};
 use crate::support::in_all_modes;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const ITEMS: [&str; 3] = ["rows_read", "spills", "sorts"];
-/// The lines of a ledger that keeps flows, and has those items.
+/// The lines of a ledger that keeps flows and has these items.
 const LINES: [&str; 11] = [
     "charged",
     "freed",
@@ -29,7 +29,7 @@ enum Step {
     Create(usize),
     Destroy(usize),
     Charge(usize, u64),
-    /// More than the root's limit allows.
+    /// A charge of more than the root's limit allows.
     Refused(usize),
     Uncharge(usize),
     Count(usize, usize, i64),
@@ -53,12 +53,12 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One group of the obvious count.
+/// One group of the simple count.
 #[derive(Clone, Debug)]
 struct Model {
     parent: Option<usize>,
     own: [i64; LINES.len()],
-    /// What is charged, oldest first.
+    /// The outstanding charges, oldest first.
     charges: Vec<u64>,
     children: usize,
     live: bool,
@@ -80,7 +80,7 @@ impl<'l> Both<'l> {
         self.models[group].own[line] += n;
     }
 
-    /// A live group.
+    /// Picks a live group.
     fn pick(&self, pick: usize) -> usize {
         let live: Vec<usize> =
             (0..self.models.len()).filter(|&group| self.models[group].live).collect();
@@ -103,8 +103,8 @@ impl<'l> Both<'l> {
                 if group == 0 || model.children > 0 {
                     return;
                 }
-                // A group whose charges are out keeps its row, and its own count of blocks; the
-                // subtree of its parent has them in any case.
+                // A group with outstanding charges keeps its row, and its own count of blocks; its parent's subtree has
+                // them in any case.
                 model.live = false;
                 let parent = model.parent.expect("not the root");
                 self.models[parent].children -= 1;
@@ -171,7 +171,7 @@ impl<'l> Both<'l> {
                 .sum();
             let read = stat.get(name).unwrap();
             assert_eq!(read.subtree, subtree, "{name} below {}", self.groups[top].path());
-            // A parent's own blocks take in those of children that are gone.
+            // A parent's own blocks include those of children that are gone.
             if !name.starts_with("blocks") {
                 assert_eq!(read.own, self.models[top].own[line], "{name}");
             }
@@ -283,7 +283,7 @@ fn somebody_who_looks_on_sees_what_was_not_collected_yet() {
         assert_eq!((subtree("charged"), subtree("sorts")), (1000 * round, 7 * round));
         assert_eq!((subtree("blocks_live"), subtree("blocks_total")), (round, round));
         assert_eq!(stat.get("sorts").unwrap().own, 0);
-        // Half of what follows is collected by the writer, half is not.
+        // The writer collects one half of the following counts, but not the other.
         query.try_charge_units(1000).unwrap();
         if round == 2 {
             assert_eq!(query.stat().get("charged").unwrap().own, 3000);
@@ -324,7 +324,7 @@ fn what_no_group_can_count_is_refused_or_noted() {
 
 fn tempfile() -> std::fs::File {
     use std::os::fd::FromRawFd;
-    // SAFETY: makes a new anonymous file, whose descriptor is ours.
+    // SAFETY: creates a new anonymous file, whose descriptor is ours.
     unsafe {
         let descriptor = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
         assert!(descriptor >= 0);

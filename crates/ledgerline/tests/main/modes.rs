@@ -22,7 +22,7 @@ fn what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce(
             assert_eq!((query.max_events(), tenant.max_events()), (1, 0));
             let refused = query.try_charge(101).unwrap_err();
             assert_eq!((&*refused.group, refused.limit), (&*tenant.path(), 1000));
-            // A limit below what is in use can be set, since it does not hold.
+            // A limit below the usage can be set, since it is not enforced.
             query.set_max(Limit::units(50)).unwrap();
             let below = query.create(&unique("part")).unwrap();
             assert_eq!(below.mode(), ControlMode::Measure, "as its parent");
@@ -32,7 +32,7 @@ fn what_is_measured_is_counted_and_refused_by_nobody_but_ancestors_that_enforce(
 
             query.set_mode(ControlMode::Enforce);
             assert_eq!(below.mode(), ControlMode::Enforce);
-            // What is above the limit stays; nothing is added to it.
+            // The excess over the limit stays; nothing is added to it.
             assert_eq!(query.precise(), 960);
             assert_eq!(query.try_charge(1).unwrap_err().limit, 50);
             drop((much, more));
@@ -59,11 +59,11 @@ fn what_is_off_counts_nothing_and_returns_only_what_was_counted() {
         assert_eq!((meanwhile.units(), part.units(), part.is_counted()), (3000, 2000, false));
         meanwhile.merge(part).unwrap();
         assert_eq!(meanwhile.units(), 5000);
-        // Counted and not counted are not mixed.
+        // Counted and uncounted charges do not mix.
         let meanwhile = before.merge(meanwhile).unwrap_err();
         drop(before);
         assert_eq!(tenant.precise(), 0);
-        // What has no guard is counted, since nobody could tell what to return.
+        // A charge without a guard is counted, since its return could not be told apart.
         query.try_charge_units(300).unwrap();
         assert_eq!(tenant.precise(), 300);
 
@@ -71,7 +71,7 @@ fn what_is_off_counts_nothing_and_returns_only_what_was_counted() {
         drop(meanwhile);
         query.uncharge_units(300);
         assert_eq!((tenant.precise(), ledger.mistakes()), (0, Mistakes::default()));
-        // Between what is counted and what is not, a transfer charges anew, or lets go.
+        // A transfer between a counted and an uncounted group charges anew, or drops the charge.
         let other = limited(ledger.root(), "other", 100);
         tenant.set_mode(ControlMode::Off);
         let uncounted = query.try_charge(70).unwrap();
@@ -147,7 +147,7 @@ fn nothing_is_lost_while_modes_change_under_fire() {
                         for n in 1..200 {
                             held.extend(query.try_charge(n));
                         }
-                        // A group that is made while modes change has the mode of its parent.
+                        // A group that is created while modes change has the mode of its parent.
                         let part = query.create(&unique("part")).unwrap();
                         held.extend(part.try_charge(100));
                         held.clear();

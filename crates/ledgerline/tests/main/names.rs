@@ -1,4 +1,4 @@
-//! Names steer no terminal: neither those that a program gives nor those that it finds in a file.
+//! Names steer no terminal: neither those from a program nor those from a file.
 
 use crate::common::{Random, memfd};
 use ledgerline::name::{allows, escaped};
@@ -6,7 +6,7 @@ use ledgerline::{CreateError, Ledger, NAME_MAX, NameError};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Writes over a text in the first pages of a file, where the header and the rows are.
+/// Writes over a text in the first pages of a file, which hold the header and the rows.
 fn overwrite(file: &File, text: &str, with: &[u8]) {
     let mut start = vec![0; 64 << 10];
     file.read_exact_at(&mut start, 0).unwrap();
@@ -68,7 +68,7 @@ fn a_name_that_another_process_wrote_is_shown_escaped() {
     drop(charge);
 }
 
-/// Whatever bytes are there, each name and each path is fit to be printed.
+/// Whatever the bytes, each name and each path can be printed safely.
 #[test]
 fn no_bytes_in_a_row_make_a_name_that_steers() {
     let file = memfd();

@@ -1,4 +1,4 @@
-//! Victims: which one is cancelled, when, how often, and what is counted.
+//! Victims: which one is cancelled, when and how often, and the counts.
 
 use crate::common::{in_both_modes, times, unique};
 use crate::support::limited;
@@ -9,7 +9,7 @@ use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A query that lets go of what it holds when it is cancelled.
+/// A query that releases its charges when it is cancelled.
 struct Query {
     group: Group<'static>,
     token: CancelToken,
@@ -64,7 +64,7 @@ fn the_largest_above_its_protection_is_cancelled_and_the_others_go_on() {
         assert_eq!((tenant.local_events().oom, tenant.local_events().oom_kill), (1, 0));
         assert_eq!(large.oom_kills(), 1);
         drop(granted);
-        // In a task, likewise: the next is the small one, since the other has 150 unprotected.
+        // The same in a task: the next is the small one, since the other has 150 unprotected.
         block_on(new.request(400).oom().into_future()).map(drop).unwrap();
         assert!(small.token.is_cancelled() && !protected.token.is_cancelled());
         assert_eq!(ledger.mistakes(), Mistakes::default());
@@ -111,7 +111,7 @@ fn a_victim_that_does_not_let_go_is_followed_by_another_when_its_time_is_up() {
     assert!(stuck.is_cancelled() && next.token.is_cancelled());
     assert_eq!(tenant.events().oom_kill, 2);
     drop(granted);
-    // With nobody left to cancel it waits as any other, and is refused in the end.
+    // Without a victim left it waits like any other, and is refused in the end.
     let patience = Duration::from_millis(50);
     let refused = new.request(900).wait(patience).oom().charge().unwrap_err();
     assert_eq!((&*refused.group, refused.usage), ("/acme", 600));
@@ -128,10 +128,10 @@ fn nobody_outside_of_the_lowest_full_group_is_cancelled() {
         let hoard = acme.try_charge(400).unwrap();
         let small = Query::holding(acme, "small", 100);
         let new = acme.create("new").unwrap();
-        // Both are full; the tenant's own limit is the one in the way, and one of its own has to go.
+        // Both are full. The tenant's own limit is in the way, so one of its own queries has to go.
         let granted = new.request(90).oom().charge().unwrap();
         assert!(small.token.is_cancelled() && !neighbour.token.is_cancelled());
-        // With nobody left in the tenant, nobody goes: it would still be full.
+        // Without a victim left in the tenant, none is cancelled: it would still be full.
         let patience = Duration::from_millis(50);
         let refused = new.request(90).wait(patience).oom().charge().unwrap_err();
         assert_eq!(refused.group, "/machine/acme");
@@ -160,13 +160,13 @@ fn when_the_lowest_has_room_those_above_it_are_reclaimed_and_then_cancelled() {
                 gives.lock().unwrap().drain(..).map(|charge| charge.units()).sum()
             });
             let new = acme.create("new").unwrap();
-            // The tenant is full until its own query goes; then the machine lacks 40, which its cache has.
+            // The tenant is full until its own query goes. Then the machine lacks 40, which its cache has.
             let granted = new.request(490).oom().charge().unwrap();
             assert!(own.token.is_cancelled() && cached.lock().unwrap().is_empty());
             assert_eq!(reclaimer.report().runs, 1);
             assert!(!neighbour.token.is_cancelled());
             assert_eq!((acme.local_events().oom, machine.local_events().oom), (1, 0));
-            // And when that has no more, a victim of the machine's is cancelled, since the tenant has room.
+            // When the cache has no more, one of the machine's victims is cancelled, since the tenant has room.
             let _rest = machine.create("rest").unwrap().try_charge(210).unwrap();
             drop(granted);
             let _rest = (acme.try_charge(100).unwrap(), cache.try_charge(390).unwrap());
@@ -185,7 +185,7 @@ fn who_is_the_victim_itself_is_refused_at_once() {
     let small = Query::holding(tenant, "small", 100);
     let greedy = Query::holding(tenant, "greedy", 900);
     let start = Instant::now();
-    // (The callback lets go of what it holds; the request is refused all the same: it is cancelled.)
+    // The callback releases its charges, but the request is still refused, since it is cancelled.
     let refused = greedy.group.request(500).wait(Duration::from_secs(100)).oom().charge();
     assert_eq!(refused.unwrap_err().reason, ledgerline::Reason::Cancelled);
     assert!(greedy.token.is_cancelled() && !small.token.is_cancelled());
@@ -206,7 +206,7 @@ fn a_victim_that_waits_itself_is_woken_in_whichever_queue_it_waits() {
         let long = Duration::from_secs(100);
         let [first, second] = [300, 300].map(|units| victim.try_charge(units).unwrap());
         std::thread::scope(|scope| {
-            // What it holds, without which it could never be served, it lets go of when its waiting ends.
+            // It holds a charge without which it could never be served, and releases it when its wait ends.
             let stuck = |task: bool, held: Charge<'static>| {
                 scope.spawn(move || {
                     let request = victim.request(asks).wait(long);
@@ -238,7 +238,7 @@ fn many_that_meet_the_limit_at_once_have_one_cancelled() {
         let tenant = limited(ledger.root(), "acme", 1000);
         let queries: Vec<Query> =
             (0..10).map(|number| Query::holding(tenant, "query", 95 + number)).collect();
-        // 995 are in use; ten ask for 9 each: one of the victims has room for all.
+        // 995 are in use. Ten requests ask for 9 each: one of the victims makes room for all.
         let new = tenant.create("new").unwrap();
         std::thread::scope(|scope| {
             for _ in 0..10 {
@@ -280,7 +280,7 @@ fn a_score_of_the_programs_own_decides() {
 proptest! {
     #![proptest_config(crate::common::cases::few(file!(), 60))]
 
-    /// The choice of two passes is the choice of one that looks closely at all.
+    /// The choice by two passes equals the choice by one exact look at all.
     #[test]
     fn the_choice_is_that_of_a_slow_obvious_one(
         held in proptest::collection::vec((0u64..400, 0u64..300, any::<bool>()), 1..12),
@@ -302,14 +302,14 @@ proptest! {
         let total: u64 = queries.iter().map(usage).sum();
         prop_assume!(total > 0);
         tenant.set_max(Limit::units(total)).unwrap();
-        // Right below the group that is full, protection is what was asked for.
+        // Right below the full group, protection equals the setting.
         let above: Vec<u64> = queries
             .iter()
             .zip(&held)
             .map(|(query, (_, low, _))| usage(query).saturating_sub(*low))
             .collect();
         let most = *above.iter().max().unwrap();
-        // Of equals the one that registered last.
+        // Of equal ones, the last registered.
         let expected = above.iter().rposition(|&above| above == most).filter(|_| most > 0);
         let new = tenant.create("new").unwrap();
         let patience = Duration::from_millis(if expected.is_some() { 1000 } else { 5 });

@@ -1,4 +1,4 @@
-//! The library is compared with a slow, obvious implementation: random operations, equal after every step.
+//! Compares the library with a simple, slow implementation: random operations, equal after every step.
 
 use crate::support::in_all_modes;
 use crate::support::oracle::{NO_LIMIT, Oracle};
@@ -57,14 +57,14 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The ledger under test, the oracle, and what both are charged with.
+/// The ledger under test, the oracle, and the charges of both.
 struct Both<'l> {
     ledger: &'l Ledger,
     oracle: Oracle,
-    /// Handles, those of destroyed groups included (they must be refused).
+    /// Handles, including those of destroyed groups, which must be refused.
     groups: Vec<Group<'l>>,
     charges: Vec<Charge<'l>>,
-    /// What a group's peak may be at most: true usage and stated bound, at any step.
+    /// The highest allowed peak of a group: true usage and stated bound, at any step.
     peaks: HashMap<GroupId, u64>,
 }
 
@@ -101,7 +101,7 @@ impl<'l> Both<'l> {
                 if self.charges.is_empty() => {}
             Step::Split(charge, n) => {
                 let pick = charge % self.charges.len();
-                // (What becomes of charges of nothing is in destroy.rs.)
+                // destroy.rs covers charges of zero.
                 let (before, n) = (self.charges[pick].units(), 1 + n % 5_000);
                 if n == before {
                     return;
@@ -274,7 +274,7 @@ impl<'l> Both<'l> {
         }
         match group.set_max(Limit::units(max)) {
             Ok(()) => {
-                // A limit that was overrun may always be raised, if not far enough.
+                // A limit that was overrun may always be raised, even if not far enough.
                 assert!(node.usage <= max || max >= node.max);
                 self.oracle.change(group.id(), |node| node.max = max);
             }
@@ -305,7 +305,7 @@ impl<'l> Both<'l> {
         }
     }
 
-    /// Everything that must hold between two operations.
+    /// Checks everything that must hold between two operations.
     fn check(&mut self) {
         let snapshot = self.ledger.snapshot();
         let live = self.oracle.live();
@@ -349,7 +349,7 @@ impl<'l> Both<'l> {
         }
     }
 
-    /// Everything back: nothing is left anywhere (I3).
+    /// Returns everything: nothing is left anywhere (I3).
     fn finish(&mut self) {
         while let Some(charge) = self.charges.pop() {
             self.uncharge(charge);

@@ -1,4 +1,4 @@
-//! Reclaim before a refusal: which reclaimers are asked, in which order, and what a reclaimer may do.
+//! Reclaim before a refusal: which reclaimers are asked, in which order, and the calls that a reclaimer may make.
 
 use crate::common::{in_both_modes, ran_alone, times, unique};
 use crate::support::tasks::block_on;
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A ledger that outlives every closure, and gives reclaim all the time it takes.
+/// Returns a ledger that outlives every closure, and sets no time limit on reclaim.
 fn ledger() -> &'static Ledger {
     let builder = Ledger::builder().capacity(64).reclaim_time(Duration::from_secs(60));
     Box::leak(Box::new(builder.anonymous().unwrap()))
 }
 
-/// What a group holds beside its charges, and gives back when it is asked.
+/// Charges units without a guard, and returns their number, for a reclaimer to give back.
 fn hoard(group: Group<'static>, units: u64) -> Arc<AtomicU64> {
     group.try_charge_units(units).unwrap();
     Arc::new(AtomicU64::new(units))
 }
 
-/// Registers a reclaimer that gives back what it is asked for, and notes that in `asked`.
+/// Registers a reclaimer that gives back the requested units, and notes the requests in `asked`.
 fn generous(
     group: Group<'static>,
     priority: i32,
@@ -81,7 +81,7 @@ fn those_above_their_protection_are_asked_first_and_nobody_below_min() {
         assert_eq!(names()[0], "spill", "low protects while there is something else");
         charges.push(query.try_charge(200).unwrap());
         names();
-        // All that is left is protected by min: 300 and 150.
+        // All remaining units are protected by min: 300 and 150.
         let refused = query.try_charge(1000 - query.precise() - 450 + 1).unwrap_err();
         assert_eq!(refused.reason, Reason::Limit);
         assert_eq!(all.each_ref().map(|(held, _)| held.load(SeqCst))[4], 300);
@@ -103,7 +103,7 @@ fn inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim() {
             let (held, others) = (hoard(cache, 600), hoard(other, 300));
             let asked = Arc::default();
             let _other = generous(other, 9, &others, &asked);
-            // As dear as the other's, so that it is a victim to be had.
+            // The other group is a victim, too, which could be cancelled.
             let token = CancelToken::new();
             let _victim = other.add_victim(&token);
             let runs = Arc::new(AtomicUsize::new(0));
@@ -119,12 +119,12 @@ fn inside_a_reclaimer_charges_are_served_from_room_and_never_wait_or_reclaim() {
                         let room = 1000 - tenant.precise();
                         drop(group.try_charge(room).unwrap());
                         drop(group.request(room).wait(LONG).oom().charge().unwrap());
-                        // What must not fail does not.
+                        // A charge that must not fail succeeds.
                         drop(group.charge(room + 1).unwrap());
                         drop(group.try_charge(0).unwrap());
                         group.charge_units(room + 1).unwrap();
                         group.uncharge_units(room + 1);
-                        // What does not fit is refused at once, by the group that would refuse it outside.
+                        // A charge that does not fit is refused at once, by the same group as outside.
                         full(group.try_charge(room + 1).unwrap_err());
                         full(group.request(room + 1).wait(LONG).oom().charge().unwrap_err());
                         full(
@@ -164,18 +164,18 @@ fn nobody_outside_of_the_lowest_full_group_gives_anything_back() {
         let _neighbour = generous(neighbour, -9, &theirs, &asked);
         let query = tenant.create(&unique("query")).unwrap();
         let much = query.try_charge(50_000).unwrap();
-        // Both are full, and room above would be of no use.
+        // Both are full, and room above would not help.
         let refused = query.try_charge(1000).unwrap_err();
         assert_eq!((&*refused.group, refused.usage), ("/machine/tenant", 50_000));
         assert_eq!(theirs.load(SeqCst), 50_000);
-        // With a cache of its own the tenant makes room in itself, and that is room above, too.
+        // With its own cache the tenant frees units in itself, which are free above, too.
         drop(much);
         let mine = hoard(own, 30_000);
         let _own = generous(own, 0, &mine, &asked);
         let much = query.try_charge(20_000).unwrap();
         let more = query.try_charge(1000).unwrap();
         assert_eq!((mine.load(SeqCst), theirs.load(SeqCst)), (29_000, 50_000));
-        // Only when the tenant has room, and what is above it has none, do others give.
+        // Others give only if the tenant has room, and the group above it has none.
         let rest = machine.create("rest").unwrap();
         own.uncharge_units(mine.swap(0, SeqCst));
         let filler = rest.try_charge(29_000).unwrap();
@@ -198,14 +198,14 @@ fn for_what_can_never_fit_nobody_gives_anything_back() {
         let token = CancelToken::new();
         let _victim = cache.add_victim(&token);
         let small = limited(tenant, "small", 2000);
-        // By an ancestor, although the group itself would have room; and by the group, which has none.
+        // Refused by an ancestor, although the group itself would have room; and by the group, which has none.
         for (group, units) in [(small, 1001), (limited(tenant, "tiny", 50), 51)] {
             let lowest = if units > 1000 { "/tenant" } else { "/tenant/tiny" };
             assert_eq!(group.try_charge(units).unwrap_err().group, lowest);
             let refused = group.request(units).wait(LONG).oom().charge().unwrap_err();
             assert_eq!(refused.group, lowest);
         }
-        // The lowest that is full could have room, and one above it never.
+        // The lowest full group could have room, but one above it never.
         held.fetch_sub(700, SeqCst);
         cache.uncharge_units(700);
         let inner = limited(small, "inner", 1500);
@@ -235,7 +235,7 @@ fn a_thousand_threads_reclaim_at_a_time() {
             let inside = inside.clone();
             let reclaimer = tenant.add_reclaimer(0, move |need| {
                 inside.fetch_add(1, SeqCst);
-                // Until all of them are where this is, or some cannot get there.
+                // Until all of them are here, or some cannot get here.
                 let start = Instant::now();
                 while inside.load(SeqCst) < THREADS && start.elapsed() < LONG / 4 {
                     std::thread::sleep(Duration::from_millis(20));
@@ -294,11 +294,11 @@ fn what_is_granted_in_the_end_is_counted_as_no_refusal_and_what_is_refused_as_on
                 (refused, tenant.max_events(), tenant.events().max)
             };
             let watch = tenant.watch().unwrap();
-            // Reclaimed for, and granted.
+            // Granted after reclaim.
             let first = query.try_charge(500).unwrap();
             let second = query.request(300).wait(LONG).charge().unwrap();
             assert_eq!(counted(), (0, 0, 0));
-            // Waited for, and granted: looked at whenever something comes back, and it takes several.
+            // Granted after a wait. It is checked at each return of units, and several are needed.
             held.swap(0, SeqCst);
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| query.request(700).wait(LONG).charge().map(drop));
@@ -313,7 +313,7 @@ fn what_is_granted_in_the_end_is_counted_as_no_refusal_and_what_is_refused_as_on
             });
             assert_eq!(counted(), (0, 0, 0));
             assert_eq!(watch.look(), None, "nobody was woken for it");
-            // Refused, after reclaim that was in vain, or after a wait: once each.
+            // Refused after reclaim without success, or after a wait: once each.
             query.try_charge(1000).unwrap_err();
             assert_eq!(counted(), (1, 1, 1));
             let soon = Duration::from_millis(20);
@@ -323,7 +323,7 @@ fn what_is_granted_in_the_end_is_counted_as_no_refusal_and_what_is_refused_as_on
             query.try_charge_units(1000).unwrap_err();
             assert_eq!(counted(), (4, 4, 4));
             assert_eq!(watch.look().map(|events| events.max), Some(4));
-            // Forced over it is an event, and no refusal.
+            // A forced charge above it is an event, but no refusal.
             drop(query.charge(1000).unwrap());
             assert_eq!(counted(), (4, 5, 5));
         },
@@ -348,11 +348,11 @@ fn a_reclaimer_that_panics_or_lies_is_contained_and_counted() {
         assert_eq!(giving.report().freed, 100);
         assert_eq!((panicking.report().runs, panicking.report().panics), (1, 1));
         let report = lying.report();
-        // (It is asked thrice: threads could have charged at once what it says that it gave.)
+        // It is asked three times: threads could have charged the claimed units at once.
         assert_eq!((report.runs, report.short, report.claimed, report.freed), (3, 3, 300, 0));
         let _second = query.try_charge(100).unwrap();
         assert_eq!(panicking.report().runs, 1, "it is not run again");
-        // Nobody has anything to give: refused, and not for ever.
+        // No group has anything to give: refused, and not after an endless time.
         let start = Instant::now();
         query.try_charge(900).unwrap_err();
         assert!(start.elapsed() < Duration::from_secs(20));
@@ -423,7 +423,7 @@ fn many_threads_reclaim_and_nothing_is_lost() {
                     let query = tenant.create(&unique("query")).unwrap();
                     for round in 0..times(300, 30_000) {
                         if round % 10 == thread % 10 {
-                            // A cache grows again, where there is room.
+                            // A cache grows again while there is room.
                             let (cache, held) = &caches[round as usize % 3];
                             if cache.try_charge_units(500).is_ok() {
                                 held.fetch_add(500, SeqCst);
@@ -474,7 +474,7 @@ fn a_reclaimer_that_was_dropped_is_not_run_and_not_running() {
 
 #[test]
 fn a_charge_is_not_refused_before_a_reclaimer_was_asked_however_late_it_is() {
-    // No time at all: as for a thread that lost its CPU until the time was up.
+    // No time at all, like a thread that was preempted until the time was up.
     let ledger = Ledger::builder().reclaim_time(Duration::ZERO).anonymous().unwrap();
     let ledger: &'static Ledger = Box::leak(Box::new(ledger));
     let group = ledger.root().create("q").unwrap();

@@ -5,9 +5,9 @@ use crate::support::alive;
 use ledgerline::{Group, GroupState, Ledger, Limit};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Whether a child has not ended; does not reap it.
+/// Returns whether a child has not ended, without reaping it.
 fn is_running(child: i32) -> bool {
-    // SAFETY: an all-zero siginfo is valid to write over; the call writes to the stack alone.
+    // SAFETY: an all-zero siginfo is valid to write over; the call writes only to the stack.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -16,7 +16,7 @@ fn is_running(child: i32) -> bool {
     }
 }
 
-/// What one child did, in memory that the parent sees: how much it holds for certain.
+/// The progress of one child, in memory that the parent sees: the units that it certainly holds.
 #[repr(C)]
 struct Report {
     holds: AtomicU64,
@@ -72,7 +72,7 @@ fn what_an_ended_process_held_goes_back_and_stays_in_the_account() {
             assert_eq!(dead.len(), 2);
             assert_eq!((dead[0].state, dead[0].at_exit), (GroupState::Exited, 7_000));
             assert_eq!((dead[1].state, dead[1].at_exit), (GroupState::Exited, 4_000));
-            // A limit right at what the living hold can be set, and nothing more can be had.
+            // A limit equal to the units of live processes can be set, and nothing more can be charged.
             let root = ledger.root();
             root.set_max(Limit::units(12_345 + round)).unwrap();
             drop(mine.try_charge(round).unwrap());
@@ -124,11 +124,11 @@ fn a_process_killed_in_the_middle_leaves_at_most_its_one_request() {
                 // The parent charges the same root meanwhile.
                 drop(mine.try_charge(7).unwrap());
             }
-            // SAFETY: ends the child started above, which nobody has waited for.
+            // SAFETY: ends the child started above, which was not waited for yet.
             unsafe { libc::kill(child, libc::SIGKILL) };
             assert_eq!(wait(child), -libc::SIGKILL);
             ledger.settle_dead(&alive);
-            // Documented: a killed walk leaves its ancestors too full by itself; never too empty.
+            // Documented: a killed walk leaves its ancestors too full by its own units, but never too empty.
             let (usage, most) = (ledger.root().precise(), 1_000 + (round + 1) * (REQUEST + BATCH));
             assert!((1_000..=most).contains(&usage), "round {round}: {usage}");
         }
@@ -138,9 +138,8 @@ fn a_process_killed_in_the_middle_leaves_at_most_its_one_request() {
     });
 }
 
-/// A killed walk may be in what is reserved and not in what is granted, or in both, but not in
-/// what is granted alone: a limit still cannot be overrun. (Few tries: each that meets such a
-/// reservation waits for it as long as anybody waits for anything.)
+/// A killed walk may be counted in `reserved` but not in `usage`, or in both, but not in `usage` alone: a limit still cannot
+/// be overrun. There are few tries, since each that meets such a reservation waits for it as long as any wait lasts.
 fn check_limit(ledger: &Ledger, group: Group<'_>) {
     let root = ledger.root();
     let limit = root.precise() + 200_000;
@@ -154,8 +153,8 @@ fn check_limit(ledger: &Ledger, group: Group<'_>) {
     }
 }
 
-/// Processes use the same columns, and the sets of stocked rows are shared: nobody's row may fall
-/// out of them while another's is taken out.
+/// Processes use the same columns, and share the sets of stocked rows. A row must not drop out of a set while another
+/// process's row is removed from it.
 #[test]
 fn a_drain_finds_every_cell_while_another_process_drains_its_own() {
     in_both_modes("a_drain_finds_every_cell_while_another_process_drains_its_own", || {
@@ -194,12 +193,12 @@ fn a_process_has_a_batch_idle_whatever_others_have_and_takes_nothing_of_theirs()
             let ledger = Ledger::builder().batch(BATCH).capacity(4096).create_in(&file).unwrap();
             let root = ledger.root();
             let mine = ledger.attach_process("parent", own_pid()).unwrap();
-            // Beside so much, four fifths of the slack are allowed, which are tolerated beside nothing.
+            // With so much charged, four fifths of the slack are allowed, which are also tolerated without charges.
             let much = mine.try_charge(4 * SLACK).unwrap();
             for _ in 0..20 {
                 let group = mine.create(&unique("q")).unwrap();
                 drop(group.try_charge(BATCH * 16).unwrap());
-                // What fills the cell, and lies in it then.
+                // Charges that fill the cell, and then lie in it.
                 let held = [(); 4].map(|()| group.try_charge(BATCH / 4).unwrap());
                 drop(held);
             }

@@ -1,5 +1,5 @@
-//! How much each reclaimer is asked for: in proportion to what is unprotected, as the kernel's reclaim
-//! takes it. Also what asking costs.
+//! The amounts asked of each reclaimer: in proportion to the unprotected units, like the kernel's reclaim. Also the cost of
+//! asking.
 
 use crate::common::{in_both_modes, ran_alone, times, unique};
 use crate::support::{LONG, limited};
@@ -15,7 +15,7 @@ fn ledger() -> &'static Ledger {
     Box::leak(Box::new(builder.anonymous().unwrap()))
 }
 
-/// A cache in a group: it gives back what it is asked for, in whole grains.
+/// A cache in a group: it gives back the requested units, in whole grains.
 struct Cache {
     group: Group<'static>,
     held: Arc<AtomicU64>,
@@ -40,7 +40,7 @@ impl Cache {
         self.held.fetch_add(units, SeqCst);
     }
 
-    /// In MiB.
+    /// Returns the remaining units in MiB.
     fn left(&self) -> f64 {
         let left = self.held.load(SeqCst);
         assert_eq!(left, self.group.precise());
@@ -48,11 +48,11 @@ impl Cache {
     }
 }
 
-/// A tree of the kernel's own test of protection (`test_memcg_protection`): A may use 200 MiB; B, below it, is
-/// protected with 50; in B, C claims 75 of that, D 25, E none and F 500, and all but F have 50 cached.
+/// A tree of the kernel's own test of protection (`test_memcg_protection`). A may use 200 MiB; B, below it, is protected with
+/// 50. In B, C claims 75 of that, D 25, E none and F 500, and all but F have 50 cached.
 struct Family {
     b: Group<'static>,
-    /// C, D, E, F.
+    /// The caches of C, D, E and F.
     caches: [Cache; 4],
     g: Group<'static>,
 }
@@ -78,7 +78,7 @@ impl Family {
     }
 }
 
-/// Asks for so much, in pieces (the last one is what is left), and keeps it.
+/// Requests so many units in pieces, the last one with the rest, and keeps them.
 fn ask(
     group: Group<'static>,
     units: u64,
@@ -93,15 +93,14 @@ fn close(found: f64, published: f64, what: &str) {
     assert!((found - published).abs() <= published * 0.1, "{what}: {found} of {published}");
 }
 
-/// The kernel's numbers, which hold within a tenth there: at the end C has 29, D 21, E and F nothing. (Above
-/// what is protected 2 are left, a share of which may be E's.) Then G's cache makes room for as much as there
-/// is unprotected.
+/// Checks the kernel's numbers, which hold within a tenth there: at the end C has 29, D 21, E and F nothing. Above the
+/// protected units 2 are left, and a share of those may be E's. Then G's cache frees all its unprotected units.
 fn the_kernels_numbers(hard: bool) {
     let protect = |group: Group<'_>, units: u64| match hard {
         true => group.set_min(Limit::units(units)),
         false => group.set_low(Limit::units(units)),
     };
-    // At once, in pieces, by pages; and of caches that have a grain, and of units that are no bytes.
+    // At once, in pieces, by pages; with caches that have a grain; and with units that are not bytes.
     let page = MIB / 256;
     let ways = [
         (MIB, 1, 148 * MIB),
@@ -123,7 +122,7 @@ fn the_kernels_numbers(hard: bool) {
         close(c, 29.0, &way);
         close(d, 21.0, &way);
         assert!(e <= 1.5 && f == 0.0, "{way}: {e} {f}");
-        // Now that is a cache, too, and unprotected; and a charge asks for 170 and keeps them.
+        // Now that is a cache, too, and unprotected; a charge asks for 170 and keeps them.
         let [cached, greedy] = ["cached", "greedy"].map(|name| family.g.create(name).unwrap());
         held.into_iter().for_each(|charge| std::mem::forget(charge.transfer(cached).unwrap()));
         let cache = Cache::new(cached, grain);
@@ -180,7 +179,7 @@ fn caches_of_equal_priority_give_in_proportion_also_to_small_requests() {
     });
 }
 
-/// The fastest of some rounds, in seconds.
+/// Returns the time of the fastest of some rounds, in seconds.
 fn fastest(mut round: impl FnMut()) -> f64 {
     let once = |_| {
         let start = Instant::now();
@@ -198,17 +197,17 @@ fn a_refusal_costs_by_those_below_what_is_full_and_not_by_others() {
     let ledger = ledger();
     let tenant = limited(ledger.root(), "tenant", 100);
     tenant.try_charge_units(50).unwrap();
-    // It holds something, and has nothing to give.
+    // It holds units, but gives none.
     let cache = Cache::new(tenant.create("part").unwrap().create("cache").unwrap(), 1);
     cache.group.try_charge_units(50).unwrap();
-    // Refused where nobody can help; and where one is asked in vain.
+    // Refused without a reclaimer to ask, and after one was asked without success.
     let alone = limited(ledger.root(), "alone", 100);
     alone.try_charge_units(100).unwrap();
     let refusals = |group: Group<'static>| {
         fastest(|| (0..200).for_each(|_| drop(group.try_charge(1).unwrap_err())))
     };
     let before = [refusals(alone), refusals(tenant)];
-    // Elsewhere: many groups, and two thousand reclaimers of groups that hold something.
+    // Elsewhere: many groups, and two thousand reclaimers of groups that hold units.
     let other = limited(ledger.root(), "other", 1 << 40);
     let others: Vec<Cache> = (0..2000)
         .map(|_| {
@@ -235,13 +234,13 @@ fn nobody_is_refused_for_room_that_another_thread_took_while_there_is_more_to_re
     group.set_max(Limit::units(HELD as u64 * MIB)).unwrap();
     let kept: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
     let pages = kept.clone();
-    // One at a time, in a while, as a file is written: others charge and are refused meanwhile.
+    // One at a time, slowly, like writing a file: others charge and are refused meanwhile.
     let _reclaimer = group.add_reclaimer(0, move |_| {
         let page = pages.lock().unwrap().pop();
         std::thread::yield_now();
         page.map_or(0, |page| page.units())
     });
-    // At any time three hold a page that cannot be reclaimed, and at least a dozen can.
+    // At any time three threads hold a page that cannot be reclaimed, and at least a dozen pages can be.
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -272,14 +271,14 @@ fn a_program_may_ask_for_units_whatever_the_limits_say() {
                 asked.fetch_add(1, SeqCst);
                 let give = need.min(group.precise());
                 group.uncharge_units(give);
-                // Nothing of this kind nests.
+                // Such calls do not nest.
                 assert_eq!(ledger.root().reclaim(1), 0);
                 give
             })
         };
         let _reclaimers = [hold(kept, 1000), hold(cache, 5000)];
         assert_eq!(cache.reclaim(100), 100);
-        // No limit is met anywhere, and what is protected stays.
+        // No limit is met anywhere, and protected units stay.
         assert_eq!(ledger.root().reclaim(1900), 1900);
         assert_eq!((kept.precise(), cache.precise()), (1000, 3000));
         assert_eq!(ledger.root().reclaim(0), 0);
@@ -311,7 +310,7 @@ fn a_reclaimer_that_hangs_is_named_with_the_charge_that_waits_for_it() {
     });
     std::thread::scope(|scope| {
         let charge = scope.spawn(|| query.try_charge(10).unwrap_err());
-        // (As long as it takes: nothing but the watchdog ends this wait.)
+        // No time limit: only the watchdog ends this wait.
         while cache.local_events().reclaimer_hung == 0 {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! A group is made while there is a row for it, whoever makes others at the same time.
+//! A group can be created while there is a row for it, whichever threads create others at the same time.
 
 use crate::common::unique;
 use ledgerline::Ledger;
@@ -9,7 +9,7 @@ fn groups_made_at_once_are_never_refused_while_there_is_room() {
     const THREADS: usize = 4;
     const EACH: usize = 63;
     for round in 0..300 {
-        // (The root has a row, too.)
+        // The root has a row, too.
         let ledger = Ledger::builder().capacity((THREADS * EACH + 1) as u32).anonymous().unwrap();
         let start = Barrier::new(THREADS);
         std::thread::scope(|scope| {

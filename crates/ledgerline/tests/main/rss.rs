@@ -1,5 +1,4 @@
-//! Resident pages of owners are exact with many writers and counted for the right owner, in both per-CPU
-//! modes.
+//! Resident pages of owners are exact with many writers and counted for the right owner, in both per-CPU modes.
 
 use crate::common::{Random, fork, in_both_modes, wait};
 use crate::support::{allowed_cpus, in_all_modes, pin};
@@ -13,7 +12,7 @@ fn pages(file: i64, anon: i64, swap: i64, shmem: i64) -> Pages {
     Pages { file, anon, swap, shmem }
 }
 
-/// The obvious way to count: an atomic for each kind.
+/// The simple count: an atomic for each kind.
 #[derive(Default)]
 struct Oracle([AtomicI64; 4]);
 
@@ -34,7 +33,7 @@ fn what_threads_on_all_cpus_add_is_what_is_read() {
         let table = Table::new(OWNERS as u32).unwrap();
         let owners: [(SharedOwner<'_>, Oracle); OWNERS] = std::array::from_fn(|n| {
             let (owner, oracle) = (table.register().unwrap(), Oracle::default());
-            // What it had while it was single is kept.
+            // Its counts from the time as a single owner are kept.
             owner.add(Kind::Shmem, n as i64);
             oracle.add(Kind::Shmem, n as i64);
             (owner.share(), oracle)
@@ -113,7 +112,7 @@ fn a_read_looks_at_the_cpus_that_ran_the_owner() {
         assert_eq!(owner.cpus(), 0, "a single thread has its words in the row");
         owner.add(Kind::Anon, 5);
         owner.add(Kind::File, 5);
-        // Two, should the thread have moved between the two; one is what is meant.
+        // Two if the thread moved between the two updates; normally one.
         assert!((1..=2).contains(&owner.cpus()));
         let mut seen = owner.cpus();
         std::thread::scope(|scope| {
@@ -208,7 +207,7 @@ fn a_name_of_an_owner_that_has_gone_is_refused() {
     assert_eq!(table.add_to(all[8].id(), Kind::Anon, 1), Err(Gone));
 }
 
-/// Another thread keeps adding to whichever owner was named last, while that owner ends.
+/// Another thread keeps adding to the last named owner while that owner ends.
 #[test]
 fn what_others_add_reaches_the_owner_they_meant_or_nobody() {
     let table = Table::new(2).unwrap();
@@ -243,7 +242,7 @@ fn what_others_add_reaches_the_owner_they_meant_or_nobody() {
     assert_eq!(accepted.into_inner(), left);
 }
 
-/// Owner `n` has either nothing or `n` of two kinds; a read that is accepted says one of the two.
+/// Owner `n` has either nothing or `n` of two kinds; an accepted read returns one of the two.
 #[test]
 fn a_read_never_mixes_an_owner_with_the_next_of_its_row() {
     in_both_modes("a_read_never_mixes_an_owner_with_the_next_of_its_row", || {
@@ -280,7 +279,7 @@ fn a_read_never_mixes_an_owner_with_the_next_of_its_row() {
     });
 }
 
-/// An owner of either sort, and what it ought to have.
+/// An owner of either sort, and its expected counts.
 enum Either<'t> {
     Single(Owner<'t>),
     Shared(SharedOwner<'t>),
@@ -375,7 +374,7 @@ fn updates_past_what_a_word_holds_are_clamped_and_counted() {
         assert_eq!((single.read().file, shared.read().file), (MOST, -MOST));
         assert_eq!(table.mistakes(), Mistakes { clamped: 2, negative: 0 });
         assert_eq!(shared.read().negative(), Some(Kind::File));
-        // The words fill up, then those for others, and then it is clamped: never a wrap.
+        // The words fill up, then those for others, and then the value is clamped: it never wraps.
         let mut last = (0, 0);
         for _ in 0..300_000 {
             single.add(Kind::Anon, MOST);
@@ -410,8 +409,7 @@ static SHARED: AtomicPtr<SharedOwner<'static>> = AtomicPtr::new(std::ptr::null_m
 static HANDLED: AtomicI64 = AtomicI64::new(0);
 
 extern "C" fn adds(_: i32) {
-    // SAFETY: both pointers are to leaked owners; the handler runs on the one thread that uses the
-    // first.
+    // SAFETY: both pointers are to leaked owners; the handler runs on the one thread that uses the first.
     unsafe {
         (*SINGLE.load(Relaxed)).add(Kind::Anon, 10);
         (*SHARED.load(Relaxed)).add(Kind::Anon, 10);
@@ -428,15 +426,15 @@ fn a_signal_handler_adds_between_two_additions_and_nothing_is_lost() {
         let shared = Box::leak(Box::new(table.register().unwrap().share()));
         SINGLE.store(single, Relaxed);
         SHARED.store(shared, Relaxed);
-        // SAFETY: installs a handler that does async-signal-safe things; names this thread.
+        // SAFETY: installs a handler that does only async-signal-safe things; names this thread.
         let thread = unsafe {
             libc::signal(libc::SIGUSR1, adds as *const () as usize);
-            // (It is a number, or with musl an address.)
+            // It is a number, or with musl an address.
             libc::pthread_self() as usize
         };
         let mut added = 0;
         std::thread::scope(|scope| {
-            // To this very thread: the single owner is its alone.
+            // To this very thread, since only it uses the single owner.
             let signals = scope.spawn(move || {
                 for turn in 1..=300 {
                     // SAFETY: signals a thread that joins this one.
@@ -450,7 +448,7 @@ fn a_signal_handler_adds_between_two_additions_and_nothing_is_lost() {
             });
             while !signals.is_finished() {
                 for _ in 0..1000 {
-                    // SAFETY: leaked owners, used by this thread and its handler alone.
+                    // SAFETY: leaked owners, used only by this thread and its handler.
                     unsafe {
                         (*SINGLE.load(Relaxed)).add(Kind::Anon, 1);
                         (*SHARED.load(Relaxed)).add(Kind::Anon, 1);

@@ -1,4 +1,4 @@
-//! Lowers a limit below what is in use: after asking reclaimers, or at once.
+//! Lowers a limit below the usage: after asking reclaimers, or at once.
 
 use crate::common::{Random, in_both_modes, times, unique};
 use crate::support::tasks::{Crowd, block_on};
@@ -17,7 +17,7 @@ fn ledger() -> &'static Ledger {
     Box::leak(Box::new(builder.anonymous().unwrap()))
 }
 
-/// A cache of so many units that gives back what it is asked for.
+/// Creates a cache of so many units that gives back the requested units.
 fn cache(group: Group<'static>, units: u64) -> (Arc<AtomicU64>, Reclaimer<'static>) {
     group.try_charge_units(units).unwrap();
     let held = Arc::new(AtomicU64::new(units));
@@ -45,7 +45,7 @@ fn a_limit_below_the_usage_is_set_if_reclaimers_give_the_excess_and_refused_if_n
             let (elsewhere, _far) = cache(ledger.root().create("elsewhere").unwrap(), 500);
             let query = tenant.create("query").unwrap();
             let _charge = query.try_charge(300).unwrap();
-            // A limit that only idle stock stands in the way of, or nothing, asks nobody.
+            // If only idle stock is in the way of a limit, or nothing, no reclaimer is asked.
             tenant.set_max(Limit::units(900)).unwrap();
             assert_eq!(reclaimer.report().runs, 0);
             tenant.set_max(Limit::units(700)).unwrap();
@@ -111,20 +111,20 @@ fn a_limit_that_is_set_at_once_lets_nothing_in_until_usage_is_below_it() {
         assert_eq!(runaway.set_max_now(Limit::units(600)), Ok(400));
         assert_eq!(runaway.max(), Limit::units(600));
         on_every_cpu(&refused);
-        // What can be given back is asked for.
+        // All that can be given back is requested.
         runaway.set_max(Limit::units(1_000_000)).unwrap();
         let (held, _reclaimer) = cache(part, 100);
         stock();
         assert_eq!(runaway.set_max_now(Limit::units(600)), Ok(400));
         assert_eq!((held.load(SeqCst), runaway.precise()), (0, 1000));
         on_every_cpu(&refused);
-        // Below it, it is a limit like any other; and one that is raised holds at once, too.
+        // Below it, it is an ordinary limit, and a raised one applies at once, too.
         drop(charge.split(500).unwrap());
         drop(part.try_charge(100).unwrap());
         assert!(part.try_charge(101).is_err());
         assert_eq!(runaway.set_max_now(Limit::units(700)), Ok(0));
         drop(part.try_charge(200).unwrap());
-        // Of a group that was destroyed there is nothing to set.
+        // A destroyed group has nothing to set.
         drop(charge);
         part.destroy().unwrap();
         runaway.destroy().unwrap();
@@ -156,7 +156,7 @@ fn a_limit_that_is_set_at_once_asks_a_reclaimer_again_that_ran_for_another_threa
         while tenant.max() != Limit::units(400) {
             std::thread::yield_now();
         }
-        // (It looks at the reclaimer right after that.)
+        // It looks at the reclaimer right after that.
         std::thread::sleep(Duration::from_millis(50));
         drop(go);
         assert_eq!(setter.join().unwrap(), Ok(0));
@@ -202,7 +202,7 @@ fn under_fire_usage_only_falls_once_a_limit_is_set_at_once_below_it() {
                 in_turn(200);
                 let limit = runaway.precise() / 2;
                 runaway.set_max_now(Limit::units(limit)).unwrap();
-                // What was on its way is there by now.
+                // Changes under way have arrived by now.
                 in_turn(2);
                 let mut most = runaway.approximate().value;
                 for _ in 0..200 {
@@ -252,7 +252,7 @@ fn whoever_waits_anywhere_below_for_more_than_the_limit_now_allows_is_refused() 
             // At the limit of a group below, the first and others.
             let waits = [5, 50, 60].map(|units| crowd.add(query.request(units).wait(10 * LONG)));
             assert_eq!(tenant.set_max_now(Limit::units(10)), Ok(90));
-            // (The first is told, too, and goes on waiting.)
+            // The first is notified, too, and continues to wait.
             let mut refused = [(); 2].map(|()| {
                 let (number, refused) = crowd.next();
                 assert_eq!(refused.unwrap_err().reason, Reason::Limit);
@@ -260,7 +260,7 @@ fn whoever_waits_anywhere_below_for_more_than_the_limit_now_allows_is_refused() 
             });
             refused.sort_unstable();
             assert_eq!(refused, waits[1..]);
-            // The first itself, and one behind it who could be served.
+            // The first itself, and one behind it that could be served.
             let behind = crowd.add(query.request(1).wait(10 * LONG));
             assert_eq!(tenant.set_max_now(Limit::units(4)), Ok(96));
             let (ended, refused) = crowd.next();

@@ -24,7 +24,7 @@ fn the_oldest_holder_with_room_pays_when_the_payer_goes() {
         drop(first);
         assert_eq!((third.owner(), second.group()), (c, b), "b has no room");
         assert_eq!((a.precise(), b.precise(), c.precise()), (0, 0, 100));
-        // Now nobody but b: over its limit, and that is told.
+        // Now b is the only holder and is over its limit, which is counted.
         let told = b.max_events();
         drop(third);
         assert_eq!((second.owner(), b.precise(), second.holders()), (b, 100, 1));
@@ -76,7 +76,7 @@ fn a_charge_of_nothing_can_be_shared_beyond_its_groups_end() {
     assert_eq!(ledger.mistakes(), Mistakes::default());
 }
 
-/// A group as the model knows it. Plain numbers, every level changed for every unit.
+/// A group of the model: plain numbers, every level changed for every unit.
 struct Node {
     parent: Option<usize>,
     max: u64,
@@ -101,14 +101,14 @@ struct Model {
 }
 
 impl Model {
-    /// From a group to the root.
+    /// Returns the path from a group to the root.
     fn path(&self, group: usize) -> Vec<usize> {
         std::iter::successors(Some(group), |&at| self.nodes[at].parent).collect()
     }
 
-    /// Adds to some levels, given the group's first; whether their limits allow it.
+    /// Adds to some levels, the group's first. Returns whether their limits allow it.
     fn add(&mut self, levels: &[usize], units: u64, over: bool) -> bool {
-        // No limit keeps nothing from being charged.
+        // No limit prevents a charge of zero.
         if units == 0 {
             return true;
         }
@@ -127,7 +127,7 @@ impl Model {
     }
 
     fn transfer(&mut self, from: usize, to: usize, units: u64, over: bool) -> bool {
-        // Of a charge of nothing whose group is gone nobody knows any more where it was.
+        // A charge of zero whose group is gone has no known place.
         let gone = units == 0 && !self.nodes[from].live && self.nodes[from].usage == 0;
         let (old, new) = (if gone { Vec::new() } else { self.path(from) }, self.path(to));
         let only = |these: &[usize], others: &[usize]| -> Vec<usize> {
@@ -191,12 +191,12 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Parents and limits of the groups below the root.
+/// Generates the parents and limits of the groups below the root.
 fn trees() -> impl Strategy<Value = Vec<(prop::sample::Index, Option<u64>)>> {
     prop::collection::vec((any::<prop::sample::Index>(), prop::option::of(0u64..1000)), 1..14)
 }
 
-/// The ledger, the model, and the holders with the shared charge (of the model) that they are of.
+/// The ledger, the model, and the holders, each with its shared charge of the model.
 struct Both<'l> {
     groups: Vec<Group<'l>>,
     model: Model,
@@ -299,7 +299,7 @@ proptest! {
             both.model.nodes.push(node(Some(parent), max.unwrap_or(u64::MAX)));
         }
         for step in steps {
-            // What lies idle could be taken for used where a limit is passed by force.
+            // Idle units could count as used when a limit is passed by force.
             ledger.root().drain();
             both.step(step);
             both.check();
@@ -315,7 +315,7 @@ proptest! {
     }
 }
 
-/// Joins and leaves shared charges. It always has a holder of each charge but the one that it works on.
+/// Joins and leaves shared charges. It always has a holder of each charge except the one that it works on.
 fn come_and_go<'l>(
     mut mine: Vec<SharedCharge<'l>>,
     groups: &[Group<'l>],
@@ -375,7 +375,7 @@ fn threads_that_join_and_leave_at_once_lose_no_unit_and_count_none_twice() {
         }
         let charged: u64 = groups.iter().map(|group| group.precise()).sum();
         assert_eq!((charged, ledger.root().precise()), (all, all));
-        // The last holders go at once, too.
+        // The last holders are dropped at once, too.
         std::thread::scope(|scope| {
             for held in left {
                 scope.spawn(move || drop(held));

@@ -1,4 +1,4 @@
-//! A file that is no ledger is refused, and a damaged one does no damage.
+//! A file that is not a ledger is refused, and a damaged one causes no harm.
 
 use crate::common::{memfd, ran_alone, unique};
 use ledgerline::{Ledger, OpenError};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Where the fields of the header lie (format 5).
+/// The offsets of the header's fields (format 5).
 const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
 const COLUMNS: u64 = 12;
@@ -17,7 +17,7 @@ const BATCH: u64 = 24;
 const HIGH_WATER: u64 = 128;
 const FREE: u64 = 136;
 
-/// A ledger with some groups and charges in it.
+/// Creates a ledger with some groups and charges in it.
 fn ledger_file() -> File {
     let file = memfd();
     let ledger = Ledger::builder().capacity(100).create_in(&file).unwrap();
@@ -29,7 +29,7 @@ fn ledger_file() -> File {
     file
 }
 
-/// Uses a ledger in all ways of a reader and some of a writer; whatever comes out, it ends.
+/// Uses a ledger in all ways of a reader and some of a writer. Whatever the values, it ends.
 fn use_it(file: &File) {
     let Ok(ledger) = Ledger::open_in(file) else { return };
     let snapshot = ledger.snapshot();
@@ -127,7 +127,7 @@ fn a_ledger_with_absurd_numbers_is_refused() {
     }
 }
 
-/// Writes what `damage` says over a ledger and uses it.
+/// Writes the bytes of `damage` over a ledger and uses it.
 fn damaged(few: u32, many: u32, damage: impl Strategy<Value = Vec<(u64, Vec<u8>)>>) {
     TestRunner::new(crate::common::cases::few_or_many(file!(), few, many))
         .run(&damage, |writes| {

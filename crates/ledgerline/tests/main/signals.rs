@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 const GROUPS: usize = 4;
-/// Charges that handlers make and other handlers return, wherever they run.
+/// Charges that handlers make and other handlers return, on any thread.
 const KEPT: usize = 64;
 
-/// What the handlers reach: set once, before the first signal.
+/// The ledger of the handlers: set once, before the first signal.
 static LEDGER: OnceLock<Ledger> = OnceLock::new();
 static IDS: [AtomicU64; GROUPS] = [const { AtomicU64::new(0) }; GROUPS];
-/// Handlers that began, and that ended.
+/// How many handlers began, and ended.
 static CAUGHT: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 /// The threads that are interrupted.
@@ -53,7 +53,7 @@ fn return_kept(ledger: &Ledger, kept: u64) {
     }
 }
 
-/// What the interrupted threads are at.
+/// The work of the interrupted threads.
 fn work<'l>(ledger: &'l Ledger, stop: &AtomicBool, seed: u64) {
     let mut random = Random::new(seed);
     let mut held: Vec<Charge<'l>> = Vec::new();
@@ -71,8 +71,8 @@ fn work<'l>(ledger: &'l Ledger, stop: &AtomicBool, seed: u64) {
                 drop(kept);
             }
             4 => held.clear(),
-            // Not from a handler: it may wait for the writers. Rarely: a handler that interrupts a thread at the gate waits
-            // until the reader gives up, and nothing happens meanwhile.
+            // Not from a handler, as it may wait for the writers. Rarely, as a handler that interrupts a thread at the gate
+            // waits until the reader gives up, without progress meanwhile.
             5 if random.one_in(100) => drop(group.precise()),
             6..20 if !held.is_empty() => {
                 let pick = random.below(held.len() as u64) as usize;
@@ -101,7 +101,7 @@ fn blocked(block: bool) {
 
 fn install() {
     for signal in [libc::SIGALRM, libc::SIGUSR1] {
-        // SAFETY: installs a handler that calls async-signal-safe functions alone.
+        // SAFETY: installs a handler that calls only async-signal-safe functions.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;
@@ -142,9 +142,9 @@ fn handlers_charge_and_uncharge_whatever_they_interrupt_and_nothing_is_lost() {
                 }
                 let start = Instant::now();
                 let mut random = Random::new(1);
-                // A storm: bursts at one thread, of two signals so that handlers are interrupted as well, then
-                // a pause in which it gets on. Never at the process: the harness has a thread that does not
-                // block them, and a handler that is held up there would still be at it below.
+                // A storm: bursts at one thread, of two signals so that handlers are interrupted as well, then a pause in which
+                // the thread makes progress. Never at the process: the harness has a thread that does not block them, and a
+                // handler that is held up there would still run below.
                 while start.elapsed() < seconds(1.5, 300.0) || CAUGHT.load(Relaxed) < 1_000 {
                     let thread = THREADS[random.below(3) as usize].load(Relaxed);
                     for _ in 0..random.below(30) {

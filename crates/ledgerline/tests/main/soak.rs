@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 const WORKERS: u64 = 62;
-/// What one worker holds at most.
+/// The most charges that one worker holds.
 const HELD_MAX: usize = 30;
 const SIZE_BITS: u64 = 14;
 
@@ -17,7 +17,7 @@ struct Tree<'l> {
     tenants: Vec<Group<'l>>,
     /// With limits that change.
     queries: Vec<Group<'l>>,
-    /// Charged with a constant and with pairs of one unit, by `WORKERS` threads at most.
+    /// Charged with a constant and with pairs of one unit, by at most `WORKERS` threads.
     calm: Group<'l>,
 }
 
@@ -71,7 +71,7 @@ impl<'l> Tree<'l> {
                 }
                 _ => match query.try_charge(random.size(SIZE_BITS)) {
                     Ok(charge) => held.push(charge),
-                    // (The limit in it may be a later one than that which refused.)
+                    // Its limit may be a later one than the limit that refused.
                     Err(refused) => assert_eq!(refused.reason, Reason::Limit),
                 },
             }
@@ -79,7 +79,7 @@ impl<'l> Tree<'l> {
         }
     }
 
-    /// A group that lives for a moment, and may leave charges behind.
+    /// Creates a group that lives for a moment, and may leave charges behind.
     fn short_lived(&self, query: Group<'l>, random: &mut Random, held: &mut Vec<Charge<'l>>) {
         match query.create(&unique("short")) {
             Ok(group) => {
@@ -95,7 +95,7 @@ impl<'l> Tree<'l> {
         }
     }
 
-    /// I1, I4 and I6, as far as they can be seen from outside at any moment.
+    /// Checks I1, I4 and I6, as far as they are visible from outside at any moment.
     fn watch(&self, random: &mut Random) {
         for tenant in &self.tenants {
             let max = tenant.max().get().unwrap();

@@ -1,4 +1,4 @@
-//! A ledger that leaves address space to others which it has no use for works as any.
+//! A ledger that leaves unused address space to other mappings works like any other.
 
 use crate::common::{in_both_modes, memfd};
 use ledgerline::{DestroyError, GroupId, Lease, Ledger, LedgerBuilder, Limit, View};
@@ -11,7 +11,7 @@ fn builder() -> LedgerBuilder {
     Ledger::builder().capacity(CAPACITY).items(&["rows"]).spare_addresses(true)
 }
 
-/// Bytes of address space of this process.
+/// Returns the bytes of address space of this process.
 fn address_space() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -23,7 +23,7 @@ fn groups_charges_and_statistics_are_the_same_whole_and_in_parts() {
     in_both_modes("groups_charges_and_statistics_are_the_same_whole_and_in_parts", || {
         let file = memfd();
         let made = builder().create_in(&file).unwrap();
-        // (As many as there are rows: the last ones lie at the ends of all parts.)
+        // As many as there are rows: the last ones lie at the ends of all parts.
         let groups: Vec<_> =
             (1..CAPACITY).map(|n| made.root().create(&format!("g{n}")).unwrap()).collect();
         let rows = made.item("rows").unwrap();

@@ -1,4 +1,4 @@
-//! Limits that are set by another thread or process: who hears of it, who may do it, and what the counts say.
+//! Limits that another thread or process sets: the notifications, the permissions, and the counts.
 
 use crate::common::{fork, in_both_modes, ran_alone, wait};
 use crate::support::LONG;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn memfd() -> File {
-    // SAFETY: makes a file of its own; the name is NUL-terminated.
+    // SAFETY: creates a new file; the name is NUL-terminated.
     unsafe {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         let file = libc::memfd_create(c"ledger".as_ptr(), flags);
@@ -19,9 +19,9 @@ fn memfd() -> File {
     }
 }
 
-/// Runs something in another process, which opens the ledger anew. It says whether that did not panic.
+/// Runs a closure in another process, which opens the ledger anew. The exit code shows whether it did not panic.
 fn elsewhere(file: &File, act: impl FnOnce(&Ledger)) -> libc::pid_t {
-    // SAFETY: the child makes plain calls and ends without a return.
+    // SAFETY: the child makes plain calls and ends without returning.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -78,7 +78,7 @@ fn a_limit_that_is_set_counts_and_wakes_where_the_ledger_is_one_programs_own() {
             }
             assert_eq!(others.look(), None);
             assert_eq!((query.local_events().limits, tenant.local_events().limits), (5, 0));
-            // What a group that is gone counted stays above it.
+            // The counts of a group that is gone stay above it.
             query.destroy().unwrap();
             let next = tenant.create("next").unwrap();
             assert_eq!((next.events().limits, tenant.events().limits), (0, 5));
@@ -100,7 +100,7 @@ fn another_process_wakes_the_watches_of_the_group_and_those_above_and_no_other()
             tenant.set_low(Limit::units(1));
             let [root, above, own, beside] =
                 [ledger.root(), tenant, query, other].map(|group| group.watch().unwrap());
-            // What was set before the watch is not told.
+            // A limit set before the watch is not reported.
             std::thread::sleep(Duration::from_millis(30));
             assert!([&root, &above, &own, &beside].iter().all(|watch| watch.look().is_none()));
             done_elsewhere(&file, |ledger| {
@@ -110,7 +110,7 @@ fn another_process_wakes_the_watches_of_the_group_and_those_above_and_no_other()
             assert_eq!(limits(own.wait(Some(LONG)).unwrap()), Some(1));
             assert_eq!(limits(above.wait(Some(LONG)).unwrap()), Some(2));
             assert_eq!(limits(root.wait(Some(LONG)).unwrap()), Some(2));
-            // And so does a thread of this process, once.
+            // A thread of this process notifies, too, once.
             query.set_max(Limit::units(5000)).unwrap();
             assert_eq!(limits(own.wait(Some(LONG)).unwrap()), Some(2));
             query.set_max(Limit::units(5000)).unwrap();
@@ -149,7 +149,7 @@ fn no_change_of_many_is_lost_whoever_makes_it() {
         let mut seen = 0;
         while seen < 3 * EACH {
             let now = watch.wait(Some(LONG)).unwrap().expect("a change was lost").limits;
-            // (A change may be seen by the look before that which it ends.)
+            // A look may see a change before the look that the change ends.
             assert!(now >= seen, "{now} after {seen}");
             seen = now;
         }
@@ -210,7 +210,7 @@ fn reclaimers_are_asked_when_another_process_sets_a_max_below_what_is_in_use() {
         }
         freed
     });
-    // `set_max` refuses there, since it has no reclaimers.
+    // `set_max` refuses there, since that process has no reclaimers.
     done_elsewhere(&file, |ledger| {
         let tenant = ledger.find("/tenant").unwrap();
         assert!(matches!(tenant.set_max(Limit::units(400)), Err(SetMaxError::Busy { .. })));
@@ -225,7 +225,7 @@ fn reclaimers_are_asked_when_another_process_sets_a_max_below_what_is_in_use() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!((tenant.precise(), pages.lock().unwrap().len()), (400, 4));
-    // What this process sets it reclaims itself, once.
+    // For a limit that this process sets, it reclaims itself, once.
     let runs = asked.load(SeqCst);
     assert_eq!(tenant.set_max_now(Limit::units(300)), Ok(0));
     std::thread::sleep(Duration::from_millis(30));
@@ -256,7 +256,7 @@ fn only_its_maker_sets_limits_of_a_ledger_that_says_so() {
     assert_eq!((group.max(), group.high()), (Limit::units(1000), Limit::MAX));
     assert_eq!((group.low(), group.min(), group.events().limits), (Limit::ZERO, Limit::ZERO, 1));
     group.set_max(Limit::units(2000)).unwrap();
-    // One that says nothing is anybody's who may write the file.
+    // Without that setting, any process that may write the file sets limits.
     let open = memfd();
     let _ledger = Ledger::builder().create_in(&open).unwrap();
     done_elsewhere(&open, |ledger| assert!(ledger.is_steerable()));
@@ -277,7 +277,7 @@ fn a_file_that_may_only_be_read_says_so() {
     assert!(ledger.root().try_charge(11).is_err());
 }
 
-/// Waits until so many threads listen. (One that is started or joined gets and loses its name a little later.)
+/// Waits until so many threads listen. A thread that is started or joined gets or loses its name a little later.
 fn listeners(wanted: usize) {
     let count = || {
         let threads = std::fs::read_dir("/proc/self/task").unwrap();
@@ -341,7 +341,7 @@ fn a_forked_child_listens_for_watches_of_its_own() {
     let file = memfd();
     let ledger = Ledger::builder().create_in(&file).unwrap();
     let inherited = ledger.root().watch().unwrap();
-    // SAFETY: the child makes plain calls and ends without a return.
+    // SAFETY: the child makes plain calls and ends without returning.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: ends this process, should it hang.
@@ -360,7 +360,7 @@ fn a_forked_child_listens_for_watches_of_its_own() {
     assert_eq!(limits(inherited.wait(Some(LONG)).unwrap()), Some(1));
 }
 
-/// Another program writes over the word on which the thread sleeps, all the time.
+/// Another program repeatedly writes over the word on which the thread sleeps.
 #[test]
 fn a_word_that_is_written_over_delays_and_tells_of_nothing() {
     use std::os::unix::fs::FileExt;
@@ -383,7 +383,7 @@ fn a_word_that_is_written_over_delays_and_tells_of_nothing() {
     assert!((1..=2).contains(&places.len()), "the count alone has changed: {places:?}");
     let word = places[0];
     for value in [0u32, u32::MAX, 0x8000_0000, 7] {
-        // (The sleepers, too.)
+        // The sleepers, too.
         for at in [word, word + 4] {
             file.write_all_at(&value.to_le_bytes(), at).unwrap();
         }
@@ -402,7 +402,7 @@ fn a_forked_child_ends_a_ledger_whose_watches_its_parent_hears_by_a_thread() {
         let ledger = Ledger::builder().capacity(8).create_in(&file).unwrap();
         let tenant = ledger.root().create("tenant").unwrap();
         let watch = tenant.watch().unwrap();
-        // SAFETY: the child ends the ledger as the parent would, and never returns to what borrows it.
+        // SAFETY: the child ends the ledger like the parent, and never returns to code that borrows it.
         let child = fork(|| unsafe {
             drop(std::ptr::read(&raw const ledger));
             0

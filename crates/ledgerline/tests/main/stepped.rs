@@ -5,13 +5,13 @@ use crate::common::ran_alone;
 use ledgerline::{Ledger, Limit};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// More steps than anything here takes that goes on at all.
+/// More steps than any call here takes that makes progress at all.
 const MOST: usize = 300_000;
 static STEPS: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     if STEPS.fetch_add(1, Relaxed) + 1 >= MOST {
-        // SAFETY: the kernel's context of this signal, from which the thread goes on: without steps.
+        // SAFETY: the kernel's context of this signal, from which the thread continues without steps.
         unsafe {
             let context = &mut *context.cast::<libc::ucontext_t>();
             context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !0x100;
@@ -19,11 +19,11 @@ extern "C" fn step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) 
     }
 }
 
-/// Runs `work` with a trap behind each of its instructions. Says how many there were.
+/// Runs `work` with a trap after each of its instructions. Returns the number of traps.
 #[inline(never)]
 fn steps_of(work: impl FnOnce()) -> usize {
     STEPS.store(0, Relaxed);
-    // SAFETY: the trap flag is set and cleared; its handler is there.
+    // SAFETY: the trap flag is set and cleared; its handler is installed.
     unsafe {
         std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
         work();
@@ -33,7 +33,7 @@ fn steps_of(work: impl FnOnce()) -> usize {
 }
 
 fn hear_steps() {
-    // SAFETY: the handler touches an atomic and its context alone.
+    // SAFETY: the handler touches only an atomic and its context.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = step as *const () as usize;
@@ -44,7 +44,7 @@ fn hear_steps() {
 
 #[test]
 fn charges_and_all_that_groups_do_go_on_under_a_debugger_that_steps() {
-    // (Where there are no sections nothing is restarted.)
+    // On machines without sections nothing is restarted.
     if ran_alone("charges_and_all_that_groups_do_go_on_under_a_debugger_that_steps") {
         return;
     }
@@ -54,7 +54,7 @@ fn charges_and_all_that_groups_do_go_on_under_a_debugger_that_steps() {
     let tenant = ledger.root().create("tenant").unwrap();
     let group = tenant.create("query").unwrap();
     group.set_max(Limit::units(1 << 20)).unwrap();
-    // (The cells serve the group before it begins.)
+    // The cells serve the group before stepping begins.
     for _ in 0..10 {
         group.try_charge_units(64).unwrap();
         group.uncharge_units(64);

@@ -30,7 +30,7 @@ fn a_thread_may_end_with_charges_and_stock_and_another_returns_them() {
                         let mut basket = basket.lock().unwrap();
                         basket.append(&mut mine);
                         held.fetch_add(made, Relaxed);
-                        // Others' charges, whose threads have ended perhaps.
+                        // Charges of others, whose threads may have ended.
                         for _ in 0..random.below(9) {
                             let pick = random.below(basket.len() as u64) as usize;
                             let charge = basket.swap_remove(pick);
@@ -47,7 +47,7 @@ fn a_thread_may_end_with_charges_and_stock_and_another_returns_them() {
         }
         basket.into_inner().unwrap().clear();
         assert_eq!(ledger.root().precise(), 0);
-        // What ended threads left idle is not lost: it goes back when asked for.
+        // Units that ended threads left idle are not lost: a drain returns them.
         ledger.root().drain();
         assert_eq!(ledger.root().approximate().value, 0);
         assert_eq!(ledger.mistakes(), Mistakes::default());
@@ -85,7 +85,7 @@ fn a_thread_that_is_moved_about_loses_no_unit() {
                 .collect();
             let stop = &stop;
             scope.spawn(move || {
-                // Sections are taken out of every cell meanwhile.
+                // A drain takes units out of every cell meanwhile.
                 while !stop.load(Relaxed) {
                     groups[0].drain();
                     std::thread::yield_now();

@@ -98,7 +98,7 @@ fn reclaimers_are_asked_before_anybody_pays() {
     assert_eq!(counted(query), (0, 0), "the cache made room");
     let given = 900 - cached.load(SeqCst);
     assert!((500..=564).contains(&given), "what was above high, and what lay idle: {given}");
-    // When it has no more, one pays.
+    // When the reclaimer has no more, the charge pays.
     let _more = query.request(3000).throttled().charge().unwrap();
     assert_eq!((cached.load(SeqCst), counted(query).0), (0, 1));
 }
@@ -117,7 +117,7 @@ fn a_plain_charge_that_ends_above_high_has_the_excess_given_back_and_an_allocato
                 let left = Arc::new(AtomicU64::new(units));
                 let cached = left.clone();
                 let reclaimer = group.add_reclaimer(0, move |need| {
-                    // Inside, what ends above high asks nobody: it would ask itself.
+                    // Inside, a charge that ends above high asks no reclaimer: it would ask itself.
                     drop(group.try_charge(100).unwrap());
                     let give = need.min(cached.load(SeqCst));
                     cached.fetch_sub(give, SeqCst);
@@ -154,7 +154,7 @@ fn who_gives_nothing_back_is_not_asked_at_every_charge_above_high() {
     tenant.try_charge_units(2000).unwrap();
     let reclaimer = tenant.add_reclaimer(0, |_| 0);
     let start = Instant::now();
-    // Each of them walks: it is larger than a batch.
+    // Each of them walks, as it is larger than a batch.
     for _ in 0..20_000 {
         std::mem::forget(tenant.try_charge(100).unwrap());
     }
@@ -180,7 +180,7 @@ fn who_gives_back_what_is_above_high_is_asked_once_in_many_charges() {
         for _ in 0..charges {
             std::mem::forget(query.try_charge(100).unwrap());
         }
-        // What a walk fetches lies idle for a while, and is not taken for an excess.
+        // The units that a walk fetches lie idle for a while, and do not count as an excess.
         let (runs, above) = (reclaimer.report().runs, tenant.precise().saturating_sub(100 << 20));
         assert!((1..charges / 50).contains(&runs), "{runs} runs in {charges} charges");
         assert!(above <= 4 << 16, "{above} above high, and two batches on a CPU may lie idle");

@@ -1,5 +1,5 @@
-//! Several threads make random operations, each with its own share of charges. At the end the books
-//! balance, and no limit was passed at any moment.
+//! Several threads make random operations, each with its own share of charges. At the end the books balance, and no limit was
+//! passed at any moment.
 
 use crate::common::{Random, times, unique};
 use crate::support::in_all_modes;
@@ -7,7 +7,7 @@ use ledgerline::{Charge, Group, GroupId, Ledger, Limit, Mistakes, Reason};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One thread's part: what it holds, what it counted.
+/// One thread's part: its charges and its counts.
 struct Share<'l> {
     groups: Vec<Group<'l>>,
     held: Vec<Charge<'l>>,
@@ -36,7 +36,7 @@ impl<'l> Share<'l> {
                 let at = pick(&self.held, random);
                 let part = self.held[at].split(1 + random.below(1_000));
                 if let Some(part) = part {
-                    // (A charge of nothing keeps no row, so parts are not counted of one.)
+                    // A charge of zero keeps no row, so its parts are not counted.
                     self.counts.entry(part.group().id()).or_default().0 += 1;
                     self.held.push(part);
                 }
@@ -82,7 +82,7 @@ impl<'l> Share<'l> {
         }
     }
 
-    /// A group of this thread alone, gone before its last charge is.
+    /// Creates a group of this thread alone, which is gone before its last charge is.
     fn short(&mut self, parent: Group<'l>, random: &mut Random) {
         let group = parent.create(&unique("short")).unwrap();
         let left: Vec<_> = (0..3).filter_map(|_| group.try_charge(random.size(12)).ok()).collect();
@@ -93,7 +93,7 @@ impl<'l> Share<'l> {
         *count = (count.0 + settled.charges, count.1 + settled.charges);
     }
 
-    /// What it holds in a subtree.
+    /// Returns the units that it holds in a subtree.
     fn holds(&self, top: Group<'l>) -> u64 {
         self.held.iter().filter(|charge| below(charge.group(), top)).map(Charge::units).sum()
     }
@@ -103,7 +103,7 @@ fn below(group: Group<'_>, top: Group<'_>) -> bool {
     std::iter::successors(Some(group), |group| group.parent()).any(|group| group.id() == top.id())
 }
 
-/// Several threads at once; then everything is compared.
+/// Runs several threads at once, then compares everything.
 fn round(seed: u64) {
     let mut random = Random::new(seed);
     let batch = [1, 50, 4096, 64 * 4096][random.below(4) as usize];
@@ -163,7 +163,7 @@ fn round(seed: u64) {
     assert_eq!(ledger.mistakes(), Mistakes::default());
 }
 
-/// Usage and counts of every group against the threads' own books.
+/// Compares the usage and counts of every group with the threads' own books.
 fn compare<'l>(ledger: &'l Ledger, groups: &[Group<'l>], shares: &[Share<'l>]) {
     let snapshot = ledger.snapshot();
     assert_eq!(snapshot.groups.len(), groups.len());

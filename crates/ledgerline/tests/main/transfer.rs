@@ -4,7 +4,7 @@ use crate::common::{in_both_modes, times};
 use ledgerline::{Charge, Group, Ledger, Limit, Mistakes, Snapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What the leaves of the tree hold, idle units left out.
+/// Returns the units of the tree's leaves, without idle units.
 fn sum(snapshot: &Snapshot) -> u64 {
     snapshot.groups.iter().filter(|group| group.depth == 2).map(|group| group.current).sum()
 }
@@ -20,7 +20,7 @@ fn move_about<'l>(mut charge: Charge<'l>, groups: &[Group<'l>], stop: &AtomicBoo
     moves
 }
 
-/// Lets the other threads go, also when a picture is wrong.
+/// Releases the other threads, also when a picture is wrong.
 struct StopAtTheEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtTheEnd<'_> {
@@ -29,8 +29,8 @@ impl Drop for StopAtTheEnd<'_> {
     }
 }
 
-/// Snapshots that count transfers' units once, while `movers` threads each move a charge. (Without the
-/// counts of begun and ended transfers, and without the gate, this fails within a few dozen pictures.)
+/// Takes snapshots while `movers` threads each move a charge, and checks that they count the moved units once. Without the
+/// counts of begun and ended transfers, and without the gate, this fails within a few dozen pictures.
 fn snapshots_against(movers: usize) {
     let ledger = Ledger::builder().capacity(64).anonymous().unwrap();
     let parents = ["p", "q"].map(|name| ledger.root().create(name).unwrap());
@@ -56,8 +56,8 @@ fn snapshots_against(movers: usize) {
                 assert_eq!(root.current, 1000 * movers as u64);
             }
         }
-        // Nobody of this process can disturb a look with the gate closed; closing it may fail when a
-        // thread loses its CPU inside for long.
+        // No thread of this process can disturb a look with the gate closed. Closing it may fail if a thread is preempted
+        // inside for long.
         assert!(steady >= pictures - pictures / 10, "{steady} of {pictures} were steady");
     });
     assert!(moves.into_inner() > 0);
@@ -107,11 +107,11 @@ fn units_without_a_guard_move_below_a_full_ancestor_and_within_the_limits() {
         (row.current, row.charges, row.uncharges)
     };
     assert_eq!([row(1), row(2)], [(0, 1, 1), (100, 1, 0)]);
-    // Its own limit the new group keeps, and then nothing moves.
+    // The new group keeps its own limit, and then nothing moves.
     from.set_max(Limit::units(99)).unwrap();
     assert_eq!(to.transfer_units(from, 100).unwrap_err().group, from.id());
     assert_eq!((from.precise(), to.precise(), from.max_events()), (0, 100, 1));
-    // A group of another ledger is none of this one's.
+    // A group of another ledger is refused.
     let other = Ledger::builder().capacity(8).anonymous().unwrap();
     to.transfer_units(other.root(), 100).unwrap_err();
     to.uncharge_units(100);

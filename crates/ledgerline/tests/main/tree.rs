@@ -32,7 +32,7 @@ fn what_threads_on_all_cpus_add_is_the_sum_and_the_top_is_near() {
             let about = sum.approximate();
             assert_eq!(sum.precise(), truth);
             assert!(about.least() <= truth && truth <= about.most(), "{truth}: {about:?}");
-            // By one apart, where only the precise sums tell.
+            // Apart by one, where only the precise sums differ.
             other.add(truth + 1);
             assert!(compare(&sum, &other).is_lt() && compare(&other, &sum).is_gt());
             other.add(-1);

@@ -1,4 +1,4 @@
-//! Who only looks on sees what the program sees, and changes and harms nothing.
+//! A view sees the same values as the program, changes nothing and harms nothing.
 
 use crate::common::{in_both_modes, memfd, ran_alone, times};
 use ledgerline::{Group, GroupId, Ledger, Limit, View};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const ITEMS: [&str; 3] = ["rows_read", "spills", "sorts"];
 
-/// The same file, open for reading alone.
+/// Opens the same file read-only.
 fn read_only(file: &File) -> File {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
 }
@@ -27,7 +27,7 @@ enum Step {
     Refused(usize),
     Count(usize, usize, i64),
     Reclaim(usize, u64),
-    /// The program itself reads, which moves what cells hold.
+    /// The program itself reads, which moves the cells' sums.
     Stat(usize),
     Move(usize),
 }
@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does the steps, in a few threads' columns where there are such.
+/// Does the steps, in a few threads' columns if there are any.
 fn play<'l>(ledger: &'l Ledger, steps: &[Step]) {
     let mut groups: Vec<Group<'l>> = vec![ledger.root()];
     let mut charges = Vec::new();
@@ -94,7 +94,7 @@ fn a_view_says_what_the_ledger_says_though_nothing_was_collected() {
                 ledger.root().set_max(Limit::units(1 << 40)).unwrap();
                 let view = View::open(read_only(&file)).unwrap();
                 assert_eq!(view.item_names(), ITEMS);
-                // Twice: the second time over what the first one left in the copy.
+                // Twice: the second time over the remains of the first one in the copy.
                 for half in [&steps[..steps.len() / 2], &steps[steps.len() / 2..]] {
                     play(&ledger, half);
                     let before = view.read().unwrap();
@@ -104,7 +104,7 @@ fn a_view_says_what_the_ledger_says_though_nothing_was_collected() {
                     prop_assert!(before.snapshot.steady && before.statistics.steady());
                     prop_assert!(!before.snapshot.damaged);
                     compare(&ledger, &before);
-                    // What was collected meanwhile is not counted twice.
+                    // Counts that were collected meanwhile are not counted twice.
                     compare(&ledger, &view.read().unwrap());
                 }
                 Ok(())
@@ -198,14 +198,14 @@ fn a_file_that_becomes_shorter_is_an_error_and_kills_nobody() {
     for n in 0..1000 {
         ledger.root().create(&format!("g{n}")).unwrap().charge_units(100).unwrap();
     }
-    // (Who has it mapped must not touch it any more.)
+    // The process that has it mapped must no longer touch it.
     std::mem::forget(ledger);
     let size = file.metadata().unwrap().len();
     let view = View::open(read_only(&file)).unwrap();
     for length in [5000, 100, 0, 4096, size / 2] {
         file.set_len(length).unwrap();
         match view.read() {
-            // Rows and columns may lie in the half that is there, and are zeros by now.
+            // Rows and columns may lie in the half that is left, and are zeros by now.
             Ok(reading) => assert!(length == size / 2 && reading.snapshot.damaged),
             Err(error) => assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{length}"),
         }
@@ -228,7 +228,7 @@ fn a_file_that_becomes_shorter_is_an_error_and_kills_nobody() {
     });
 }
 
-/// A row that is another group's between two parts of a reading is left out: no group has another's limit.
+/// A row that goes to another group between two parts of a reading is left out: no group has another's limit.
 #[test]
 fn a_view_tells_no_group_what_is_anothers() {
     let file = memfd();
@@ -262,10 +262,10 @@ fn a_view_tells_no_group_what_is_anothers() {
     assert!(made.load(Relaxed) > 10);
 }
 
-/// How many charges a CPU may be seen to count twice, or not yet: those that it is just about to fold.
+/// How many charges of a CPU may be seen twice, or not yet: those that it is just about to fold.
 const FOLDED: u64 = 127;
 
-/// While threads charge, no group holds less than what was charged before, or more than what is charged in the end.
+/// While threads charge, no group holds less than was charged before, or more than is charged in the end.
 #[test]
 fn a_view_beside_writers_stays_between_what_was_and_what_will_be() {
     let slack = FOLDED * std::thread::available_parallelism().unwrap().get() as u64;
@@ -295,7 +295,7 @@ fn a_view_beside_writers_stays_between_what_was_and_what_will_be() {
                 assert!(now.0 + 2 * slack >= before.0 && now.1 >= before.1, "{before:?} {now:?}");
                 let most = if place == 0 { 200_000 } else { 50_000 };
                 assert!(now.0 <= most + slack && now.1 <= most as i64, "{now:?}");
-                // (`docs/races.md`: off by what cells fetched or gave back meanwhile, which is what they may hold at most.)
+                // `docs/races.md`: off by the units that cells fetched or returned meanwhile, at most the possible idle units.
                 let idle = group.peak.bound;
                 assert!(group.current <= 64 * most + idle, "{group:?}");
             }
@@ -306,9 +306,9 @@ fn a_view_beside_writers_stays_between_what_was_and_what_will_be() {
     assert_eq!((root.current, root.charges), (4 * 50_000 * 64, 4 * 50_000));
 }
 
-/// What `table/copy.rs` trusts the kernel with: where the copy lies in its page as the file's part does. (The processor's block copy
-/// tears words where the destination alone crosses a page whose translation was just thrown away. So another thread
-/// has the translations of this process thrown away all the time.)
+/// Checks the kernel's copy on which `table/copy.rs` relies: words stay whole if the copy has the same offset in its page as the
+/// part of the file. The processor's block copy tears words if the destination alone crosses a page whose translation was just
+/// dropped. So another thread makes this process drop its translations all the time.
 #[test]
 fn the_kernel_copies_words_whole_to_where_they_lie_alike_in_their_pages() {
     if ran_alone("the_kernel_copies_words_whole_to_where_they_lie_alike_in_their_pages") {
@@ -325,7 +325,7 @@ fn the_kernel_copies_words_whole_to_where_they_lie_alike_in_their_pages() {
         assert_ne!(mapped, libc::MAP_FAILED);
         std::slice::from_raw_parts(mapped.cast::<AtomicU64>(), words)
     };
-    /// Also where an assertion fails: otherwise the writer goes on, and the test hangs.
+    /// Also if an assertion fails: otherwise the writer continues, and the test hangs.
     struct Stops<'s>(&'s AtomicBool);
     impl Drop for Stops<'_> {
         fn drop(&mut self) {
@@ -368,10 +368,10 @@ fn the_kernel_copies_words_whole_to_where_they_lie_alike_in_their_pages() {
                 if changed > 0 {
                     break;
                 }
-                // Others have the CPU that the writer needs.
+                // Other threads have the CPU that the writer needs.
                 std::thread::yield_now();
             }
-            // SAFETY: as many bytes as the words have; any bytes are words.
+            // SAFETY: as many bytes as the words have; any bytes are valid words.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(copy.as_mut_ptr().cast(), 1 << 16) };
             reader.read_exact_at(bytes, 0).unwrap();

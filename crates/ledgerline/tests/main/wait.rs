@@ -1,4 +1,4 @@
-//! Requests wait for room: none is forgotten, none overtakes, none waits for what cannot be.
+//! Requests wait for room: none is forgotten, none overtakes, and none waits for an impossible amount.
 
 use crate::common::{fork, in_both_modes, ran_alone, times, unique, wait};
 use crate::support::tasks::{Crowd, block_on};
@@ -61,13 +61,13 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
                 scope.spawn(move || {
                     // SAFETY: no preconditions.
                     told.send(unsafe { libc::gettid() }).unwrap();
-                    // The first wants all: those behind it, who want little, do not pass it.
+                    // The first wants all. Those behind it, which want little, do not pass it.
                     let units = if number == 0 { 100 } else { 60 };
                     let charge = tenant.request(units).wait(LONG).charge().unwrap();
                     served.lock().unwrap().push(number);
                     drop(charge);
                 });
-                // It queues before it sleeps, and sleeps for nothing else.
+                // It queues before it sleeps, and has no other reason to sleep.
                 let stat = format!("/proc/self/task/{}/stat", thread.recv().unwrap());
                 let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
                 while !sleeps() {
@@ -135,7 +135,7 @@ fn one_who_is_full_elsewhere_next_waits_there() {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| query.request(50).wait(LONG).charge().map(drop));
             std::thread::sleep(Duration::from_millis(50));
-            // Now its own limit has room, and the tenant's is taken by another at once.
+            // Now its own limit has room, and another group takes the tenant's at once.
             let other = {
                 tenant.set_max(Limit::units(150)).unwrap();
                 let other = tenant.try_charge(50).unwrap();
@@ -151,7 +151,7 @@ fn one_who_is_full_elsewhere_next_waits_there() {
     });
 }
 
-/// Polls a request once, which has it wait.
+/// Polls a request once, which makes it wait.
 fn waiting<'l>(request: Request<'l>) -> Pin<Box<Requested<'l>>> {
     let mut request = Box::pin(request.into_future());
     let mut context = Context::from_waker(Waker::noop());
@@ -176,7 +176,7 @@ fn who_has_no_time_or_takes_no_room_is_not_kept_behind_others() {
         let never = query.request(91).wait(LONG).charge().unwrap_err();
         assert_eq!((&*never.group, never.limit), ("/tenant/query", 90));
         assert!(start.elapsed() < LONG / 2);
-        // A request behind the first whose time is up takes what there is, and is refused by what is full.
+        // A request behind the first whose time is up takes the available units, and the full group refuses it.
         let patience = Duration::from_millis(30);
         let granted = query.request(50).wait(patience).charge().unwrap();
         let refused = query.request(41).wait(patience).charge().unwrap_err();
@@ -188,7 +188,7 @@ fn who_has_no_time_or_takes_no_room_is_not_kept_behind_others() {
     });
 }
 
-/// A cache that gives back what it is asked for.
+/// A cache that gives back the requested units.
 struct Cache {
     group: Group<'static>,
     pages: Arc<Mutex<Vec<Charge<'static>>>>,
@@ -231,12 +231,12 @@ fn who_waits_behind_others_has_caches_asked_when_his_turn_comes_and_before_he_is
             let mut held = tenant.try_charge(50).unwrap();
             let first = waiting(query.request(60).wait(LONG));
             cache.fill(40);
-            // His time is up behind the first.
+            // Its time is up while it is behind the first.
             let start = Instant::now();
             drop(query.request(20).wait(Duration::from_millis(30)).charge().unwrap());
             assert_eq!(cache.group.precise(), 30);
             cache.fill(10);
-            // He becomes the first.
+            // It becomes the first.
             std::thread::scope(|scope| {
                 let second = scope.spawn(|| query.request(20).wait(LONG).charge().map(drop));
                 std::thread::sleep(Duration::from_millis(50));
@@ -244,7 +244,7 @@ fn who_waits_behind_others_has_caches_asked_when_his_turn_comes_and_before_he_is
                 second.join().unwrap().unwrap();
             });
             assert_eq!(cache.group.precise(), 30);
-            // He is the first already, the cache fills up, and his time is up.
+            // It is the first already, the cache fills up, and its time is up.
             let patience = Duration::from_millis(100);
             let mut first = waiting(query.request(60).wait(patience));
             assert_eq!(cache.group.precise(), 0, "all was asked for, and was not enough");
@@ -272,7 +272,7 @@ fn nobody_is_cancelled_beside_a_full_cache_for_one_who_waits_behind_others() {
     cache.fill(40);
     let mut second = waiting(query.request(20).wait(LONG).oom());
     assert_eq!((cache.group.precise(), token.is_cancelled()), (30, false));
-    // The first one's turn ends, and what was given back is the second's.
+    // The first one's turn ends, and the second gets the returned units.
     drop(first);
     let mut context = Context::from_waker(Waker::noop());
     assert!(matches!(second.as_mut().poll(&mut context), Poll::Ready(Ok(_))));
@@ -329,8 +329,8 @@ fn hundreds_of_threads_in_one_queue_are_each_served_once() {
     assert_eq!((tenant.precise(), ledger.mistakes()), (0, Mistakes::default()));
 }
 
-/// Whether units that are returned below a group stay in the cells: not while a request waits there. (What comes back while
-/// the thread moves to another CPU may not, so this asks often.)
+/// Returns whether units that are returned below a group stay in the cells. They must not while a request waits there. Units
+/// returned while the thread moves to another CPU may not stay either, so this tries often.
 fn keeps_idle_units(group: Group<'_>) -> bool {
     (0..100).any(|_| {
         drop(group.try_charge(1000).unwrap());
@@ -372,7 +372,7 @@ fn a_forked_child_has_no_waiters_and_what_it_inherits_waits_anew() {
                 assert!(future.as_mut().poll(&mut context).is_pending());
             }
             let child = fork(|| {
-                // Units come back, and there is nobody here to be told.
+                // Units come back, and there is no thread here to notify.
                 tenant.uncharge_units(1 << 20);
                 let [mut first, mut second, third] = waiting;
                 drop(third);
@@ -380,7 +380,7 @@ fn a_forked_child_has_no_waiters_and_what_it_inherits_waits_anew() {
                 if second.as_mut().poll(&mut context).is_ready() {
                     return 2;
                 }
-                // It is in a queue of the child's, and woken by a thread of the child's own.
+                // It is in a queue of the child's, and a thread of the child's own wakes it.
                 let mut crowd = Crowd::new();
                 crowd.add(second);
                 let served = std::thread::scope(|scope| {
@@ -393,7 +393,7 @@ fn a_forked_child_has_no_waiters_and_what_it_inherits_waits_anew() {
                 if served.is_err() {
                     return 3;
                 }
-                // Nobody holds caps off any more.
+                // No waiter holds caps off any more.
                 if !keeps_idle_units(tenant) {
                     return 4;
                 }
@@ -424,7 +424,7 @@ fn a_child_that_drops_what_it_inherits_takes_nothing_from_those_who_wait_in_a_fi
             let mut waits = Box::pin(tenant.request(1 << 20).wait(LONG).into_future());
             assert!(waits.as_mut().poll(&mut context).is_pending());
             let child = fork(|| {
-                // SAFETY: the child drops its copy, and never runs what would drop it again.
+                // SAFETY: the child drops its copy, and never runs code that would drop it again.
                 drop(unsafe { std::ptr::read(&raw const waits) });
                 0
             });

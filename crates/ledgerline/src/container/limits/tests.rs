@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A made-up system: a folder with the files that are given.
+/// A made-up system: a folder with the given files.
 struct System(PathBuf);
 
 impl System {
@@ -66,7 +66,7 @@ fn every_level_up_the_tree_has_its_say_and_the_smallest_wins() {
     );
     let limits = Limits::read_in(&system.0);
     assert_eq!(limits.smallest().unwrap().source, Source::Max(system.0.join("cg/a")));
-    // A limit that changes is seen at the next reading.
+    // A changed limit is seen at the next reading.
     system.write("cg/a/b/memory.high", "3000000\n");
     let limits = Limits::read_in(&system.0);
     assert_eq!(limits.smallest().unwrap().source, Source::High(system.0.join("cg/a/b")));
@@ -88,22 +88,22 @@ fn version_1_is_read_up_to_where_it_stops_counting_and_hidden_limits_are_known()
         system.told(),
         ["9000 memory.limit_in_bytes of cg/a", "700 hierarchical_memory_limit of cg/a/b"]
     );
-    // What is known already is not told twice.
+    // A known limit is not reported twice.
     system.write("cg/a/b/memory.stat", "hierarchical_memory_limit 9000\n");
     assert_eq!(system.told(), ["9000 memory.limit_in_bytes of cg/a"]);
     system.write("cg/a/b/memory.stat", &format!("hierarchical_memory_limit {NO_LIMIT}"));
     assert_eq!(system.told(), ["9000 memory.limit_in_bytes of cg/a"]);
 }
 
-/// One line of mountinfo: the root and the point of a mount of cgroups.
+/// Returns one line of mountinfo: the root and the point of a mount of cgroups.
 fn mounted(version: Version, root: &str, point: &str) -> String {
     let (kind, options) =
         if version == Version::V2 { ("cgroup2", "rw") } else { ("cgroup", "rw,memory") };
     format!("30 23 0:26 {root} {point} rw,nosuid shared:9 - {kind} {kind} {options}\n")
 }
 
-/// The limits of a process whose cgroup and mounts are these. There are folders with limits of many sizes, which are
-/// named by where they are mounted; this process is listed in some.
+/// Returns the limits of a process with these cgroup and mounts. There are folders with limits of many sizes, named by the
+/// place of their mount; this process is listed in some of them.
 fn limits_of(member: &str, mounts: &[String]) -> Vec<String> {
     let own = format!("1\n{}\n", std::process::id());
     let system = System::new(&[
@@ -124,10 +124,10 @@ fn limits_of(member: &str, mounts: &[String]) -> Vec<String> {
         // The process's own cgroup.
         ("own/memory.max", "256\n"),
         ("own/cgroup.procs", &own),
-        // Another's.
+        // Another process's cgroup.
         ("other/memory.max", "9000\n"),
         ("other/cgroup.procs", "1\n"),
-        // Of a system in which nobody of this namespace is listed.
+        // A system that lists no process of this namespace.
         ("far/box/job/memory.max", "256\n"),
         ("far/memory.max", "64000\n"),
         ("v1/box/job/memory.limit_in_bytes", "300\n"),
@@ -142,26 +142,26 @@ fn the_mount_that_shows_the_process_is_read_whichever_was_mounted_last() {
     let v2 = |root: &str, point: &str| mounted(V2, root, point);
     let [job, within, top] =
         ["256 memory.max of all/box/job", "512 memory.max of all/box", "64000 memory.max of all"];
-    // Nested limits, and another part of the tree that was mounted later.
+    // Nested limits, with another part of the tree that was mounted later.
     for later in [v2("/boxes", "/other"), v2("/", "/other"), v2("/box/job/deeper", "/other")] {
         for mounts in [[v2("/", "/all"), later.clone()], [later, v2("/", "/all")]] {
             assert_eq!(limits_of("0::/box/job\n", &mounts), [job, within, top], "{mounts:?}");
         }
     }
-    // A name that begins alike is no part of the path.
+    // A name with the same beginning is no part of the path.
     let mounts = [v2("/box", "/part"), v2("/bo", "/other")];
     let part = ["256 memory.max of part/job", "512 memory.max of part"];
     assert_eq!(limits_of("0::/box/job\n", &mounts), part);
     // `unshare -Cm`: the mounts from before show more than the namespace.
     assert_eq!(limits_of("0::/\n", &[v2("/../..", "/all")]), [job, within, top]);
-    // The same with a file system that was mounted in the namespace, and with one that is nobody's.
+    // The same with a file system that was mounted in the namespace, and with one that lists no process.
     let mounts = [v2("/../..", "/all"), v2("/", "/own"), v2("/../boxes", "/other")];
     assert_eq!(limits_of("0::/\n", &mounts), [job, within, top]);
     let mounts = [v2("/", "/own"), v2("/../boxes", "/other")];
     assert_eq!(limits_of("0::/\n", &mounts), ["256 memory.max of own"]);
     // A child of the namespace's root.
     assert_eq!(limits_of("0::/job\n", &[v2("/..", "/all"), v2("/", "/other")]), [job, within, top]);
-    // Where nobody is listed, the path decides: the limits from above hold in any case.
+    // If no process is listed, the path decides: the limits from above apply in any case.
     let mounts = [v2("/", "/far"), v2("/boxes", "/other")];
     let far = ["256 memory.max of far/box/job", "64000 memory.max of far"];
     assert_eq!(limits_of("0::/box/job\n", &mounts), far);
@@ -210,15 +210,15 @@ fn page_cache_counts_up_to_a_part_of_the_limit_and_everything_else_does() {
     let system = System::new(&[("cg/memory.current", "1000\n"), ("cg/memory.stat", stat)]);
     let folder = system.0.join("cg");
     assert_eq!(usage(&system.0, &Source::Max(folder.clone()), 0), Some(1000 - 200 - 60 - 30));
-    // A sixteenth of the limit is left to it.
+    // A sixteenth of the limit counts.
     for (limit, counts) in [(160, 10), (1600, 100), (16_000, 260)] {
         let used = usage(&system.0, &Source::Max(folder.clone()), limit);
         assert_eq!(used, Some(1000 - 260 - 30 + counts));
     }
-    // More cache than there is in all: the two files were read one after the other.
+    // More cache than memory in all, as the two files are read one after the other.
     system.write("cg/memory.current", "100\n");
     assert_eq!(usage(&system.0, &Source::High(folder.clone()), 0), Some(0));
-    // Version 1 tells of the cgroup alone and of all below it.
+    // Version 1 reports the cgroup alone, and the cgroup with all below it.
     system.write("cg/memory.usage_in_bytes", "1000\n");
     system
         .write("cg/memory.stat", "inactive_file 1\ntotal_inactive_file 400\ntotal_active_file 5\n");

@@ -20,10 +20,10 @@ pub(crate) fn reserve(length: usize) -> io::Result<*mut u8> {
     made(unsafe { libc::mmap(null_mut(), length, libc::PROT_NONE, flags, -1, 0) })
 }
 
-/// Maps `size` bytes: over what lies at `at`, in one step, or anywhere if that is null.
+/// Maps `size` bytes: in one step over the mapping at `at`, or anywhere if that is null.
 ///
 /// # Safety
-/// What lies at `at` is a mapping of the caller's, of that size or more, which no code uses.
+/// At `at` lies a mapping of the caller's, of that size or more, which no code uses.
 pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::Result<*mut u8> {
     let (access, flags, file, offset) = match backing {
         Backing::Zeros => (WRITABLE, ZEROS, -1, MARK),
@@ -32,11 +32,11 @@ pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::
     };
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     let flags = flags | libc::MAP_NORESERVE | fixed;
-    // SAFETY: a new mapping: at an address of the kernel's choice, or over one that is the caller's, as it says.
+    // SAFETY: a new mapping: at an address of the kernel's choice, or over one of the caller's, as required.
     made(unsafe { libc::mmap(at.cast(), size, access, flags, file, offset) })
 }
 
-/// Maps a part of a file that others map, too, where nothing lies; over nothing that does.
+/// Maps a part of a file that other processes map, too, at a free place. Replaces no mapping.
 pub(crate) fn map_where_free(
     at: *mut u8,
     size: usize,
@@ -47,13 +47,13 @@ pub(crate) fn map_where_free(
     {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let (file, offset) = (file.as_raw_fd(), offset as libc::off_t);
-        // SAFETY: over nothing: the kernel refuses a place that is taken, and one that does not know the flag (before
-        // Linux 4.17, in some emulators) takes the place for a hint, and goes elsewhere if it is taken.
+        // SAFETY: replaces nothing: the kernel refuses a place that is taken. Before Linux 4.17 and in some emulators, a
+        // kernel that does not know the flag treats the place as a hint, and maps elsewhere if it is taken.
         let made = made(unsafe { libc::mmap(at.cast(), size, WRITABLE, flags, file, offset) });
         match made {
             Ok(base) if base == at => Ok(Found::Mapped),
             Ok(base) => {
-                // SAFETY: just mapped, and nobody knows it.
+                // SAFETY: just mapped, and no other code knows it.
                 unsafe { unmap(base, size) };
                 Ok(Found::Taken)
             }
@@ -68,14 +68,14 @@ pub(crate) fn map_where_free(
     }
 }
 
-/// Gives back what lies around `size` bytes at `start` of a reservation.
+/// Releases the parts of a reservation around `size` bytes at `start`.
 ///
 /// # Safety
 /// The reservation is the caller's, and nothing lies in those parts.
 pub(crate) unsafe fn trim(base: *mut u8, length: usize, start: *mut u8, size: usize) {
     let before = start.addr() - base.addr();
     let after = length - before - size;
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     unsafe {
         if before > 0 {
             libc::munmap(base.cast(), before);
@@ -86,19 +86,19 @@ pub(crate) unsafe fn trim(base: *mut u8, length: usize, start: *mut u8, size: us
     }
 }
 
-/// Gives a mapping back.
+/// Unmaps a mapping.
 ///
 /// # Safety
 /// It is the caller's, and no code uses it.
 pub(crate) unsafe fn unmap(base: *mut u8, size: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     unsafe { libc::munmap(base.cast(), size) };
 }
 
-/// Advises about a mapping. Says `false` where the system refuses.
+/// Advises about a mapping. Returns `false` if the system refuses.
 ///
 /// # Safety
-/// It is a mapping of the caller's, and for [`Advice::WipedInChildren`] what that says holds.
+/// It is a mapping of the caller's. For [`Advice::WipedInChildren`], its content is valid when it is zero.
 pub(crate) unsafe fn advise(base: *mut u8, size: usize, advice: Advice) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -107,7 +107,7 @@ pub(crate) unsafe fn advise(base: *mut u8, size: usize, advice: Advice) -> bool 
             Advice::NoDumps => libc::MADV_DONTDUMP,
             Advice::WipedInChildren => libc::MADV_WIPEONFORK,
         };
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { libc::madvise(base.cast(), size, advice) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
@@ -117,7 +117,7 @@ pub(crate) unsafe fn advise(base: *mut u8, size: usize, advice: Advice) -> bool 
     }
 }
 
-/// Bytes of a mapping that are in memory, counted one window after the other. Allocates nothing.
+/// Returns how many bytes of a mapping are in memory, counted in steps of one window. Allocates nothing.
 ///
 /// # Safety
 /// It is a mapping of the caller's.

@@ -20,10 +20,10 @@ pub(crate) fn reserve(length: usize) -> io::Result<*mut u8> {
     made(unsafe { VirtualAlloc(null(), length, MEM_RESERVE, PAGE_NOACCESS) })
 }
 
-/// Makes `size` bytes of zeros: of what lies at `at`, or anywhere if that is null.
+/// Makes `size` zeroed bytes: in the reservation at `at`, or anywhere if that is null.
 ///
 /// # Safety
-/// What lies at `at` is a reservation of the caller's, of that size or more, which no code uses.
+/// At `at` lies a reservation of the caller's, of that size or more, which no code uses.
 pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::Result<*mut u8> {
     if !matches!(backing, Backing::Zeros) {
         return Err(crate::os::lacks(
@@ -31,7 +31,7 @@ pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::
             "keep the ledger in memory (`LedgerBuilder::anonymous`)",
         ));
     }
-    // SAFETY: as the caller says. What was there is given up first, so that zeros come.
+    // SAFETY: as the caller guarantees. The old memory is released first, so that the new one is zeroed.
     unsafe {
         if at.is_null() {
             return made(VirtualAlloc(null(), size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE));
@@ -41,23 +41,23 @@ pub(crate) unsafe fn map(at: *mut u8, size: usize, backing: Backing<'_>) -> io::
     }
 }
 
-/// Files are not mapped here.
+/// Maps nothing: files are not mapped on Windows.
 pub(crate) fn map_where_free(_: *mut u8, _: usize, _: &File, _: usize) -> io::Result<Found> {
     Ok(Found::CannotTell)
 }
 
-/// What lies around a part of a reservation stays reserved, which costs no memory.
+/// Does nothing: the parts of a reservation around the region stay reserved, which costs no memory.
 ///
 /// # Safety
-/// None: it is as the other system's.
+/// None; the signature matches that of the other systems.
 pub(crate) unsafe fn trim(_: *mut u8, _: usize, _: *mut u8, _: usize) {}
 
-/// Gives back the reservation that begins at `base`, or in which it lies.
+/// Releases the reservation that begins at `base`, or that contains it.
 ///
 /// # Safety
 /// It is the caller's, and no code uses it.
 pub(crate) unsafe fn unmap(base: *mut u8, _: usize) {
-    // SAFETY: as the caller says; the query fills a structure of ours, for which zeros are valid.
+    // SAFETY: as the caller guarantees; the query fills a structure of ours, for which zeros are valid.
     unsafe {
         let mut found: MEMORY_BASIC_INFORMATION = std::mem::zeroed();
         let size = size_of::<MEMORY_BASIC_INFORMATION>();
@@ -67,18 +67,18 @@ pub(crate) unsafe fn unmap(base: *mut u8, _: usize) {
     }
 }
 
-/// Pages are small, dumps are not asked about, and nothing forks.
+/// Does nothing: pages are small, there is no control of dumps, and Windows has no fork.
 ///
 /// # Safety
-/// None: it is as the other system's.
+/// None; the signature matches that of the other systems.
 pub(crate) unsafe fn advise(_: *mut u8, _: usize, _: Advice) -> bool {
     true
 }
 
-/// All of it was taken.
+/// Returns the whole size, since all of it was taken.
 ///
 /// # Safety
-/// None: it is as the other system's.
+/// None; the signature matches that of the other systems.
 pub(crate) unsafe fn resident(_: *const u8, size: usize) -> u64 {
     size as u64
 }

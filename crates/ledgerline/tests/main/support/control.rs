@@ -1,5 +1,5 @@
-//! Memory control, slow and obvious: a tree of groups with all that they hold in a list, and every rule as
-//! a loop over it. `tests/main/control.rs` compares the ledger with this.
+//! Memory control, simple and slow: a tree of groups with all their charges in a list, and every rule as a loop over it.
+//! `tests/main/control.rs` compares the ledger with this.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub enum Mode {
     Off,
 }
 
-/// Units that are held.
+/// Held units.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub group: usize,
@@ -30,12 +30,12 @@ pub struct Row {
     pub min: u64,
     pub mode: Mode,
     pub oom_group: bool,
-    /// What its cache holds and gives back, if it has one, and how soon it is asked.
+    /// The priority and the units of its cache, if it has one.
     pub cache: Option<(i32, u64)>,
-    /// Registered as a victim; whether it was cancelled.
+    /// Whether it was cancelled, if it is registered as a victim.
     pub victim: Option<bool>,
     pub events: Events,
-    /// Its `max` events cannot be told: measured ones count what lies idle, too.
+    /// Its `max` events are not predictable: in measure mode they count idle units, too.
     pub vague: bool,
     pub refused: u64,
     pub reclaimed: u64,
@@ -50,28 +50,28 @@ pub struct Events {
     pub oom_group_kill: u64,
 }
 
-/// What became of a charge.
+/// The outcome of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Counted,
     Uncounted,
     /// By the limit of that group.
     Refused(usize),
-    /// The one who asked was the victim.
+    /// The requesting group was the victim.
     Cancelled,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub rows: Vec<Row>,
-    /// By number; the holder may let go of any.
+    /// By number; the holder may drop any of them.
     pub held: HashMap<u64, Held>,
-    /// A charge ended above a high by no more than what may lie idle: whether caches are asked for that
-    /// depends on what does.
+    /// A charge ended above a high by no more than the possible idle units: whether caches are asked for that depends on the
+    /// actual ones.
     pub vague: bool,
 }
 
-/// What may lie idle after one charge, two batches, in the ledger of the tests.
+/// The most units that may lie idle after one charge in the ledger of the tests: two batches.
 const IDLE_MAX: u64 = 128;
 
 impl Model {
@@ -96,7 +96,7 @@ impl Model {
         self.rows.len() - 1
     }
 
-    /// From a group up to the root.
+    /// Returns the path from a group up to the root.
     pub fn path(&self, group: usize) -> Vec<usize> {
         let mut path = vec![group];
         while let Some(parent) = self.rows[*path.last().unwrap()].parent {
@@ -130,7 +130,7 @@ impl Model {
         }
     }
 
-    /// The lowest group whose limit does not allow so much more. (Every limit allows nothing more.)
+    /// Returns the lowest group whose limit does not allow so much more. Every limit allows zero more.
     fn full(&self, levels: &[usize], units: u64) -> Option<usize> {
         let full = |&&group: &&usize| {
             let row = &self.rows[group];
@@ -139,7 +139,7 @@ impl Model {
         levels.iter().find(full).copied()
     }
 
-    /// Whether every limit would allow so much if nothing else were in use.
+    /// Returns whether every limit would allow so much if nothing else were in use.
     fn can_ever_fit(&self, levels: &[usize], units: u64) -> bool {
         levels
             .iter()
@@ -151,7 +151,7 @@ impl Model {
         self.held.insert(number, Held { group, units, counted });
     }
 
-    /// A charge, with reclaim, and with victims if it asks for them.
+    /// Makes a charge, with reclaim, and with victims if requested.
     pub fn charge(&mut self, number: u64, group: usize, units: u64, oom: bool) -> Outcome {
         if self.rows[group].mode == Mode::Off {
             self.hold(number, group, units, false);
@@ -162,7 +162,7 @@ impl Model {
             Ok(()) => return self.granted(number, &path, units),
             Err(full) => full,
         };
-        // It waits a moment at the group that is full, as the first of its queue.
+        // It waits a moment at the full group, as the first of its queue.
         while oom && self.can_ever_fit(&path, units) {
             if self.full(&path, units) != Some(full) {
                 match self.reclaim_and_fit(&path, units) {
@@ -186,7 +186,7 @@ impl Model {
         Outcome::Refused(full)
     }
 
-    /// A charge that was granted; where that is above a high, caches are asked for the excess.
+    /// Grants a charge. If the usage ends above a high, caches are asked for the excess.
     fn granted(&mut self, number: u64, path: &[usize], units: u64) -> Outcome {
         self.hold(number, path[0], units, true);
         for &group in path {
@@ -202,7 +202,7 @@ impl Model {
         Outcome::Counted
     }
 
-    /// Sets a limit, if what is in use and cannot be reclaimed allows it.
+    /// Sets a limit, if the unreclaimable usage allows it.
     pub fn set_max(&mut self, group: usize, max: u64) -> bool {
         let enforced = self.rows[group].mode == Mode::Enforce && max < self.rows[group].max;
         while enforced && self.usage(group) > max {
@@ -214,7 +214,7 @@ impl Model {
         true
     }
 
-    /// Sets a limit whatever is in use; how much is above it.
+    /// Sets a limit whatever the usage. Returns the excess.
     pub fn set_max_now(&mut self, group: usize, max: u64) -> u64 {
         self.rows[group].max = max;
         let above = |model: &Model| model.usage(group).saturating_sub(max);
@@ -235,11 +235,11 @@ impl Model {
         Ok(())
     }
 
-    /// Asks the caches below a group until nothing is missing; whether that was of use. (No two have the same
-    /// priority, so there are no shares.)
+    /// Asks the caches below a group until nothing is missing. Returns whether that helped. No two caches have the same priority,
+    /// so there are no shares.
     fn reclaim(&mut self, full: usize, missing: impl Fn(&Model) -> u64) -> bool {
         let (mut empty, mut told, mut freed) = (Vec::new(), Vec::new(), 0);
-        // The most that was found above protection that moves.
+        // The largest excess found so far above protection that changes.
         let mut first = 0;
         while missing(self) > 0 {
             let mut asked: Vec<(bool, i32, u64, usize)> = Vec::new();
@@ -262,7 +262,7 @@ impl Model {
             let mut need = missing(self).min(excess);
             let right_below = self.rows[group].parent == Some(full) || group == full;
             if !right_below && self.protected(group, full) != (0, 0) {
-                // In small steps, since what it may keep changes with what it uses.
+                // In small steps, since its protection changes with its usage.
                 first = excess.max(first);
                 need = need.min(if excess <= first / 64 { excess } else { (excess / 4).max(1) });
             }
@@ -282,13 +282,13 @@ impl Model {
         freed > 0
     }
 
-    /// What of a group is protected, by min and by low.
+    /// Returns the units of a group that are protected by min and by low.
     fn protected(&self, group: usize, top: usize) -> (u64, u64) {
         let protection = |setting: fn(&Row) -> u64| self.protection(group, top, setting);
         (protection(|row| row.min), protection(|row| row.low))
     }
 
-    /// Effective protection of a group when `top` is reclaimed, by the published formula.
+    /// Returns the effective protection of a group when `top` is reclaimed, by the published formula.
     fn protection(&self, group: usize, top: usize, setting: impl Fn(&Row) -> u64 + Copy) -> u64 {
         if group == top {
             return 0;
@@ -310,7 +310,7 @@ impl Model {
         self.path(group).iter().any(|&it| self.rows[it].victim == Some(true))
     }
 
-    /// Cancels the victim that holds the most above its protection. Says whether there was one.
+    /// Cancels the victim that holds the most above its protection. Returns whether there was one.
     fn cancel_one(&mut self, full: usize) -> bool {
         let victims: Vec<usize> = self
             .live()
@@ -318,7 +318,7 @@ impl Model {
             .filter(|&group| self.rows[group].victim.is_some() && self.is_below(group, full))
             .collect();
         let cancelled = |model: &Model, group: usize| model.rows[group].victim == Some(true);
-        // Those on their way out have all the time that the test takes.
+        // Cancelled victims have all the time that the test takes.
         if victims.iter().any(|&group| cancelled(self, group) && self.usage(group) > 0) {
             return false;
         }
@@ -351,7 +351,7 @@ impl Model {
         true
     }
 
-    /// A charge that must not fail.
+    /// Makes a charge that must not fail.
     pub fn force(&mut self, number: u64, group: usize, units: u64) -> Outcome {
         if self.rows[group].mode == Mode::Off {
             self.hold(number, group, units, false);

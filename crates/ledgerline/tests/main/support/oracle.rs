@@ -1,4 +1,4 @@
-//! The slow, obvious implementation that the library is compared with.
+//! The simple, slow implementation that the library is compared with.
 
 use ledgerline::GroupId;
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ impl Oracle {
         std::iter::successors(Some(id), |id| self.get(*id).parent).collect()
     }
 
-    /// Those of `levels`, the lowest first, that have no room for `n`.
+    /// Returns those of `levels`, the lowest first, that have no room for `n`.
     pub fn full(&self, levels: &[GroupId], n: u64) -> Vec<GroupId> {
         let over = |id: &&GroupId| self.get(**id).usage + n > self.get(**id).max;
         levels.iter().filter(over).copied().collect()

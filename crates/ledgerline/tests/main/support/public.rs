@@ -1,11 +1,10 @@
-//! Lists the crate's public methods, as its sources have them.
+//! Lists the crate's public methods, from its sources.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use syn::visit::{self, Visit};
 
-/// The public methods (`Type::method`) of these types in a crate's sources, tests left out, as far as they are
-/// `wanted`.
+/// Returns the public methods (`Type::method`) of these types in a crate's sources that are `wanted`, without tests.
 pub fn methods(
     sources: &Path,
     types: &[&str],
@@ -29,7 +28,7 @@ pub fn methods(
     found
 }
 
-/// Whether a parameter's type names one of these types, however it is wrapped.
+/// Returns whether a parameter's type names one of these types, however it is wrapped.
 pub fn takes(signature: &syn::Signature, types: &[&str]) -> bool {
     struct Names<'n>(&'n [&'n str], bool);
 

@@ -7,30 +7,30 @@ use ledgerline::{Settled, Unclaimed, Watch};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Why there is no such group.
+/// The reason why there is no such group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
     /// It was destroyed, and its row is bob's.
     RowIsBobs,
     /// It was destroyed with a charge that is still held, which keeps its row.
     ChargesLeft,
-    /// It never was.
+    /// It never existed.
     NeverWas,
-    /// Nor can it be: the ledger has no such row.
+    /// It cannot exist: the ledger has no such row.
     Beyond,
 }
 
 pub const WAYS: [Gone; 4] = [Gone::RowIsBobs, Gone::ChargesLeft, Gone::NeverWas, Gone::Beyond];
 
-/// `stale`, a handle of a group that is gone, and bob, who lives in its row (if there can be one) below a
-/// tenant, with a sibling and a child.
+/// The setting of the checks: `stale`, a handle of a group that is gone, and bob, who has its row, if that is possible, below
+/// a tenant, with a sibling and a child.
 pub struct Stage<'l> {
     pub ledger: &'l Arc<Ledger>,
     pub stale: Group<'l>,
     pub bob: Group<'l>,
     pub kid: Group<'l>,
     pub eve: Group<'l>,
-    /// Of alice, who was destroyed: a charge of nothing, which keeps no row, and more.
+    /// Charges of alice, who was destroyed: a charge of zero, which keeps no row, and more.
     pub nothing: RefCell<Option<Charge<'l>>>,
     pub bobs: RefCell<Option<Charge<'l>>>,
     pub left: Option<Charge<'l>>,
@@ -100,14 +100,14 @@ pub fn on_stage(way: Gone, act: impl FnOnce(&Stage<'_>)) {
     let before = told_of(bob);
     assert!(before.contains("/tenant/bob") && before.contains("min: Limit(500)"), "{before}");
     act(&stage);
-    // (Whatever was left of what the check was given went to its end.)
+    // If the check took bob's charge, it is dropped by now, and bob's values differ.
     if let Some(charge) = stage.bobs.take() {
         assert_eq!(told_of(bob), before, "{way:?}");
         drop(charge);
     }
 }
 
-/// All that a group says of itself.
+/// Returns everything that a group reports.
 fn told_of(group: Group<'_>) -> String {
     group.ledger().root().drain();
     let snapshot = group.ledger().snapshot();

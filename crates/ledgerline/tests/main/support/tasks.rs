@@ -16,7 +16,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future to its end. Nothing but a wake-up makes it look again.
+/// Runs a future to its end. Only a wake-up makes it poll again.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -34,7 +34,7 @@ pub struct Crowd<F> {
     tasks: Vec<Option<Pin<Box<F>>>>,
     woken: Receiver<usize>,
     wake: Sender<usize>,
-    /// How often one that was woken was polled.
+    /// How often woken tasks were polled.
     pub polls: usize,
 }
 
@@ -53,7 +53,7 @@ impl<F: Future> Crowd<F> {
         Crowd { tasks: Vec::new(), woken, wake, polls: 0 }
     }
 
-    /// Adds a task that is not ready at once; its number.
+    /// Adds a task that is not ready at once. Returns its number.
     pub fn add(&mut self, future: impl IntoFuture<IntoFuture = F>) -> usize {
         let number = self.tasks.len();
         self.tasks.push(Some(Box::pin(future.into_future())));
@@ -61,7 +61,7 @@ impl<F: Future> Crowd<F> {
         number
     }
 
-    /// Polls one; what it was ready with.
+    /// Polls one task. Returns its result if it is ready.
     pub fn poll(&mut self, number: usize) -> Option<F::Output> {
         let waker = Arc::new(Tell(number, self.wake.clone())).into();
         let task = self.tasks[number].as_mut()?;
@@ -74,12 +74,12 @@ impl<F: Future> Crowd<F> {
         }
     }
 
-    /// Drops one that is not ready.
+    /// Drops a task that is not ready.
     pub fn drop(&mut self, number: usize) {
         assert!(self.tasks[number].take().is_some(), "{number} is gone");
     }
 
-    /// The next that is ready. Nothing but a wake-up makes it look.
+    /// Waits for the next task that is ready. Only a wake-up makes it poll.
     pub fn next(&mut self) -> (usize, F::Output) {
         loop {
             let number = self.woken.recv_timeout(LONG).expect("a task was forgotten");
@@ -90,7 +90,7 @@ impl<F: Future> Crowd<F> {
         }
     }
 
-    /// Those who were woken so far and not looked at.
+    /// Returns the tasks that were woken and not polled since.
     pub fn woken(&mut self) -> Vec<usize> {
         self.woken.try_iter().collect()
     }
