@@ -1,7 +1,7 @@
 //! The registrations of C by number: reclaimers, watches, tokens, victims.
 //!
-//! A number is an entry's place in a list and a serial number that is never used again. The list is locked for a few
-//! instructions, never while other code of the library or the caller runs; a fork waits for it.
+//! A number is an entry's place in a list and a serial number, which repeats only after 2^31 registrations. The list
+//! is locked for a few instructions, never while other code of the library or the caller runs; a fork waits for it.
 
 use crate::failure::{Outcome, fail};
 use crate::types::ledgerline_code_t::LEDGERLINE_ERROR_HANDLE;
@@ -79,7 +79,7 @@ pub(crate) fn add<T: Registered>(ledger: u64, it: T, end: impl FnOnce() + Send +
         list.places.push(None);
         u32::try_from(list.places.len() - 1).expect("memory ends before")
     });
-    // Never zero. It repeats only after two thousand million others.
+    // Never zero: odd, so it repeats after 2^31 others.
     list.serial = list.serial.wrapping_add(2) | 1;
     let number = u64::from(list.serial) << 32 | u64::from(place);
     list.places[place as usize] = Some(Entry { number, ledger, it, end });
