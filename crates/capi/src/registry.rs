@@ -8,11 +8,11 @@
 //!   the place is kept for good and            enter(number), or there is nothing to free
 //!     serves the number: in                   state: OPEN -> CLOSING, by one thread
 //!   count oneself in                          number = 0
-//!   the place serves the number: in           take back the lease: nobody charges by number any more
+//!   the place serves the number: in           take back the lease: no thread charges by number any more
 //!   otherwise: leave                          take its registrations out
 //! leave                                       leave
 //!   count oneself out
-//!   state is CLOSING, nobody counts, and this thread says CHANGES first: drop the ledger
+//!   state is CLOSING, all counts are zero, and this thread sets CHANGES first: drop the ledger
 //! ```
 //!
 //! Invariant C1: *a ledger is there while any thread is in that saw its number after having counted itself.* The
