@@ -157,7 +157,7 @@ fn start(alarms: &mut Alarms) -> bool {
     alarms.has_thread
 }
 
-/// The loop of the thread.
+/// Runs the thread's loop.
 fn run() {
     let mut due = Vec::new();
     loop {

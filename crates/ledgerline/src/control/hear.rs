@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// The loop of the thread.
+/// Runs the thread's loop.
 pub(crate) fn run(ledger: &Ledger, mut key: u32, stop: &AtomicBool) {
     let listener = &ledger.control().listener;
     let mut heard = listener.of_others(key);

@@ -163,7 +163,7 @@ unsafe fn end(page: NonNull<LocalPage>) {
 }
 
 impl Ledger {
-    /// The control of the ledger.
+    /// Returns the control of the ledger.
     #[inline]
     pub(crate) fn control(&self) -> &Control {
         // SAFETY: every page is the first field of a control (`lay`), which is as valid (R3).

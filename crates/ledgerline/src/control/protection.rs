@@ -51,7 +51,7 @@ struct Parent {
     claims: u128,
 }
 
-/// The formula of the module's documentation, below the first level.
+/// Computes the formula of the module's documentation, below the first level.
 fn effective(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> u64 {
     let claim = u128::from(usage.min(setting));
     let usage = u128::from(usage);
