@@ -67,9 +67,9 @@ pub(crate) fn contained(part: impl FnOnce()) {
     }
 }
 
-/// Returns the scope for a poll of a future without a scope of its own: the poller's, if that is of the same group or
-/// of one above. So a task in a group may be awaited inside of a `catch` of that group. A task of another group that
-/// a runtime polls on top of a `catch` is not part of that `catch`.
+/// Gives a polled future without a scope of its own the scope of its poller, if that is of the same group or of one
+/// above. So a task in a group may be awaited inside of a `catch` of that group. A task of another group that a
+/// runtime polls on top of a `catch` is not part of that `catch`.
 #[inline]
 pub(crate) fn joined(current: Current) -> Current {
     let around = peek().scope;
