@@ -11,7 +11,7 @@ pub enum ledgerline_code_t {
     LEDGERLINE_ERROR_INTERNAL = -1,
     /// An argument is NULL, not aligned, or a value that the call does not know.
     LEDGERLINE_ERROR_ARGUMENT = -2,
-    /// A handle names no ledger or registration of this library: it is null, was freed, or belongs to another copy.
+    /// A handle names no ledger or registration of this library: it is null, was freed, or was not made by it.
     LEDGERLINE_ERROR_HANDLE = -3,
     /// The group was destroyed, its process has ended, or no group ever had that number.
     LEDGERLINE_ERROR_GONE = -4,
