@@ -1,8 +1,8 @@
 //! Names the shared library, and keeps it loaded.
 //!
 //! The soname has the number of the ABI. The library is never unloaded: it has registered handlers with `fork`, and
-//! threads may be inside. What is exported needs no list: of a `cdylib`, the compiler exports what has a C name, and
-//! `tests/main/symbols.rs` holds that against a golden file.
+//! threads may be inside. The exports need no list: the compiler exports the functions of a `cdylib` that have a C
+//! name, and `tests/main/symbols.rs` compares them with a golden file.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,9 +1,9 @@
-//! A cache as a server has one: it charges each entry to its group, and gives entries up when it is asked to.
+//! A cache like that of a server: it charges each entry to its group, and evicts entries on request.
 
 use ledgerline::{Charge, Group, Reclaimer, Refused};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A cache that gives back what it is asked for, in whole entries.
+/// A cache that gives back as many units as requested, in whole entries.
 pub struct Cache {
     pub group: Group<'static>,
     entry: u64,
@@ -12,7 +12,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Makes an empty cache with entries of so many units.
+    /// Makes an empty cache with entries of `entry` units.
     pub fn new(group: Group<'static>, entry: u64) -> Cache {
         let entries: Arc<Mutex<Vec<Charge<'static>>>> = Arc::default();
         let evicted = entries.clone();
@@ -28,7 +28,7 @@ impl Cache {
         Cache { group, entry, entries, _reclaimer: reclaimer }
     }
 
-    /// Adds entries of so many units in all.
+    /// Adds entries of `units` in all.
     pub fn fill(&self, units: u64) -> Result<(), Refused> {
         for _ in 0..units / self.entry {
             let entry = self.group.try_charge(self.entry)?;
@@ -37,7 +37,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The units of all its entries.
+    /// Returns the units of all its entries.
     pub fn holds(&self) -> u64 {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().map(Charge::units).sum()

@@ -1,4 +1,4 @@
-//! The calls that README shows, in bare loops, as a program outside writes them.
+//! The calls of README's examples in bare loops, written as an outside program would.
 
 use crate::rounds::{Body, Figure, take_turns};
 use ledgerline::{Charge, Group, Ledger, Limit};
@@ -6,18 +6,19 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What each operation charges.
+/// The units of each charge.
 const UNITS: u64 = 64;
 
-/// What a guard may cost beside the units alone. (The documents promise 1.2, also with `?`, and 2.6 through a `Vec`,
-/// as it was measured; a tenth is for a machine's moods.)
+/// The most that a guard may cost, relative to the units alone. The documents promise 1.2, also with `?`, and 2.6
+/// through a `Vec`, as it was measured; a tenth allows for noise.
 pub const MOST: [(&str, f64); 3] = [("guard", 1.3), ("guard_question", 1.3), ("guard_vec", 2.9)];
 
-/// What a guard may cost for a thread that owns its column, beside one where charges go by atomics. (It took 0.16, a Xeon.)
-/// What atomics take beside plain additions differs by processor, so two additions are timed and not held.
+/// The most that a guard may cost for a thread that owns its column, relative to one with atomic charges. It took
+/// 0.16 on a Xeon. The cost of atomics relative to plain additions differs by processor, so two additions are timed
+/// but not checked.
 pub const MOST_OWNED: f64 = 0.5;
 
-/// Times the units alone and the guards, on so many threads, which share a group three levels deep.
+/// Times the units alone and the guards, on a number of threads that share a group three levels deep.
 pub fn figures(
     threads: usize,
     rounds: usize,

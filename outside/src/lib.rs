@@ -1,5 +1,5 @@
-//! Ledgerline as a crate outside sees it: its tests hold the promises of README and of the documentation,
-//! its command `timing` times the calls that stand there.
+//! Ledgerline from the view of an outside crate: its tests check the promises of README and of the documentation, and
+//! its command `timing` times the calls in them.
 
 pub mod cache;
 pub mod fast_path;

@@ -1,12 +1,12 @@
-//! Rounds of timed work that take turns, so that the machine's drift hits all alike.
+//! Rounds of timed work that take turns, so that the machine's drift affects all alike.
 
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// Work to be timed: does so many operations.
+/// Work to be timed: does the given number of operations.
 pub type Body<'b> = Box<dyn Fn(u64) + Sync + 'b>;
 
-/// Nanoseconds an operation, of the rounds of one body.
+/// Nanoseconds per operation, of the rounds of one body.
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub name: &'static str,
@@ -15,7 +15,7 @@ pub struct Figure {
     pub slowest: f64,
 }
 
-/// Times each body on so many threads at a time, in rounds that take turns. The first round warms up.
+/// Times each body on a number of threads at a time, in rounds that take turns. The first round warms up.
 pub fn take_turns(
     bodies: &[(&'static str, Body<'_>)],
     threads: usize,
@@ -39,7 +39,7 @@ pub fn take_turns(
     bodies.iter().zip(times).map(figure).collect()
 }
 
-/// Nanoseconds an operation of one round: the mean of its threads.
+/// Returns nanoseconds per operation of one round: the mean of its threads.
 fn round_of(body: &Body<'_>, threads: usize, operations: u64) -> f64 {
     let start = Barrier::new(threads);
     let timed = || {

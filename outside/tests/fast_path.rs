@@ -1,6 +1,6 @@
-//! A guard costs what README says beside the units alone: ratios of one run, in an optimised build.
+//! A guard costs as much as README says, relative to the units alone: ratios of one run, in an optimised build.
 //!
-//! A binary of its own: cargo runs one at a time, and whoever times has the machine.
+//! A binary of its own: cargo runs one at a time, so that this test has the machine to itself.
 
 #![cfg(not(debug_assertions))]
 
@@ -9,10 +9,10 @@ use outside::fast_path::{MOST, MOST_OWNED, figures};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// Whoever times has the machine.
+/// Held by the test that is timing.
 static TIMING: Mutex<()> = Mutex::new(());
 
-/// A busy machine disturbs a round, and rarely several runs.
+/// A busy machine disturbs a round, but rarely several runs.
 const TRIES: usize = 5;
 
 #[test]
@@ -44,7 +44,8 @@ fn a_guard_costs_little_more_than_the_units_alone() {
     panic!("{last}");
 }
 
-/// What a guard takes in another mode, in nanoseconds: the median of a process that has the mode, or `None` where it has not.
+/// Returns the cost of a guard in another mode, in nanoseconds: the median of a process that has the mode, or `None`
+/// if it is not available.
 fn guard_in(mode: Mode, name: &str) -> Option<f64> {
     let mut again = Command::new(std::env::current_exe().expect("a test knows where it lies"));
     again.args(["prints_what_a_guard_takes", "--exact", "--ignored", "--nocapture"]);
@@ -56,7 +57,7 @@ fn guard_in(mode: Mode, name: &str) -> Option<f64> {
     (had == format!("{mode:?}")).then(|| ns.parse().expect("a number"))
 }
 
-/// Begins the line that [`prints_what_a_guard_takes`] prints.
+/// The beginning of the line that [`prints_what_a_guard_takes`] prints.
 const TAKES: &str = "a guard takes: ";
 
 #[test]

@@ -1,5 +1,5 @@
-// What a charge and its uncharge cost through the C ABI, beside the same loop in Rust: in turns, in one process.
-// Counts the thread's CPU time. Prints JSON. `bench/run` builds and runs it, linked with the shared and with the static library.
+// Times a charge and its uncharge through the C ABI and the same loop in Rust, in turns, in one process. Counts the
+// thread's CPU time. Prints JSON. `bench/run` builds and runs it, linked with the shared and with the static library.
 
 #include <ledgerline.h>
 #include <stdio.h>

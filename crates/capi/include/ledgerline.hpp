@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Ledgerline for C++17: the C interface of ledgerline.h with values that clean up after themselves, exceptions, and
-// memory resources and allocators that charge. This header is all of it; link the same library.
+// Ledgerline for C++17: the C interface of ledgerline.h with RAII values, exceptions, and memory resources and
+// allocators that charge. This header is complete; link the same library.
 //
 //     auto ledger = ledgerline::ledger::make();
 //     auto query = ledger.root().create("q42");
 //     query.set_max(64 << 20);
 //     ledgerline::memory_resource memory(query);
-//     std::pmr::vector<int> rows(&memory);     // charged to /q42; std::bad_alloc's heir `refused` when that is full
+//     std::pmr::vector<int> rows(&memory);     // charged to /q42; throws `refused`, a std::bad_alloc, if that is full
 //
-// Each function has what its namesake in ledgerline.h says of errors, threads and signals. Those that throw throw
-// `ledgerline::error` with the code and the sentence; `try_` ones do not throw, and return what has a code.
+// The errors, threads and signals of each function are those of its namesake in ledgerline.h. Functions that throw
+// throw `ledgerline::error` with the code and the message. `try_` functions do not throw, and return a code.
 
 #ifndef LEDGERLINE_HPP
 #define LEDGERLINE_HPP
@@ -30,23 +30,23 @@
 
 namespace ledgerline {
 
-// Why a call did nothing.
+// The result of a call.
 using code = ledgerline_code_t;
 
 // No limit.
 inline constexpr std::uint64_t no_limit = LEDGERLINE_NO_LIMIT;
 
-// The sentence of the last error in this thread.
+// Returns the message of the last error in this thread.
 inline std::string last_error() {
     std::size_t needed = 0;
     ledgerline_last_error(nullptr, 0, &needed);
     std::string text(needed, '\0');
-    // (The NUL behind a string's characters may be written over by a NUL.)
+    // The NUL behind a string's characters may be overwritten by a NUL.
     ledgerline_last_error(text.data(), needed + 1, &needed);
     return text;
 }
 
-// A call that did nothing: what it throws. what() is the sentence.
+// The exception of a call that did nothing. what() is the message.
 class error : public std::runtime_error {
 public:
     explicit error(ledgerline::code got) : std::runtime_error(last_error()), code_(got) {}
@@ -56,11 +56,11 @@ private:
     ledgerline::code code_;
 };
 
-// A charge that was refused. It is a std::bad_alloc, too, so that containers' users know it.
+// The exception of a refused charge. It is also a std::bad_alloc, which users of containers expect.
 class refused : public std::bad_alloc {
 public:
     explicit refused(ledgerline::code got) : why_(std::make_shared<error>(got)) {}
-    // Which group was full, how much was requested, how much was in use.
+    // Names the full group, the requested units and the units in use.
     const char *what() const noexcept override { return why_->what(); }
     ledgerline::code code() const noexcept { return why_->code(); }
 
@@ -76,7 +76,7 @@ inline void check(code got) {
     }
 }
 
-// Fills a string by a call that fills a buffer. Repeats it if the text has grown meanwhile.
+// Fills a string by a call that fills a buffer. Repeats the call if the text has grown meanwhile.
 template <class Fill>
 std::string text(Fill fill) {
     std::string said(120, '\0');
@@ -119,10 +119,10 @@ public:
     // Takes over units that are charged to the group already, by the C interface or by release().
     static charge adopt(ledgerline_group_t of, std::uint64_t count) noexcept { return charge(of, count); }
 
-    // How many units it holds.
+    // Returns the number of units.
     std::uint64_t units() const noexcept { return units_; }
     explicit operator bool() const noexcept { return units_ != 0; }
-    // The group that holds them.
+    // Returns the group that holds them.
     inline ledgerline::group group() const noexcept;
 
     // Returns the units now.
@@ -134,14 +134,14 @@ public:
     // Gives the units up: the caller returns them by ledgerline_uncharge.
     std::uint64_t release() noexcept { return std::exchange(units_, 0); }
 
-    // Takes some of the units out into a charge of their own; no more than it holds.
+    // Splits off some of the units, at most as many as it holds.
     charge split(std::uint64_t count) noexcept {
         const std::uint64_t taken = count < units_ ? count : units_;
         units_ -= taken;
         return charge(group_, taken);
     }
 
-    // Moves the units to another group of the ledger. Throws `refused`, and then holds them as before.
+    // Moves the units to another group of the ledger. If it throws `refused`, it holds them as before.
     inline void transfer(const ledgerline::group &to);
 
 private:
@@ -163,7 +163,7 @@ public:
     }
     friend bool operator!=(const group &a, const group &b) noexcept { return !(a == b); }
 
-    // (The group of a process that ended exists until somebody calls ledger::settle_dead.)
+    // The group of a process that ended exists until some process calls ledger::settle_dead.
     bool exists() const noexcept { return ledgerline_group_exists(raw_) == LEDGERLINE_OK; }
 
     group create(std::string_view name) const {
@@ -181,8 +181,8 @@ public:
         detail::check(ledgerline_group_destroy_tree(raw_, &settled));
         return settled;
     }
-    // Folds the groups of processes that ended and were settled into this one, which has the same parent. Returns how
-    // many processes those were.
+    // Folds the groups of processes that ended and were settled into this one, which has the same parent. Returns the
+    // number of those processes.
     std::uint64_t fold_ended() const {
         std::uint64_t processes = 0;
         detail::check(ledgerline_fold_ended(raw_, &processes));
@@ -211,7 +211,7 @@ public:
     ledgerline::charge charge_waiting(std::uint64_t units, std::uint64_t milliseconds, std::uint32_t flags = 0) const {
         return take(ledgerline_try_charge_wait(raw_, units, milliseconds, flags), units);
     }
-    // Charges within the limits into `into`, which returns what it held before. Does not throw.
+    // Charges within the limits and stores the charge in `into`, which returns its previous units. Does not throw.
     code try_charge(std::uint64_t units, ledgerline::charge &into) const noexcept {
         const code got = ledgerline_try_charge(raw_, units);
         if (got == LEDGERLINE_OK) {
@@ -269,7 +269,7 @@ inline void charge::transfer(const ledgerline::group &to) {
 }
 
 // A ledger, which is freed when this is destroyed, unless it is kept. Can be moved, not copied. Charges and resources
-// may outlive it: their units are then refused, not returned, and nothing is followed.
+// may outlive it: their units are then refused, not returned, and no pointer is followed.
 class ledger {
 public:
     ledger() noexcept = default;
@@ -286,7 +286,7 @@ public:
     ledger &operator=(const ledger &) = delete;
     ~ledger() { reset(); }
 
-    // Makes a ledger in memory, after a look whether the library has this header's ABI.
+    // Makes a ledger in memory, after checking that the library has this header's ABI.
     static ledger make(const ledgerline_options_t *options = nullptr) {
         detail::check(ledgerline_check_abi());
         ledger made;
@@ -312,8 +312,8 @@ public:
         detail::check(ledgerline_ledger_mistakes(raw_, &counted));
         return counted;
     }
-    // Settles what processes that ended still hold, in a ledger that processes share, and returns how many units that
-    // was: after a refusal, or every few seconds.
+    // Settles the units that ended processes still hold, in a ledger that processes share, and returns their number.
+    // Call it after a refusal, or every few seconds.
     std::uint64_t settle_dead() const {
         std::uint64_t units = 0;
         detail::check(ledgerline_settle_dead(raw_, &units));
@@ -321,7 +321,7 @@ public:
     }
     // Keeps it for good, so that its groups can be current.
     void keep() const { detail::check(ledgerline_ledger_keep(raw_)); }
-    // Frees it now. (Of one that is kept, only this value goes.)
+    // Frees it now. If it is kept, only this value goes.
     void reset() noexcept {
         if (raw_.number != 0) {
             ledgerline_ledger_free(std::exchange(raw_, ledgerline_ledger_t{0}));
@@ -346,18 +346,18 @@ private:
     ledgerline_group_t before_{0, 0};
 };
 
-// The thread's current group; one of zeros for none.
+// Returns the thread's current group; one of zeros for none.
 inline group current() {
     ledgerline_group_t now;
     detail::check(ledgerline_current_get(&now));
     return group(now);
 }
 
-// What an allocation does at a limit.
+// The behaviour of an allocation at a limit.
 enum class at_limit {
     ask,     // asks the reclaimers, which run in the allocating thread, then refuses
-    refuse,  // refuses, and runs nobody's code: for allocations under a lock that a reclaimer takes
-    overrun, // goes over the limit, for what must not fail
+    refuse,  // refuses, and runs no foreign code: for allocations under a lock that a reclaimer takes
+    overrun, // goes over the limit, for allocations that must not fail
 };
 
 namespace detail {
@@ -373,8 +373,8 @@ inline void charge_bytes(ledgerline_group_t to, std::size_t bytes, at_limit at) 
 
 } // namespace detail
 
-// A memory resource that charges a group for what it takes from another one: the bytes that were asked for. It throws
-// `refused`, which is a std::bad_alloc, when a limit is met.
+// A memory resource that charges a group for the bytes that it requests from another resource. At a limit it throws
+// `refused`, which is a std::bad_alloc.
 class memory_resource final : public std::pmr::memory_resource {
 public:
     explicit memory_resource(ledgerline::group charged, at_limit at = at_limit::ask,
@@ -409,8 +409,8 @@ private:
     std::pmr::memory_resource *upstream_;
 };
 
-// An allocator that charges a group for what it takes from std::allocator. Containers take it with them when they are moved
-// and swapped, so that each block is returned to the group that was charged for it.
+// An allocator that charges a group for its blocks from std::allocator. It moves and swaps with its container, so
+// that each block is returned to the group that was charged for it.
 template <class T>
 class allocator {
 public:
@@ -457,8 +457,8 @@ private:
     at_limit at_;
 };
 
-// A function that gives back memory of a group, until this is destroyed. It takes the units that are needed, and returns
-// how many it gave back. What it throws is taken for none.
+// A function that gives back memory of a group, until this is destroyed. It takes the number of needed units, and
+// returns how many it gave back. An exception counts as none.
 template <class Function>
 class reclaimer {
 public:
@@ -466,9 +466,9 @@ public:
         auto *const owned = new Function(std::move(function));
         detail::check(ledgerline_add_reclaimer_owning(of.raw(), priority, call, owned, release, &raw_));
     }
-    // Waits for the function, if another thread is inside. Inside a reclaimer or another callback it does not wait: the
-    // function then stays, with what it captured by value, until that thread has left it. What it captured by reference
-    // must be there for as long.
+    // Waits for the function if another thread is inside. Inside a reclaimer or another callback it does not wait: the
+    // function and its captures by value then stay until that thread has left it. Its captures by reference must live
+    // as long.
     ~reclaimer() { ledgerline_remove_reclaimer(raw_); }
     reclaimer(const reclaimer &) = delete;
     reclaimer &operator=(const reclaimer &) = delete;
@@ -499,9 +499,9 @@ public:
     watch(const watch &) = delete;
     watch &operator=(const watch &) = delete;
 
-    // An eventfd for poll: readable when there were events.
+    // Returns an eventfd for poll, readable after events.
     int descriptor() const noexcept { return descriptor_; }
-    // Whether there were events since the last look.
+    // Returns whether there were events since the last look.
     bool look() const noexcept { return ledgerline_watch_look(raw_) == LEDGERLINE_OK; }
 
 private:

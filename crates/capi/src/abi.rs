@@ -6,10 +6,11 @@ use crate::registry;
 use crate::types::ledgerline_code_t::{self, *};
 use std::ffi::c_char;
 
-/// The version of the ABI that this header describes. A library of the same number has all that is declared here.
+/// The version of the ABI that this header describes. A library of the same number has all declarations of this
+/// header.
 pub const LEDGERLINE_ABI_VERSION: u32 = 1;
 
-/// The version of the library's ABI. A program compares it with LEDGERLINE_ABI_VERSION of its header:
+/// Returns the version of the library's ABI. A program compares it with LEDGERLINE_ABI_VERSION of its header:
 /// ledgerline_check_abi does.
 ///
 /// Errors: none. Threads: any. Signals: async-signal-safe.
@@ -35,7 +36,7 @@ pub extern "C" fn ledgerline_fits_abi(version: u32) -> ledgerline_code_t {
     })
 }
 
-/// The version of the library, as "0.1.0". The text is never freed.
+/// Returns the version of the library, like "0.1.0". The text is never freed.
 ///
 /// Errors: none. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
@@ -43,7 +44,7 @@ pub extern "C" fn ledgerline_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// A sentence for a code, also for a number that is none. The text is never freed.
+/// Returns a sentence for a code, also for an unknown one. The text is never freed.
 ///
 /// Errors: none. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
@@ -78,11 +79,11 @@ pub extern "C" fn ledgerline_error_text(code: i32) -> *const c_char {
     text.unwrap_or(&c"a code that this library does not know").as_ptr()
 }
 
-/// Writes the text of the last error in the calling thread: for a refusal which group was full, how much was requested
-/// and how much was in use. Empty if there was none. A call that succeeds leaves it as it was.
+/// Writes the text of the last error in the calling thread. For a refusal it names the full group, the requested
+/// units and the units in use. Empty if there was no error. A call that succeeds leaves the text unchanged.
 ///
-/// Like snprintf it writes at most `size` bytes with the NUL, and tells the length of the whole text without the NUL in
-/// `*needed`, which may be NULL. With a `size` of 0 the buffer may be NULL.
+/// Like snprintf it writes at most `size` bytes with the NUL, and stores the length of the whole text without the NUL
+/// in `*needed`, which may be NULL. With a `size` of 0 the buffer may be NULL.
 ///
 /// Errors: LEDGERLINE_ERROR_BUFFER if the text did not fit (it was cut between two characters);
 /// LEDGERLINE_ERROR_ARGUMENT. Threads: any; each has its own. Signals: not async-signal-safe.

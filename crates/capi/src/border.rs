@@ -1,4 +1,4 @@
-//! The border to C: panics stop here, pointers, texts and handles are looked at.
+//! The border to C: stops panics, and checks pointers, texts and handles.
 
 pub(crate) use crate::failure::{Failure, Outcome, UNITS_MAX, fail, refused, refused_over};
 use crate::last;
@@ -10,9 +10,9 @@ use ledgerline::{Group, GroupId, OwnedGroup};
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The longest text that is taken from C. A path of 32 names is shorter.
+/// The longest text that is accepted from C. A path of 32 names is shorter.
 const TEXT_MAX: usize = 4096;
-/// The length that says that a text ends with a NUL.
+/// The length of a text that ends with a NUL.
 pub(crate) const NUL_TERMINATED: usize = usize::MAX;
 
 /// Runs a call, and stops a panic.
@@ -31,15 +31,15 @@ fn stopped(panic: Box<dyn std::any::Any + Send>) -> Code {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no text");
     last::set(format_args!("the library panicked, which is a mistake in it: {said}"));
-    // What was thrown may panic again when it drops.
+    // The payload may panic again when it drops.
     std::mem::forget(panic);
     LEDGERLINE_ERROR_INTERNAL
 }
 
-/// The place for a result.
+/// Checks the place for a result.
 ///
 /// # Safety
-/// The pointer is NULL, or leads to a `T` that may be written until the call returns.
+/// The pointer is NULL, or points to a `T` that may be written until the call returns.
 pub(crate) unsafe fn out<'o, T>(pointer: *mut T, what: &str) -> Outcome<Out<'o, T>> {
     if pointer.is_null() || !pointer.is_aligned() {
         let how = if pointer.is_null() { "NULL" } else { "not aligned" };
@@ -48,25 +48,25 @@ pub(crate) unsafe fn out<'o, T>(pointer: *mut T, what: &str) -> Outcome<Out<'o, 
     Ok(Out { pointer, lifetime: std::marker::PhantomData })
 }
 
-/// A place of the caller's, to which a result is written once it is there.
+/// A place of the caller's for the result of a call that succeeds.
 pub(crate) struct Out<'o, T> {
     pointer: *mut T,
     lifetime: std::marker::PhantomData<&'o mut T>,
 }
 
 impl<T> Out<'_, T> {
-    /// Writes the result of a call, which has succeeded then.
+    /// Writes the result of a call, which has succeeded by then.
     pub(crate) fn set(&self, value: T) -> Outcome {
-        // SAFETY: `out`'s caller vouches for the place, which may hold anything before.
+        // SAFETY: `out`'s caller vouches for the place, which may hold any value before.
         unsafe { self.pointer.write(value) }
         Ok(())
     }
 }
 
-/// Writes the result of a call, which has succeeded then, to a place that the caller may leave out.
+/// Writes the result of a call, which has succeeded by then, to an optional place.
 ///
 /// # Safety
-/// As [`out`].
+/// Like [`out`].
 pub(crate) unsafe fn set_if_asked<T>(pointer: *mut T, value: impl FnOnce() -> T) -> Outcome {
     if !pointer.is_null() && pointer.is_aligned() {
         // SAFETY: as `out`.
@@ -75,16 +75,16 @@ pub(crate) unsafe fn set_if_asked<T>(pointer: *mut T, value: impl FnOnce() -> T)
     Ok(())
 }
 
-/// A text of the caller's.
+/// Checks a text of the caller's.
 ///
 /// # Safety
-/// The pointer is NULL, or leads to `length` bytes, or to a NUL-terminated text if that is `NUL_TERMINATED`.
+/// The pointer is NULL, or points to `length` bytes, or to a NUL-terminated text if `length` is `NUL_TERMINATED`.
 pub(crate) unsafe fn text<'t>(pointer: *const c_char, length: usize) -> Outcome<&'t str> {
     if pointer.is_null() {
         return Err(fail(LEDGERLINE_ERROR_ARGUMENT, "the name is NULL"));
     }
     let length = if length == NUL_TERMINATED {
-        // SAFETY: reads no byte behind the NUL, and no more than that.
+        // SAFETY: reads no byte behind the NUL, and no more than the bound.
         unsafe { libc::strnlen(pointer, TEXT_MAX + 1) }
     } else {
         length
@@ -92,7 +92,7 @@ pub(crate) unsafe fn text<'t>(pointer: *const c_char, length: usize) -> Outcome<
     if length > TEXT_MAX {
         return Err(fail(LEDGERLINE_ERROR_NAME, "the name is longer than any name or path"));
     }
-    // SAFETY: as the caller says, and not longer than that.
+    // SAFETY: as the caller says, and no longer than the text.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) };
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
@@ -100,10 +100,10 @@ pub(crate) unsafe fn text<'t>(pointer: *const c_char, length: usize) -> Outcome<
     })
 }
 
-/// Hands a text out as `snprintf` does: NUL-terminated, cut at a character if the buffer is too small.
+/// Writes a text like `snprintf`: NUL-terminated, cut at a character if the buffer is too small.
 ///
 /// # Safety
-/// `buffer` is NULL and `size` zero, or it leads to `size` bytes; `needed` as in [`out`].
+/// `buffer` is NULL and `size` zero, or it points to `size` bytes; `needed` as in [`out`].
 pub(crate) unsafe fn hand_out(
     buffer: *mut c_char,
     size: usize,
@@ -128,17 +128,17 @@ pub(crate) unsafe fn hand_out(
                 return Ok(());
             }
         }
-        // (The last error stays what it was: this may be asking for it.)
+        // Keeps the last error: this call may be reading it.
         Err(Failure(LEDGERLINE_ERROR_BUFFER))
     })
 }
 
-/// A text for C, without NULs inside.
+/// Converts a text for C, without NULs inside.
 pub(crate) fn c_string(said: &str) -> std::ffi::CString {
     std::ffi::CString::new(said.replace('\0', " ")).unwrap_or_default()
 }
 
-/// The ledger of a number.
+/// Enters the ledger of a number.
 pub(crate) fn ledger(ledger: ledgerline_ledger_t) -> Outcome<Visit> {
     registry::enter(ledger.number).ok_or_else(|| no_ledger(ledger.number))
 }
@@ -160,7 +160,7 @@ impl Named {
         self.visit.ledger().group(self.id)
     }
 
-    /// What a reader said, if the group was there when it was through.
+    /// Returns the result of `read` if the group still existed afterwards.
     pub(crate) fn read<T>(&self, read: impl FnOnce(Group<'_>) -> T) -> Outcome<T> {
         let said = read(self.group());
         self.exists().map(|()| said)
@@ -177,7 +177,7 @@ impl Named {
     }
 }
 
-/// The group of two numbers. Whether it exists shows when it is used.
+/// Returns the group of two numbers. Its use shows whether it exists.
 pub(crate) fn named(group: ledgerline_group_t) -> Outcome<Named> {
     let visit = ledger(ledgerline_ledger_t { number: group.ledger })?;
     let id = GroupId::from_bits(group.id).ok_or_else(|| {
@@ -186,17 +186,17 @@ pub(crate) fn named(group: ledgerline_group_t) -> Outcome<Named> {
     Ok(Named { visit, id })
 }
 
-/// The group of two numbers, if it exists.
+/// Returns the group of two numbers, if it exists.
 pub(crate) fn existing(group: ledgerline_group_t) -> Outcome<Named> {
     let named = named(group)?;
     named.exists()?;
     Ok(named)
 }
 
-/// Reads something of a group into a place.
+/// Reads a value of a group into a place.
 ///
 /// # Safety
-/// As [`out`].
+/// Like [`out`].
 pub(crate) unsafe fn reading<T>(
     group: ledgerline_group_t,
     place: *mut T,
@@ -210,7 +210,7 @@ pub(crate) unsafe fn reading<T>(
     })
 }
 
-/// Registers what `make` adds to a group, with what ends it. Returns its number.
+/// Registers the result of `make` for a group, together with its end. Returns its number.
 pub(crate) fn register<T: Registered, E: FnOnce() + Send + 'static>(
     group: ledgerline_group_t,
     make: impl FnOnce(OwnedGroup) -> Outcome<(T, E)>,
@@ -221,14 +221,14 @@ pub(crate) fn register<T: Registered, E: FnOnce() + Send + 'static>(
     let (added, end) = make(owned)?;
     let number = registrations::add(group.ledger, added, end);
     if !named.visit.is_open() {
-        // Whoever frees the ledger may have taken out all that there was before this.
+        // The thread that frees the ledger may have taken out all registrations before this one was added.
         let _taken_out_by_either = registrations::take_out::<T>(number);
         return Err(registry::closing());
     }
     Ok(number)
 }
 
-/// A number of units that a ledger can count.
+/// Checks that a ledger can count this number of units.
 pub(crate) fn units(units: u64) -> Outcome<u64> {
     if units <= UNITS_MAX { Ok(units) } else { Err(beyond(units)) }
 }
@@ -270,7 +270,7 @@ mod tests {
             let said = hand("äöü", size, &mut buffer, &mut needed);
             let expected = if size == 7 { LEDGERLINE_OK } else { LEDGERLINE_ERROR_BUFFER };
             assert_eq!(said, expected);
-            // SAFETY: NUL-terminated within the buffer, as is asserted by that.
+            // SAFETY: NUL-terminated within the buffer, as the conversion asserts.
             let got = unsafe { std::ffi::CStr::from_ptr(buffer.as_ptr()) };
             assert_eq!((got.to_str().unwrap(), needed), (fits, 6));
         }

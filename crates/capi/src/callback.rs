@@ -1,7 +1,7 @@
-//! A function of C with its data, which is not called any more once it was taken out.
+//! A function of C with its data, which is not called after it was taken out.
 //!
 //! The library may have found a reclaimer or a token's callback just before it is taken out, and call it just after.
-//! In Rust that is harmless, since a closure owns what it uses; the data of C is gone by then. So each call asks a gate.
+//! In Rust that is harmless, since a closure owns its data. The data of C is gone by then, so each call asks a gate.
 
 use crate::types::ledgerline_release_t;
 use ledgerline::forked;
@@ -10,59 +10,60 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
-/// The gate is closed. Below it is the number of the thread that is inside (`ledgerline::forked`); zero if none is. One at a
-/// time calls: a reclaimer has one run at a time, and a token's callback is called once.
+/// Flag: the gate is closed. Below it is the number of the thread that is inside (`ledgerline::forked`); zero if none
+/// is. At most one thread calls at a time: a reclaimer has one run at a time, and a token's callback is called once.
 const CLOSED: u64 = 1 << 63;
 
 thread_local! {
-    /// How many calls into C this thread is inside.
+    /// Number of calls into C that this thread is inside.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A function's data, and who uses it.
+/// A function's data, and the thread that uses it.
 #[derive(Debug)]
 pub(crate) struct Callback {
     data: *mut c_void,
-    /// Frees the data, where it is the library's.
+    /// Frees the data, if the library owns it.
     release: ledgerline_release_t,
     inside: AtomicU64,
 }
 
-// SAFETY: the pointer is handed back to the function it came with, and not followed. The header says that the function
-// may be called in any thread.
+// SAFETY: the pointer is only passed to the function that it came with, and not followed. The header says that the
+// function may be called in any thread.
 unsafe impl Send for Callback {}
 // SAFETY: as above.
 unsafe impl Sync for Callback {}
 
-/// A call into C is under way until this is dropped.
+/// A call into C that is under way until this is dropped.
 struct UnderWay<'c>(&'c Callback);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
-        // Release, partner of the Acquire in `close`: what the call did is done when the data goes.
+        // Release, partner of the Acquire in `close`: the call has ended when the data is freed.
         self.0.inside.fetch_and(CLOSED, Release);
     }
 }
 
 impl Callback {
-    /// Has the data freed, if `release` is there, when the last one drops this: nobody is inside then, who holds it too.
+    /// Creates a callback. `release`, if any, is called when the last reference is dropped. No thread is inside then,
+    /// since a thread that is inside holds a reference.
     pub(crate) fn new(data: *mut c_void, release: ledgerline_release_t) -> Callback {
         Callback { data, release, inside: AtomicU64::new(0) }
     }
 
-    /// Calls, unless it was taken out, or a thread was inside that this forked child does not have.
+    /// Calls the function, unless it was taken out, or a fork left a thread inside that this child does not have.
     pub(crate) fn call<T>(&self, call: impl FnOnce(*mut c_void) -> T) -> Option<T> {
-        // Acquire, partner of the Release in `UnderWay::drop`: a call sees what the last one did.
+        // Acquire, partner of the Release in `UnderWay::drop`: each call sees the effects of the last one.
         self.inside.compare_exchange(0, forked::thread(), Acquire, Relaxed).ok()?;
         DEPTH.set(DEPTH.get() + 1);
         let _under_way = UnderWay(self);
         Some(call(self.data))
     }
 
-    /// Takes it out, and waits until no other thread is inside. A thread that is inside a callback itself does not
-    /// wait: it may be this very one, or be waited for by this one. Nor does anybody wait for a thread that a fork left
-    /// behind.
+    /// Takes the function out, and waits until no other thread is inside. A thread that is itself inside a callback
+    /// does not wait: it may be this very one, or be waited for by this one. Threads that a fork left behind are not
+    /// waited for.
     pub(crate) fn close(&self) {
         self.inside.fetch_or(CLOSED, AcqRel);
         let mut turn = 0u32;
@@ -81,7 +82,8 @@ impl Callback {
 impl Drop for Callback {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: the caller's function with its data, which is called once, and nobody has the data any more.
+            // SAFETY: the caller's function with its data. It is called once, and nothing else uses the data any
+            // more.
             unsafe { release(self.data) }
         }
     }

@@ -1,4 +1,4 @@
-//! Tokens, which tell work to stop, and victims, which may be told so when a group above them is full.
+//! Tokens, which tell work to stop, and victims, whose tokens may be cancelled if a group above them is full.
 
 use crate::border::{Outcome, c_string, existing, fail, hand_out, out, register, run};
 use crate::callback::Callback;
@@ -11,10 +11,10 @@ use ledgerline::{CancelToken, Kept, Killed, OwnedGroup, Victim};
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A function that is told of a cancellation.
+/// A function that is called at a cancellation.
 type Function = unsafe extern "C-unwind" fn(*mut c_void, *const c_char);
 
-/// A token's callbacks; `None` from the moment on at which it is freed: whoever comes later adds none.
+/// A token's callbacks; `None` once it was freed, so that none can be added.
 #[derive(Clone)]
 struct Callbacks(Arc<Mutex<Option<Vec<Arc<Callback>>>>>);
 
@@ -24,7 +24,7 @@ impl Callbacks {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Option<Vec<Arc<Callback>>>) -> T) -> T {
-        // So that no fork finds it locked.
+        // Locked over a fork, so that no child finds it locked.
         registrations::briefly(|| act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
@@ -33,7 +33,7 @@ impl Callbacks {
         self.with(|all| all.as_mut().map(|all| all.push(callback))).is_some()
     }
 
-    /// Takes out all there are, and lets no others in. None of them is called from then on.
+    /// Takes all of them out, and lets no others in. None of them is called from then on.
     fn close(&self) {
         let all = self.with(Option::take);
         all.into_iter().flatten().for_each(|callback| callback.close());
@@ -53,7 +53,7 @@ impl Token {
         }
         self.token.on_cancel(move |killed| {
             let why = c_string(&killed.to_string());
-            // SAFETY: the caller's function with its data, and a text that is there until it returns.
+            // SAFETY: the caller's function with its data, and a text that lives until it returns.
             callback.call(|data| unsafe { cancelled(data, why.as_ptr()) });
         });
         Ok(())
@@ -85,8 +85,8 @@ pub unsafe extern "C" fn ledgerline_token_new(token: *mut ledgerline_token_t) ->
     })
 }
 
-/// Frees a token. Its callbacks are not called from then on; this waits for those that run in other threads, unless it
-/// is called inside one. Victims that were added with it stay, and can still be cancelled.
+/// Frees a token. Its callbacks are not called from then on. This waits for callbacks that run in other threads,
+/// unless it is called inside one. Victims that were added with the token stay, and can still be cancelled.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -94,8 +94,8 @@ pub extern "C" fn ledgerline_token_free(token: ledgerline_token_t) -> ledgerline
     run(|| registrations::take_out::<Token>(token.number))
 }
 
-/// LEDGERLINE_OK while the work may go on, LEDGERLINE_ERROR_CANCELLED once it should stop; the last error says why. Costs
-/// a lock for a few instructions.
+/// Returns LEDGERLINE_OK while the work may continue, LEDGERLINE_ERROR_CANCELLED once it should stop. The last error
+/// has the reason. Costs a lock for a few instructions.
 ///
 /// Errors: LEDGERLINE_ERROR_CANCELLED, _HANDLE. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn ledgerline_token_why(
     unsafe { hand_out(buffer, size, needed, why) }
 }
 
-/// Cancels a token by hand. Callbacks run here and now.
+/// Cancels a token by hand. Callbacks run in this call.
 ///
 /// Errors: LEDGERLINE_ERROR_CANCELLED if it was cancelled before; _HANDLE. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -139,7 +139,8 @@ pub extern "C" fn ledgerline_token_cancel(token: ledgerline_token_t) -> ledgerli
     })
 }
 
-/// Has a function called, once, when a token is cancelled, in the thread that cancels; at once if it was before.
+/// Registers a function that is called once when a token is cancelled, in the thread that cancels. If the token was
+/// cancelled before, it is called at once.
 ///
 /// Errors: LEDGERLINE_ERROR_ARGUMENT for a NULL function, _HANDLE. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -155,7 +156,7 @@ pub unsafe extern "C" fn ledgerline_token_on_cancel(
     })
 }
 
-/// Adds a group as a victim: when a request with LEDGERLINE_OOM meets a full group above it, the token of the victim
+/// Adds a group as a victim. When a request with LEDGERLINE_OOM meets a full group above it, the token of the victim
 /// that holds most above its protection is cancelled.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn ledgerline_add_victim(
     })
 }
 
-/// Takes a victim out: it is not cancelled any more.
+/// Takes a victim out, so that it is no longer cancelled.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE if it was taken out before, also by ledgerline_ledger_free. Threads: any. Signals:
 /// not async-signal-safe.
@@ -183,7 +184,7 @@ pub extern "C" fn ledgerline_remove_victim(victim: ledgerline_victim_t) -> ledge
     run(|| registrations::take_out::<Added>(victim.number))
 }
 
-/// Whether all victims below a group are cancelled together, when one of them is. `whole` is 0 or 1.
+/// Sets whether all victims below a group are cancelled together when one of them is. `whole` is 0 or 1.
 ///
 /// Errors: LEDGERLINE_ERROR_ARGUMENT for another number, _GONE, _HANDLE. Threads: any. Signals: as
 /// ledgerline_try_charge_units.
@@ -208,7 +209,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
     unsafe extern "C-unwind" fn count(data: *mut c_void, _why: *const c_char) {
-        // SAFETY: each test hands in a count that outlives the token.
+        // SAFETY: each test passes a count that outlives the token.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, SeqCst);
     }
 

@@ -1,4 +1,4 @@
-//! Charges by units, without guards: the caller returns what it charged.
+//! Charges by units, without guards: the caller returns its charges.
 
 use crate::border::{self, Named, Outcome, fail, named, run};
 use crate::registry;
@@ -7,13 +7,13 @@ use crate::types::ledgerline_group_t;
 use ledgerline::Charge;
 use std::time::Duration;
 
-/// For ledgerline_try_charge_wait: where a limit is met and nothing can be reclaimed, cancels a victim
-/// (ledgerline_add_victim) and waits for what it returns.
+/// For ledgerline_try_charge_wait: if a limit is met and nothing can be reclaimed, cancels a victim
+/// (ledgerline_add_victim) and waits for the units that it returns.
 pub const LEDGERLINE_OOM: u32 = 1;
-/// For ledgerline_try_charge_wait: sleeps for what is above high, before it returns.
+/// For ledgerline_try_charge_wait: sleeps for usage above high before it returns.
 pub const LEDGERLINE_THROTTLED: u32 = 2;
 
-/// The fast half of a charge: takes units that lie prepaid on the running CPU. Follows no handle, counts nothing.
+/// The fast half of a charge: takes prepaid units of the running CPU. Follows no handle, counts nothing.
 #[inline(always)]
 fn take(group: ledgerline_group_t, units: u64) -> bool {
     registry::lease_of(group.ledger).take(group.ledger, group.id, units)
@@ -33,15 +33,15 @@ fn slowly<T>(
     })
 }
 
-/// Charges a group and all its ancestors, or refuses. Before it refuses, it asks the reclaimers below the group that is
-/// full (ledgerline_add_reclaimer), which run in this thread. The caller returns the units by ledgerline_uncharge.
+/// Charges a group and all its ancestors, or refuses. Before it refuses, it asks the reclaimers below the full group
+/// (ledgerline_add_reclaimer), which run in this thread. The caller returns the units by ledgerline_uncharge.
 ///
-/// Costs one to three nanoseconds where the running CPU has prepaid units, otherwise a walk to the root (a quarter of a
+/// Costs one to three nanoseconds if the running CPU has prepaid units, otherwise a walk to the root (a quarter of a
 /// microsecond). Zero units are granted as long as the group exists.
 ///
-/// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the group that is full), _GONE, _HANDLE, _DAMAGED; _RANGE beyond
-/// 2^62 units, and where a group without a limit would hold more than that. Threads: any. Signals: not
-/// async-signal-safe; ledgerline_try_charge_units is.
+/// Errors: LEDGERLINE_ERROR_LIMIT (the last error names the full group), _GONE, _HANDLE, _DAMAGED; _RANGE beyond 2^62
+/// units, and if a group without a limit would hold more than that. Threads: any. Signals: not async-signal-safe;
+/// ledgerline_try_charge_units is.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_try_charge(
     group: ledgerline_group_t,
@@ -53,11 +53,11 @@ pub extern "C" fn ledgerline_try_charge(
     slowly(group, units, |named, units| Ok(named.group().try_charge(units)?.into_units()))
 }
 
-/// As ledgerline_try_charge, for allocators and signal handlers: it asks no reclaimer, waits for nothing and allocates
+/// Like ledgerline_try_charge, for allocators and signal handlers: it asks no reclaimer, does not wait and allocates
 /// nothing.
 ///
-/// Errors: as ledgerline_try_charge. Threads: any. Signals: async-signal-safe. (In a program that loads the library by
-/// dlopen, if the thread had an error before: the text of an error is a thread-local variable.)
+/// Errors: as ledgerline_try_charge. Threads: any. Signals: async-signal-safe. In a program that loads the library by
+/// dlopen, this holds only if the thread had an error before, since the text of an error is a thread-local variable.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_try_charge_units(
     group: ledgerline_group_t,
@@ -72,10 +72,10 @@ pub extern "C" fn ledgerline_try_charge_units(
     })
 }
 
-/// Charges even over the limits, for what must not fail. Each group that this takes over its limit counts a `max`
-/// event. It asks no reclaimer and allocates nothing.
+/// Charges even over the limits, for charges that must not fail. Each group that this takes over its limit counts a
+/// `max` event. It asks no reclaimer and allocates nothing.
 ///
-/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _DAMAGED; _RANGE beyond 2^62 units, and where a group, limited or not, would
+/// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _DAMAGED; _RANGE beyond 2^62 units, and if a group, limited or not, would
 /// hold more than that. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_charge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
@@ -88,16 +88,17 @@ pub extern "C" fn ledgerline_charge(group: ledgerline_group_t, units: u64) -> le
     })
 }
 
-/// Returns units that were charged to the group, from any thread, in one part or in several. Also after the group was
-/// destroyed, as long as its charges hold units: then they go back to its ancestors.
+/// Returns units that were charged to the group, from any thread, in one part or in several. This is also possible
+/// after the group was destroyed, as long as its charges hold units: they then go back to its ancestors.
 ///
 /// A ledger counts units and does not know which charge they belong to. So a mistake (units that are returned twice)
-/// shows where the group's counter would fall below zero. While it holds others' units, those are taken. What fits into
-/// the running CPU's stock of the group (32 KiB, or a sixteenth of what it holds if that is more) is taken as idle there
-/// and seen by nobody: until the stock is drained the groups above read lower by as much. LEDGERLINE_AUDIT finds all of it.
+/// shows only if the group's counter would fall below zero. While the group holds units of other charges, the second
+/// return takes those. Units that fit into the running CPU's stock of the group (32 KiB, or a sixteenth of its usage
+/// if that is more) become idle there without a check: until the stock is drained, the groups above read lower by as
+/// much. LEDGERLINE_AUDIT finds all such mistakes.
 ///
-/// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than that (nothing was changed, and it was counted:
-/// ledgerline_mistakes), also for a destroyed group that holds nothing any more; _HANDLE; _GONE for a number that no
+/// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than that, also for a destroyed group that holds nothing any
+/// more (nothing was changed, and the mistake was counted: ledgerline_mistakes); _HANDLE; _GONE for a number that no
 /// group can have; _RANGE. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_uncharge(group: ledgerline_group_t, units: u64) -> ledgerline_code_t {
@@ -114,11 +115,11 @@ pub extern "C" fn ledgerline_uncharge(group: ledgerline_group_t, units: u64) -> 
     })
 }
 
-/// As ledgerline_try_charge, and waits up to `milliseconds` for room where there is none (UINT64_MAX: as long as it
-/// takes). Those who wait at one full group are served in the order in which they came. `flags` is 0, or LEDGERLINE_OOM
-/// and LEDGERLINE_THROTTLED in any combination. A charge that a limit can never allow is refused at once.
+/// Like ledgerline_try_charge, but waits up to `milliseconds` for room (UINT64_MAX: without a time limit). Waiters at
+/// one full group are served in order of arrival. `flags` is 0, or LEDGERLINE_OOM and LEDGERLINE_THROTTLED in any
+/// combination. A charge that a limit can never allow is refused at once.
 ///
-/// A ledger that is freed meanwhile stays until this returns, and this waits on.
+/// A ledger that is freed meanwhile stays until this returns, and this continues to wait.
 ///
 /// Errors: LEDGERLINE_ERROR_LIMIT when the time is up, _CANCELLED if the group was cancelled meanwhile; _ARGUMENT for an
 /// unknown flag; _GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: not async-signal-safe.
@@ -146,12 +147,13 @@ pub extern "C" fn ledgerline_try_charge_wait(
     })
 }
 
-/// Moves units that are charged to one group to another group of the same ledger. Only limits below their first common
-/// ancestor are asked. The new group is charged before the old one is uncharged, and a snapshot shows the units in one
-/// of the two.
+/// Moves units that are charged to one group to another group of the same ledger. Only limits below their first
+/// common ancestor apply. The new group is charged before the old one is uncharged, and a snapshot shows the units in
+/// one of the two.
 ///
-/// Errors: LEDGERLINE_ERROR_LIMIT and the units stay where they were; _MISTAKE if the old group does not hold as many;
-/// _ARGUMENT for groups of two ledgers; _GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: not async-signal-safe.
+/// Errors: LEDGERLINE_ERROR_LIMIT, and the units stay where they were; _MISTAKE if the old group does not hold as
+/// many; _ARGUMENT for groups of two ledgers; _GONE, _HANDLE, _RANGE, _DAMAGED. Threads: any. Signals: not
+/// async-signal-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_transfer(
     from: ledgerline_group_t,
@@ -164,8 +166,8 @@ pub extern "C" fn ledgerline_transfer(
         }
         let (from, units) = (named(from)?, border::units(units)?);
         let to = border::existing(to)?;
-        // More than it holds cannot be moved. (Another thread may return some meanwhile: a mistake of the caller's, which
-        // is then counted.)
+        // More than it holds cannot be moved. If another thread returns units meanwhile, that is a mistake of the
+        // caller's, which is then counted.
         let held = from.group().precise();
         if from.group().exists() && held < units {
             let why = format_args!("the group holds {held} units, not {units}");

@@ -6,7 +6,7 @@ use crate::types::ledgerline_code_t::{self, *};
 use crate::types::ledgerline_group_t;
 use ledgerline::current::{self, Current};
 
-/// Nobody: the handle of two zeros.
+/// The handle for no group: two zeros.
 const NOBODY: ledgerline_group_t = ledgerline_group_t { ledger: 0, id: 0 };
 
 fn handle_of(current: Current) -> Outcome<ledgerline_group_t> {
@@ -15,7 +15,7 @@ fn handle_of(current: Current) -> Outcome<ledgerline_group_t> {
     registry::handle_of(group).ok_or_else(rusts)
 }
 
-/// The calling thread's current group, as ledgerline_current_swap set it; zeros for none.
+/// Returns the calling thread's current group, as ledgerline_current_swap set it; zeros for none.
 ///
 /// Errors: LEDGERLINE_ERROR_ARGUMENT; _HANDLE if code in Rust made a group of a ledger of its own the current one.
 /// Threads: any; each has its own. Signals: as ledgerline_try_charge_units.
@@ -30,10 +30,10 @@ pub unsafe extern "C" fn ledgerline_current_get(
     })
 }
 
-/// Makes a group the calling thread's current one, zeros for none, and tells the one before in `*before`, which may be
-/// NULL. The group's ledger is kept for good (ledgerline_ledger_keep). Code that was handed no group may ask for the
-/// current one and charge that. A thread inherits nothing. A runtime that switches stacks swaps when it resumes a fiber,
-/// and swaps back when that yields.
+/// Makes a group the calling thread's current one (zeros for none), and stores the previous one in `*before`, which
+/// may be NULL. The group's ledger is kept for good (ledgerline_ledger_keep). Code that was not given a group may ask
+/// for the current one and charge it. A thread inherits nothing. A runtime that switches stacks swaps when it resumes
+/// a fiber, and swaps back when the fiber yields.
 ///
 /// Errors: LEDGERLINE_ERROR_NOT_KEPT, _GONE, _HANDLE; the current group is as before. Threads: any; each has its own.
 /// Signals: as ledgerline_try_charge_units.
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn ledgerline_current_swap(
     })
 }
 
-/// What is to be current. A group that is gone may be put back: a scope ends as it began.
+/// Returns the group that becomes current. A group that is gone may be put back, so that a scope ends as it began.
 fn next(group: ledgerline_group_t) -> Outcome<Current> {
     if group == NOBODY {
         return Ok(Current::NOBODY);

@@ -8,7 +8,7 @@ use std::fmt;
 /// The most units that a ledger counts.
 pub(crate) const UNITS_MAX: u64 = 1 << 62;
 
-/// Why a call did nothing: the code, with its text kept for the thread.
+/// The failure of a call that had no effect: the code, with its text kept for the thread.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) Code);
 
@@ -21,10 +21,10 @@ pub(crate) fn fail(code: Code, text: impl fmt::Display) -> Failure {
     Failure(code)
 }
 
-/// The code of a refusal by a group with that limit.
+/// Returns the code of a refusal by a group with that limit.
 fn code_of(reason: Reason, limit: u64) -> Code {
     match reason {
-        // A group without a limit refuses only what it cannot count.
+        // A group without a limit refuses only charges that it cannot count.
         Reason::Limit if limit >= UNITS_MAX => LEDGERLINE_ERROR_RANGE,
         Reason::Limit | Reason::Queued => LEDGERLINE_ERROR_LIMIT,
         Reason::Gone => LEDGERLINE_ERROR_GONE,
@@ -40,13 +40,13 @@ impl From<Refused> for Failure {
     }
 }
 
-/// Keeps a refusal in numbers. Async-signal-safe.
+/// Keeps a refusal as numbers. Async-signal-safe.
 pub(crate) fn refused(ledger: u64, refusal: Refusal) -> Failure {
     last::set_refusal(ledger, refusal);
     Failure(code_of(refusal.reason, refusal.limit))
 }
 
-/// As [`refused`], of a charge that no limit refuses: only what no group counts, limited or not.
+/// Like [`refused`], for a charge that no limit refuses: it fails only if a group, limited or not, cannot count it.
 pub(crate) fn refused_over(ledger: u64, refusal: Refusal) -> Failure {
     match refused(ledger, refusal) {
         Failure(LEDGERLINE_ERROR_LIMIT) => Failure(LEDGERLINE_ERROR_RANGE),

@@ -1,4 +1,4 @@
-//! Groups: created, named, found, destroyed.
+//! Groups: create, name, find, destroy.
 
 use crate::border::{self, existing, hand_out, named, out, run, set_if_asked, text};
 use crate::types::ledgerline_code_t::{self, *};
@@ -20,9 +20,9 @@ fn settled(settled: &Settled<'_>) -> ledgerline_settled_t {
     }
 }
 
-/// Creates a group below another. A name is UTF-8 of 1 to 56 bytes without '/', control characters, and what steers a
-/// terminal or cannot be seen; siblings may share one. It has `length` bytes, or ends with a NUL if that is
-/// LEDGERLINE_NUL_TERMINATED.
+/// Creates a group below another. A name is UTF-8 of 1 to 56 bytes without '/', control characters, terminal control
+/// sequences and invisible characters; siblings may share one. It has `length` bytes, or ends with a NUL if `length`
+/// is LEDGERLINE_NUL_TERMINATED.
 ///
 /// Errors: LEDGERLINE_ERROR_NAME, _FULL, _DEPTH, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not
 /// async-signal-safe.
@@ -41,11 +41,12 @@ pub unsafe extern "C" fn ledgerline_group_create(
     })
 }
 
-/// Destroys a group. What is still charged stays counted in its ancestors until it is returned; `settled`, which may be
-/// NULL, is told how much that is. The group's handles are refused from then on, but for ledgerline_uncharge.
+/// Destroys a group. Units that are still charged stay counted in its ancestors until they are returned; their number
+/// is stored in `settled`, which may be NULL. The group's handles are refused from then on, except by
+/// ledgerline_uncharge.
 ///
-/// Errors: LEDGERLINE_ERROR_CHILDREN, _ROOT, _GONE, _BUSY (in a signal handler), _HANDLE; the group goes on as before.
-/// Threads: any. Signals: not async-signal-safe.
+/// Errors: LEDGERLINE_ERROR_CHILDREN, _ROOT, _GONE, _BUSY (in a signal handler), _HANDLE; the group then continues to
+/// exist. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_group_destroy(
     group: ledgerline_group_t,
@@ -59,8 +60,8 @@ pub unsafe extern "C" fn ledgerline_group_destroy(
     })
 }
 
-/// Destroys a group and all groups below it, also those that other threads create there meanwhile. `settled`, which may
-/// be NULL, is told what was found in this group.
+/// Destroys a group and all groups below it, also those that other threads create there meanwhile. `settled`, which
+/// may be NULL, receives the report for this group.
 ///
 /// Errors: as ledgerline_group_destroy; some groups may be destroyed by then. Threads: any. Signals: not
 /// async-signal-safe.
@@ -78,8 +79,8 @@ pub unsafe extern "C" fn ledgerline_group_destroy_tree(
     })
 }
 
-/// LEDGERLINE_OK if the group exists: it was not destroyed, nor found to be of a process that has ended
-/// (ledgerline_settle_dead looks; until then the group of such a process exists).
+/// Returns LEDGERLINE_OK if the group exists: it was not destroyed, and its process was not found to have ended.
+/// ledgerline_settle_dead checks that; until then the group of an ended process exists.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
@@ -87,7 +88,7 @@ pub extern "C" fn ledgerline_group_exists(group: ledgerline_group_t) -> ledgerli
     run(|| existing(group).map(drop))
 }
 
-/// The group's path, like a cgroup's: "/acme/q42". The buffer is filled as by ledgerline_last_error.
+/// Writes the group's path, like a cgroup's: "/acme/q42". The buffer is filled as by ledgerline_last_error.
 ///
 /// Errors: LEDGERLINE_ERROR_BUFFER, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn ledgerline_group_path(
     unsafe { hand_out(buffer, size, needed, || named(group)?.read(|group| group.path())) }
 }
 
-/// The group's parent.
+/// Returns the group's parent.
 ///
 /// Errors: LEDGERLINE_ERROR_ROOT for the root, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as
 /// ledgerline_try_charge_units.

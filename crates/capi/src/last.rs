@@ -1,10 +1,10 @@
 //! The last error of each thread, with its names and numbers.
 //!
-//! A refusal of [`ledgerline_try_charge_units`](crate::charge::ledgerline_try_charge_units) is kept in numbers and made a
-//! sentence when somebody asks, so that a refusal allocates nothing. Other texts are kept in a page of memory that a thread gets
-//! from the system at its first such error, and gives back at its end. The library is loaded by `dlopen`, too, into what programs left
-//! of the C library's room for thread-locals, so a thread-local has no more than a pointer and a text of a line. A thread that gets no
-//! page keeps as much of a text as that line has room for.
+//! A refusal of [`ledgerline_try_charge_units`](crate::charge::ledgerline_try_charge_units) is kept as numbers and
+//! made a sentence on request, so that a refusal allocates nothing. Other texts are kept in a page of memory that a
+//! thread gets from the system at its first such error, and gives back at its end. The library may be loaded by
+//! `dlopen` into the remaining room of the C library for thread-locals. So its thread-locals are only a pointer and a
+//! text of one line. A thread that gets no page keeps as much of a text as fits into that line.
 
 use ledgerline::Refusal;
 use std::cell::{Cell, UnsafeCell};
@@ -26,9 +26,9 @@ struct Text<const N: usize> {
 type Page = Text<LENGTH>;
 
 thread_local! {
-    // Constants without destructors: the last error can be set and asked until the thread's last instruction.
+    // Constants without destructors: the last error can be set and read until the thread's last instruction.
     static REFUSAL: Cell<Option<(u64, Refusal)>> = const { Cell::new(None) };
-    /// Null until there was a text. It is atomic for the thread's signal handlers alone.
+    /// Null before the first text. Atomic only for the thread's signal handlers.
     static PAGE: AtomicPtr<Page> = const { AtomicPtr::new(null_mut()) };
     static SHORT: UnsafeCell<Text<LINE>> = const { UnsafeCell::new(Text { bytes: [0; LINE], length: 0 }) };
 }
@@ -40,7 +40,7 @@ impl<const N: usize> Text<N> {
 }
 
 impl<const N: usize> Write for Text<N> {
-    /// Takes as much as there is room for, in whole characters.
+    /// Takes as many whole characters as fit.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = text.floor_char_boundary(N - self.length);
         self.bytes[self.length..self.length + room].copy_from_slice(&text.as_bytes()[..room]);
@@ -49,16 +49,16 @@ impl<const N: usize> Write for Text<N> {
     }
 }
 
-/// The thread's page, got from the system where there is none yet; null where the system has none. Async-signal-safe: a system call,
-/// and no heap.
+/// Returns the thread's page, and gets it from the system if there is none yet; null if the system has none.
+/// Async-signal-safe: it makes a system call and uses no heap.
 fn page() -> *mut Page {
     PAGE.with(|kept| {
-        // Relaxed, here and below: the thread and its handlers are one after the other.
+        // Relaxed, here and below: the thread and its handlers run one after the other.
         let page = kept.load(Ordering::Relaxed);
         if !page.is_null() {
             return page;
         }
-        // SAFETY: asks for fresh memory, of zeros, which is a text without a length.
+        // SAFETY: asks for fresh memory. It is all zeros, which is a text of length zero.
         let fresh = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(
@@ -81,7 +81,7 @@ fn page() -> *mut Page {
             }
             Err(handlers) => {
                 // A signal handler got one meanwhile.
-                // SAFETY: it was made here, and nobody has seen it.
+                // SAFETY: it was made here, and nothing else has seen it.
                 unsafe { libc::munmap(fresh, size_of::<Page>()) };
                 handlers
             }
@@ -93,12 +93,12 @@ const NO_KEY: u64 = u64::MAX;
 /// The key of the C library whose destructor gives pages back.
 static KEY: AtomicU64 = AtomicU64::new(NO_KEY);
 
-/// Makes the key when the library is loaded: no signal handler does it then.
+/// Makes the key when the library is loaded, so that no signal handler has to.
 extern "C" fn make_key() {
     let mut key = 0;
     // SAFETY: writes the key; the destructor stays, since the library is never unloaded.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(give_back)) } == 0 {
-        // Relaxed: the number is all there is to see.
+        // Relaxed: no other data depends on the number.
         KEY.store(u64::from(key), Ordering::Relaxed);
     }
 }
@@ -108,7 +108,7 @@ extern "C" fn make_key() {
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
 static AT_LOAD: extern "C" fn() = make_key;
 
-/// Without a key the page stays when the thread has ended.
+/// Registers the page for the end of the thread. Without a key, the page stays after the thread has ended.
 fn give_back_at_end(page: *mut c_void) {
     let key = KEY.load(Ordering::Relaxed);
     if key != NO_KEY {
@@ -117,10 +117,10 @@ fn give_back_at_end(page: *mut c_void) {
     }
 }
 
-/// Called at the end of a thread that has a page. A later error of it gets another.
+/// Called at the end of a thread that has a page. A later error of the thread gets another page.
 unsafe extern "C" fn give_back(page: *mut c_void) {
     PAGE.with(|kept| kept.store(null_mut(), Ordering::Relaxed));
-    // SAFETY: the page of this thread, to which nothing leads now (guarded by `tests/programs/crowded.c`).
+    // SAFETY: the page of this thread, to which nothing points now (guarded by `tests/programs/crowded.c`).
     unsafe { libc::munmap(page, size_of::<Page>()) };
 }
 
@@ -129,8 +129,8 @@ pub(crate) fn set(text: fmt::Arguments<'_>) {
     REFUSAL.set(None);
     let page = page();
     SHORT.with(|short| {
-        // SAFETY: both are the thread's own, and nothing below comes back here: `text` has only numbers, texts and paths. (A
-        // signal handler that comes in between may mix two texts, which are bytes.)
+        // SAFETY: both are the thread's own, and nothing below comes back here: `text` has only numbers, texts and
+        // paths. A signal handler in between may mix two texts, which are only bytes.
         match unsafe { page.as_mut() } {
             Some(page) => keep(page, text),
             // SAFETY: as above.
@@ -144,7 +144,7 @@ fn keep<const N: usize>(kept: &mut Text<N>, text: fmt::Arguments<'_>) {
     let _always_ok = kept.write_fmt(text);
 }
 
-/// Keeps a refusal. Async-signal-safe.
+/// Keeps a refusal as numbers. Async-signal-safe.
 pub(crate) fn set_refusal(ledger: u64, refusal: Refusal) {
     REFUSAL.set(Some((ledger, refusal)));
 }
@@ -153,7 +153,7 @@ pub(crate) fn set_refusal(ledger: u64, refusal: Refusal) {
 pub(crate) enum Last {
     /// Empty if there was none.
     Text(String),
-    /// In the ledger of that number.
+    /// A refusal in the ledger of that number.
     Refusal(u64, Refusal),
 }
 

@@ -1,4 +1,4 @@
-//! Ledgers: made, opened, freed, kept.
+//! Ledgers: make, open, free, keep.
 
 use crate::border::{self, Failure, NUL_TERMINATED, Outcome, fail, out, run, text};
 use crate::registry;
@@ -18,10 +18,10 @@ pub const LEDGERLINE_FLOWS: u32 = 1;
 /// In ledgerline_options_t: follows each charge, to find wrong uncharges. For tests: no charge takes the fast path.
 pub const LEDGERLINE_AUDIT: u32 = 2;
 
-/// The caller's options, as far as it knows them: what lies behind `size` is as if it were zero.
+/// Reads the caller's options. Fields behind the caller's `size` count as zero.
 ///
 /// # Safety
-/// The pointer is NULL or leads to `size` bytes.
+/// The pointer is NULL or points to `size` bytes.
 unsafe fn options(given: *const ledgerline_options_t) -> Outcome<LedgerBuilder> {
     // SAFETY: numbers and a pointer, all of which may be zero.
     let mut options: ledgerline_options_t = unsafe { std::mem::zeroed() };
@@ -33,13 +33,13 @@ unsafe fn options(given: *const ledgerline_options_t) -> Outcome<LedgerBuilder> 
     }
     // SAFETY: every version of the options begins with the size.
     let size = unsafe { (&raw const (*given).size).read() } as usize;
-    // (A later header may have more, which must be zero: this library does not know it.)
+    // A later header may have more fields. They must be zero, since this library does not know them.
     let known = size_of::<ledgerline_options_t>();
     if !(offset_of!(ledgerline_options_t, batch)..=4096).contains(&size) {
         let why = format_args!("options of {size} bytes: begin with LEDGERLINE_OPTIONS_INIT");
         return Err(fail(LEDGERLINE_ERROR_ARGUMENT, why));
     }
-    // SAFETY: as many bytes as the caller has, and as there are here.
+    // SAFETY: reads as many bytes as both sides have.
     let unknown = unsafe {
         let (from, into) = (given.cast::<u8>(), (&raw mut options).cast::<u8>());
         into.copy_from_nonoverlapping(from, size.min(known));
@@ -50,12 +50,12 @@ unsafe fn options(given: *const ledgerline_options_t) -> Outcome<LedgerBuilder> 
         let why = "options that this library does not know";
         return Err(fail(LEDGERLINE_ERROR_ARGUMENT, why));
     }
-    // SAFETY: the items are as the header asks for.
+    // SAFETY: the items are as the header requires.
     unsafe { builder(&options) }
 }
 
 /// # Safety
-/// There are as many items as are said, each NUL-terminated.
+/// There are as many items as the options say, each NUL-terminated.
 unsafe fn builder(options: &ledgerline_options_t) -> Outcome<LedgerBuilder> {
     let mut builder = Ledger::builder()
         .flows(options.flags & LEDGERLINE_FLOWS != 0)
@@ -92,18 +92,18 @@ fn if_given<T: Default + PartialEq>(
     if value == T::default() { builder } else { set(builder, value) }
 }
 
-/// The caller's file, which stays its own.
+/// Borrows the caller's file, which stays the caller's.
 fn file(descriptor: i32) -> Outcome<ManuallyDrop<File>> {
-    // SAFETY: asks whether the number is that of an open file.
+    // SAFETY: checks whether the number is that of an open file.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {
         let why = format_args!("{descriptor} is no open file");
         return Err(fail(LEDGERLINE_ERROR_ARGUMENT, why));
     }
-    // SAFETY: open now, and not closed by this value. (If the caller closes it meanwhile, the system says so.)
+    // SAFETY: open now, and not closed by this value. If the caller closes it meanwhile, the system reports that.
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
 }
 
-/// Adds a ledger to the registry, and gives its number out.
+/// Adds a ledger to the registry, and returns its number.
 fn register(ledger: Ledger, into: &border::Out<'_, ledgerline_ledger_t>) -> Outcome {
     into.set(ledgerline_ledger_t { number: registry::add(ledger)? })
 }
@@ -142,10 +142,10 @@ pub unsafe extern "C" fn ledgerline_ledger_create_in(
     })
 }
 
-/// Opens a ledger that another process made in a file. This process may look at it; to charge groups of its own it calls
+/// Opens a ledger that another process made in a file. This process may read it. To charge groups of its own it calls
 /// ledgerline_ledger_attach.
 ///
-/// Errors: LEDGERLINE_ERROR_FORMAT if the file is no ledger of this version, _DAMAGED if its header makes no sense,
+/// Errors: LEDGERLINE_ERROR_FORMAT if the file is no ledger of this version, _DAMAGED if its header is inconsistent,
 /// _SYSTEM, _ARGUMENT, _FULL. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_ledger_open_in(
@@ -159,10 +159,10 @@ pub unsafe extern "C" fn ledgerline_ledger_open_in(
     })
 }
 
-/// Makes this process a writer of a ledger in a file: makes a group for it below the root, and lets it charge that group
-/// and those that it creates below. A forked child calls this for itself. What it holds when it ends is held until some
-/// process calls ledgerline_settle_dead. `name` has `length` bytes, or ends with a NUL if that is
-/// LEDGERLINE_NUL_TERMINATED.
+/// Makes this process a writer of a ledger in a file: creates a group for it below the root, and lets it charge that
+/// group and those that it creates below. A forked child calls this for itself. Units that the process holds when it
+/// ends stay charged until some process calls ledgerline_settle_dead. `name` has `length` bytes, or ends with a NUL
+/// if `length` is LEDGERLINE_NUL_TERMINATED.
 ///
 /// Errors: as ledgerline_group_create. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -181,19 +181,20 @@ pub unsafe extern "C" fn ledgerline_ledger_attach(
     })
 }
 
-/// Frees a ledger. From now on its handle and those of its groups are refused, on all threads. Its reclaimers, watches
-/// and victims are taken out as by their own calls (so this waits for callbacks that run in other threads, unless it is
-/// called inside one). Calls that are inside at this moment end as ever, a wait too; the memory goes with the last one.
+/// Frees a ledger. From now on its handle and those of its groups are refused, on all threads. Its reclaimers,
+/// watches and victims are taken out as by their own calls, so this waits for callbacks that run in other threads,
+/// unless it is called inside one. Calls that are inside at this moment end normally, also waits; the memory is freed
+/// with the last one.
 ///
-/// Errors: LEDGERLINE_ERROR_HANDLE if it was freed before, _KEPT if it is kept for good. Threads: any; of two that free
-/// one ledger, one is told LEDGERLINE_OK. Signals: not async-signal-safe.
+/// Errors: LEDGERLINE_ERROR_HANDLE if it was freed before, _KEPT if it is kept for good. Threads: any; of two that
+/// free one ledger, only one gets LEDGERLINE_OK. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_ledger_free(ledger: ledgerline_ledger_t) -> ledgerline_code_t {
     run(|| registry::free(border::ledger(ledger)?))
 }
 
-/// Keeps a ledger for good: it cannot be freed any more, and its groups can be current (ledgerline_current_swap). Slow
-/// calls are a little faster then, since nobody counts who is inside. To call this twice does no harm.
+/// Keeps a ledger for good: it can no longer be freed, and its groups can be current (ledgerline_current_swap). Slow
+/// calls are a little faster then, since they are not counted. A second call is harmless.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
@@ -201,7 +202,7 @@ pub extern "C" fn ledgerline_ledger_keep(ledger: ledgerline_ledger_t) -> ledgerl
     run(|| border::ledger(ledger)?.keep())
 }
 
-/// The root, which every charge reaches.
+/// Returns the root, which every charge reaches.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE, _ARGUMENT. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
@@ -217,11 +218,11 @@ pub unsafe extern "C" fn ledgerline_ledger_root(
     })
 }
 
-/// Finds the group at a path like "/acme/q42"; "/" is the root. Of siblings that share a name it finds one. Costs a pass
-/// over the rows in use for each level: a server keeps its handles.
+/// Finds the group at a path like "/acme/q42"; "/" is the root. Of siblings that share a name it finds one. Costs a
+/// pass over the rows in use for each level, so a server should keep its handles.
 ///
-/// Errors: LEDGERLINE_ERROR_NOT_FOUND, _HANDLE, _NAME for what is not UTF-8, _ARGUMENT. Threads: any. Signals: not
-/// async-signal-safe.
+/// Errors: LEDGERLINE_ERROR_NOT_FOUND, _HANDLE, _NAME for a path that is not UTF-8, _ARGUMENT. Threads: any. Signals:
+/// not async-signal-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_ledger_find(
     ledger: ledgerline_ledger_t,
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn ledgerline_ledger_find(
     })
 }
 
-/// Counts the mistakes of callers, as far as they showed.
+/// Returns the counts of callers' mistakes, as far as they were detected.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE, _ARGUMENT. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn ledgerline_ledger_mistakes(
     })
 }
 
-/// The number of a ledger's own item (ledgerline_options_t), for ledgerline_group_add_stat.
+/// Returns the number of a ledger's own item (ledgerline_options_t), for ledgerline_group_add_stat.
 ///
 /// Errors: LEDGERLINE_ERROR_NOT_FOUND, _HANDLE, _NAME, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]

@@ -5,14 +5,14 @@ use crate::types::ledgerline_code_t::{self, *};
 use crate::types::{ledgerline_group_t, ledgerline_limits_t};
 use ledgerline::{ControlMode, Group, Limit};
 
-/// A limit that is none.
+/// The value for no limit.
 pub const LEDGERLINE_NO_LIMIT: u64 = u64::MAX;
-/// Limits hold. The mode of every group at first.
+/// Limits hold. The initial mode of every group.
 pub const LEDGERLINE_ENFORCE: u32 = 0;
-/// Charges are counted, and what would have been refused counts a `max` event.
+/// Charges are counted. One that would have been refused counts a `max` event.
 pub const LEDGERLINE_MEASURE: u32 = 1;
-/// Nothing is refused, and guards are not counted. Charges by units are, so that they can be returned later, with `max`
-/// events as in LEDGERLINE_MEASURE.
+/// Nothing is refused, and guards are not counted. Charges by units are counted, so that they can be returned later,
+/// with `max` events as in LEDGERLINE_MEASURE.
 pub const LEDGERLINE_OFF: u32 = 2;
 
 fn limit(units: u64) -> Outcome<Limit> {
@@ -35,7 +35,7 @@ pub(crate) fn limits([max, high, low, min]: [Limit; 4]) -> ledgerline_limits_t {
     ledgerline_limits_t { max: units(max), high: units(high), low: units(low), min: units(min) }
 }
 
-/// Sets a limit that never fails on a group that exists.
+/// Sets a limit that never fails on an existing group.
 fn set(group: ledgerline_group_t, to: u64, set: impl Fn(Group<'_>, Limit)) -> ledgerline_code_t {
     run(|| {
         let (named, limit) = (named(group)?, limit(to)?);
@@ -44,10 +44,10 @@ fn set(group: ledgerline_group_t, to: u64, set: impl Fn(Group<'_>, Limit)) -> le
     })
 }
 
-/// Sets the hard limit, or LEDGERLINE_NO_LIMIT. Where more is in use, idle units are returned and the reclaimers below
-/// are asked first. No charge ever sees a limit that does not hold.
+/// Sets the hard limit, or LEDGERLINE_NO_LIMIT. If usage is above it, idle units are returned and the reclaimers
+/// below are asked first. No charge ever sees a limit that does not hold.
 ///
-/// Errors: LEDGERLINE_ERROR_BUSY if more is in use all the same (the limit stays as it was); _RANGE for 2^62 and more;
+/// Errors: LEDGERLINE_ERROR_BUSY if usage is still above it (the limit stays as it was); _RANGE for 2^62 and more;
 /// _GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units, as long as the ledger has no reclaimers and
 /// the call succeeds.
 #[unsafe(no_mangle)]
@@ -61,8 +61,8 @@ pub extern "C" fn ledgerline_group_set_max(
     })
 }
 
-/// Sets the hard limit whatever is in use, for a runaway: from then on charges are refused until usage has come down.
-/// `above`, which may be NULL, is told by how much usage is above the limit.
+/// Sets the hard limit regardless of usage, for a runaway group: from then on charges are refused until usage has
+/// come down. The excess of usage over the limit is stored in `above`, which may be NULL.
 ///
 /// Errors: LEDGERLINE_ERROR_RANGE, _GONE, _HANDLE. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ledgerline_group_set_max_now(
     })
 }
 
-/// Sets the soft limit, above which reclaimers are asked and a charge with LEDGERLINE_THROTTLED is slowed down.
+/// Sets the soft limit above which reclaimers are asked and a charge with LEDGERLINE_THROTTLED is slowed down.
 ///
 /// Errors: LEDGERLINE_ERROR_RANGE, _GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
@@ -112,7 +112,7 @@ pub extern "C" fn ledgerline_group_set_min(
     set(group, min, |group, limit| group.set_min(limit))
 }
 
-/// The limits of a group.
+/// Returns the limits of a group.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
@@ -150,7 +150,7 @@ pub extern "C" fn ledgerline_group_set_mode(
     })
 }
 
-/// The mode that holds for a group.
+/// Returns the mode of a group.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]

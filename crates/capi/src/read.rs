@@ -1,4 +1,4 @@
-//! What readers get: usage, peaks, events, statistics, snapshots, diagnoses.
+//! Readings: usage, peaks, events, statistics, snapshots, diagnoses.
 
 use crate::border::{self, c_string, existing, hand_out, named, reading, run, text};
 use crate::group::estimate;
@@ -12,18 +12,18 @@ use crate::types::{
 use ledgerline::{Events, GroupState};
 use std::ffi::{c_char, c_void};
 
-/// The group accepts charges, or its process ended and nobody has settled it yet.
+/// The group accepts charges, or its process ended and has not been settled yet.
 pub const LEDGERLINE_STATE_LIVE: u32 = 0;
-/// Its process ended, and was settled (ledgerline_settle_dead); it is kept for the account.
+/// Its process ended, and was settled (ledgerline_settle_dead). It is kept for its counts.
 pub const LEDGERLINE_STATE_EXITED: u32 = 1;
-/// Another program wrote over it; its numbers mean nothing.
+/// Another program overwrote it; its numbers are meaningless.
 pub const LEDGERLINE_STATE_DAMAGED: u32 = 2;
 
-/// What the place for most readings is called in a sentence.
+/// The name of the place for most readings in a sentence.
 const PLACE: &str = "the place for the reading";
 
-/// The units that are charged to a group and all below it, exactly: true at a moment of the call. Costs a look at every
-/// cell in use.
+/// Returns the units that are charged to a group and all below it, exactly: true at a moment of the call. Costs a
+/// look at every cell in use.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ledgerline_group_usage(
     unsafe { reading(group, usage, PLACE, |group| group.precise()) }
 }
 
-/// The usage within a stated bound, in a few loads.
+/// Returns the usage within a stated bound, in a few loads.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn ledgerline_group_estimate(
     unsafe { reading(group, usage, PLACE, |group| estimate(group.approximate())) }
 }
 
-/// The highest usage since the group was created or its peak was reset, within a bound.
+/// Returns the highest usage since the group was created or its peak was reset, within a bound.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn ledgerline_group_peak(
     unsafe { reading(group, peak, PLACE, |group| estimate(group.peak())) }
 }
 
-/// Starts the peak anew at the present usage.
+/// Resets the peak to the present usage.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE. Threads: any. Signals: as ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
@@ -78,7 +78,7 @@ fn events(events: Events) -> ledgerline_events_t {
     }
 }
 
-/// How often limits were met in a group and below it.
+/// Returns the counts of met limits in a group and below it.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ledgerline_group_events(
     unsafe { reading(group, events, PLACE, |group| self::events(group.events())) }
 }
 
-/// How often the limits of this very group were met.
+/// Returns the counts of met limits of this very group.
 ///
 /// Errors: LEDGERLINE_ERROR_GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn ledgerline_group_local_events(
 
 /// Adds to one of the ledger's own items (ledgerline_ledger_item).
 ///
-/// Errors: LEDGERLINE_ERROR_NOT_FOUND for a number that is no item's, _GONE, _HANDLE. Threads: any. Signals: as
+/// Errors: LEDGERLINE_ERROR_NOT_FOUND for an unknown item number, _GONE, _HANDLE. Threads: any. Signals: as
 /// ledgerline_try_charge_units.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_group_add_stat(
@@ -121,9 +121,9 @@ pub extern "C" fn ledgerline_group_add_stat(
     })
 }
 
-/// What a group (`own`) and its subtree counted of an item: one of the ledger's own, or "blocks_live", "blocks_total",
-/// "refused", "reclaimed", "throttled", "throttled_usec", and with LEDGERLINE_FLOWS "charged" and "freed". Either place
-/// may be NULL.
+/// Returns the counts of an item in a group (`own`) and in its subtree. The item is one of the ledger's own, or
+/// "blocks_live", "blocks_total", "refused", "reclaimed", "throttled", "throttled_usec", and with LEDGERLINE_FLOWS
+/// "charged" and "freed". Either place may be NULL.
 ///
 /// Errors: LEDGERLINE_ERROR_NOT_FOUND, _NAME, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -147,7 +147,8 @@ pub unsafe extern "C" fn ledgerline_group_stat(
     })
 }
 
-/// What a group's subtree counted, as the lines of memory.stat. The buffer is filled as by ledgerline_last_error.
+/// Writes the counts of a group's subtree as the lines of memory.stat. The buffer is filled as by
+/// ledgerline_last_error.
 ///
 /// Errors: LEDGERLINE_ERROR_BUFFER, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -162,8 +163,8 @@ pub unsafe extern "C" fn ledgerline_group_stat_text(
     unsafe { hand_out(buffer, size, needed, said) }
 }
 
-/// Who holds what, from the group to the root and below the fullest of them: a table for a terminal or a log. The buffer
-/// is filled as by ledgerline_last_error.
+/// Writes the usage of the groups from this one to the root, and of the largest consumers below the fullest of them:
+/// a table for a terminal or a log. The buffer is filled as by ledgerline_last_error.
 ///
 /// Errors: LEDGERLINE_ERROR_BUFFER, _GONE, _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -178,8 +179,8 @@ pub unsafe extern "C" fn ledgerline_group_diagnose(
     unsafe { hand_out(buffer, size, needed, said) }
 }
 
-/// Takes a picture of the whole tree, and shows each group to `visit`: the root first, each followed by those below it.
-/// The picture is complete before the first is shown, so `visit` may call anything, and free the ledger, too.
+/// Takes a snapshot of the whole tree, and calls `visit` for each group: the root first, each followed by those below
+/// it. The snapshot is complete before the first call, so `visit` may call anything, and free the ledger, too.
 ///
 /// Errors: LEDGERLINE_ERROR_ARGUMENT for a NULL function, _HANDLE. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn ledgerline_ledger_snapshot(
                 max_events: group.max_events,
                 high_events: group.high_events,
             };
-            // SAFETY: the caller's function with its data, and a group that is there until it returns.
+            // SAFETY: the caller's function with its data, and a group that lives until it returns.
             if unsafe { visit(data, &raw const shown) } != 0 {
                 break;
             }

@@ -19,7 +19,7 @@ impl Registered for Added {
 }
 
 /// Adds a function that gives back memory of a group. Before a charge below a full group (this one or an ancestor) is
-/// refused, it is called with the units that are needed; lower priorities first. Only ledgerline_try_charge,
+/// refused, the function is called with the needed units; lower priorities first. Only ledgerline_try_charge,
 /// ledgerline_try_charge_wait and the calls that lower a limit ask it, in their thread and one at a time.
 ///
 /// Errors: LEDGERLINE_ERROR_ARGUMENT for a NULL function, _GONE, _HANDLE. Threads: any; the function may be called in
@@ -36,14 +36,14 @@ pub unsafe extern "C" fn ledgerline_add_reclaimer(
     run(|| unsafe { add(group, priority, reclaim, Callback::new(data, None), reclaimer) })
 }
 
-/// As ledgerline_add_reclaimer, with data that is the library's from this call on, also if it fails. `release`, which may be
-/// NULL, is called with it once, when no thread is inside the function any more, nor will be: before this returns an
-/// error, in ledgerline_remove_reclaimer or ledgerline_ledger_free; where those do not wait, in the thread that leaves the
-/// function last. So data may be freed that way though the reclaimer is taken out inside a callback. (A forked child that
-/// does not have the thread that was inside frees nothing.)
+/// Like ledgerline_add_reclaimer, but the library owns the data from this call on, also if it fails. `release`, which
+/// may be NULL, is called with the data once, when no thread is inside the function or will be: before this returns
+/// an error, or in ledgerline_remove_reclaimer or ledgerline_ledger_free. If those do not wait, the thread that
+/// leaves the function last calls it. So data may be freed that way even if the reclaimer is taken out inside a
+/// callback. A forked child that does not have the thread that was inside frees nothing.
 ///
-/// Errors: as ledgerline_add_reclaimer. Threads: any; `release` is called in any thread, with nothing locked. Signals: not
-/// async-signal-safe.
+/// Errors: as ledgerline_add_reclaimer. Threads: any; `release` is called in any thread, without a lock held.
+/// Signals: not async-signal-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_add_reclaimer_owning(
     group: ledgerline_group_t,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ledgerline_add_reclaimer_owning(
 }
 
 /// # Safety
-/// As the header asks of who adds a reclaimer.
+/// As the header requires of the caller that adds a reclaimer.
 unsafe fn add(
     group: ledgerline_group_t,
     priority: i32,
@@ -74,7 +74,7 @@ unsafe fn add(
         let callback = Arc::new(callback);
         let called = callback.clone();
         let added = owned.add_reclaimer(priority, move |need| {
-            // SAFETY: the caller's function with its data, which is there until it was taken out.
+            // SAFETY: the caller's function with its data, which lives until it was taken out.
             called.call(|data| unsafe { reclaim(data, need) }).unwrap_or(0)
         });
         Ok((added, move || callback.close()))
@@ -82,9 +82,10 @@ unsafe fn add(
     into.set(ledgerline_reclaimer_t { number })
 }
 
-/// Takes a reclaimer out. When this returns, no other thread is inside the function, nor will be: the data may go. (So
-/// do not call it under a lock that the function takes.) Called inside a reclaimer or another callback, it does not wait
-/// for other threads: then one may be inside still, and data that must go is ledgerline_add_reclaimer_owning's.
+/// Takes a reclaimer out. When this returns, no other thread is inside the function or will be, so the data may be
+/// freed. Do not call it under a lock that the function takes. Inside a reclaimer or another callback it does not
+/// wait for other threads: one may still be inside. For data that must be freed in that case, use
+/// ledgerline_add_reclaimer_owning.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE if it was taken out before, also by ledgerline_ledger_free. Threads: any. Signals:
 /// not async-signal-safe.
@@ -95,7 +96,7 @@ pub extern "C" fn ledgerline_remove_reclaimer(
     run(|| registrations::take_out::<Added>(reclaimer.number))
 }
 
-/// What a reclaimer did so far.
+/// Returns the results of a reclaimer's runs so far.
 ///
 /// Errors: LEDGERLINE_ERROR_HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.
 #[unsafe(no_mangle)]

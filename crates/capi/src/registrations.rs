@@ -1,7 +1,7 @@
-//! What C registered, by number: reclaimers, watches, tokens, victims.
+//! The registrations of C by number: reclaimers, watches, tokens, victims.
 //!
-//! A number is an entry's place in a list and a serial number that is never used again. The list is locked for a few
-//! instructions, never while anything of the library or the caller's runs; a fork waits for it.
+//! A number is an entry's place in a list and a serial number, which repeats only after 2^31 registrations. The list
+//! is locked for a few instructions, never while other code of the library or the caller runs; a fork waits for it.
 
 use crate::failure::{Outcome, fail};
 use crate::types::ledgerline_code_t::LEDGERLINE_ERROR_HANDLE;
@@ -9,9 +9,9 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-/// Something that is registered. What dropping it must wait for is in `end`.
+/// A registered object. Its `end` waits for everything that dropping it must wait for.
 pub(crate) trait Registered: Any + Send + Sync {
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     const WHAT: &'static str;
 }
 
@@ -20,7 +20,7 @@ type End = Box<dyn FnOnce() + Send>;
 
 struct Entry {
     number: u64,
-    /// The ledger's number; zero for what belongs to none.
+    /// The ledger's number; zero if it belongs to none.
     ledger: u64,
     it: Arc<dyn Any + Send + Sync>,
     end: End,
@@ -64,13 +64,13 @@ fn list() -> MutexGuard<'static, List> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something short, for which a fork waits.
+/// Runs a short action, for which a fork waits.
 pub(crate) fn briefly<T>(act: impl FnOnce() -> T) -> T {
     let _held = list();
     act()
 }
 
-/// Registers something of a ledger (zero for none), and gives it a number.
+/// Registers an object of a ledger (zero for none), and returns its number.
 pub(crate) fn add<T: Registered>(ledger: u64, it: T, end: impl FnOnce() + Send + 'static) -> u64 {
     let it: Arc<dyn Any + Send + Sync> = Arc::new(it);
     let end = Box::new(end);
@@ -79,7 +79,7 @@ pub(crate) fn add<T: Registered>(ledger: u64, it: T, end: impl FnOnce() + Send +
         list.places.push(None);
         u32::try_from(list.places.len() - 1).expect("memory ends before")
     });
-    // Never zero, and the same again after four thousand million others.
+    // Never zero: odd, so it repeats after 2^31 others.
     list.serial = list.serial.wrapping_add(2) | 1;
     let number = u64::from(list.serial) << 32 | u64::from(place);
     list.places[place as usize] = Some(Entry { number, ledger, it, end });
@@ -97,13 +97,13 @@ fn none<T: Registered>(number: u64) -> crate::failure::Failure {
     fail(LEDGERLINE_ERROR_HANDLE, why)
 }
 
-/// A share of what has that number.
+/// Returns a share of the object of that number.
 pub(crate) fn get<T: Registered>(number: u64) -> Outcome<Arc<T>> {
     let it = find(&list(), number).map(|entry| entry.it.clone());
     it.and_then(|it| it.downcast::<T>().ok()).ok_or_else(|| none::<T>(number))
 }
 
-/// Takes out what has that number. Dropped where nothing is locked.
+/// Takes out the object of that number. Drops it while no lock is held.
 pub(crate) fn take_out<T: Registered>(number: u64) -> Outcome {
     let entry = {
         let mut list = list();
@@ -119,7 +119,7 @@ pub(crate) fn take_out<T: Registered>(number: u64) -> Outcome {
     entry.map(end).ok_or_else(|| none::<T>(number))
 }
 
-/// Takes out all of a ledger.
+/// Takes out all objects of a ledger.
 pub(crate) fn take_out_of(ledger: u64) {
     let mut entries = Vec::new();
     let mut list = list();
@@ -134,7 +134,8 @@ pub(crate) fn take_out_of(ledger: u64) {
 }
 
 fn end(entry: Entry) {
-    // First out of the library's own list, so that nobody finds it any more; then those who found it before.
+    // First out of the library's own list, so that no other thread finds it; then this waits for those that found it
+    // before.
     drop(entry.it);
     (entry.end)();
 }

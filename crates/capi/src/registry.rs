@@ -1,31 +1,32 @@
 //! The ledgers of C, by number.
 //!
-//! A ledger's number is its place in a table that lives as long as the program, and a serial number that is never used
-//! again. Any number may be asked for at any time, also while another thread frees that very ledger.
+//! A ledger's number is its place in a table that lives as long as the program, and a serial number that is never
+//! used again. Any number may be looked up at any time, also while another thread frees that very ledger.
 //!
 //! ```text
 //! enter(number)                             free(number)
 //!   the place is kept for good and            enter(number), or there is nothing to free
 //!     serves the number: in                   state: OPEN -> CLOSING, by one thread
 //!   count oneself in                          number = 0
-//!   the place serves the number: in           take back the lease: nobody charges by number any more
+//!   the place serves the number: in           take back the lease: no thread charges by number any more
 //!   otherwise: leave                          take its registrations out
 //! leave                                       leave
 //!   count oneself out
-//!   state is CLOSING, nobody counts, and this thread says CHANGES first: drop the ledger
+//!   state is CLOSING, all counts are zero, and this thread sets CHANGES first: drop the ledger
 //! ```
 //!
-//! Invariant C1: *a ledger is there while anybody is in who saw its number after having counted itself.* The number goes
-//! before the freeing thread looks at the counts, all in one order (SeqCst): whoever counts itself later sees the number
-//! gone, and leaves without a look at the ledger; whoever counted itself before is seen. Each leaves by the stripe by
-//! which it came, so no stripe falls below those inside, and a look that finds all of them zero, one after the other,
-//! has missed nobody. Of those who leave last, the one whose departure is the last of all finds all zero. The state
-//! bears the ledger's serial number: who looked at the counts of one ledger never ends the next one in that place.
+//! Invariant C1: *a ledger is there while any thread is in that saw its number after having counted itself.* The
+//! number goes before the freeing thread looks at the counts, all in one order (SeqCst). A thread that counts itself
+//! later sees the number gone, and leaves without a look at the ledger. A thread that counted itself before is seen.
+//! Each thread leaves by the stripe by which it came, so no stripe falls below the number of those inside, and a look
+//! that finds all of them zero, one after the other, has missed none. Of the last threads to leave, the very last one
+//! finds all zero. The state bears the ledger's serial number: a thread that looked at the counts of one ledger never
+//! ends the next one in that place.
 //!
-//! The fast half of a charge counts nothing: `Lease` says why it needs not.
+//! The fast half of a charge counts nothing; `Lease` explains why.
 //!
-//! A free never waits for those inside (one of them may be the caller, in a callback): the last one out drops the
-//! ledger.
+//! A free never waits for the threads inside, since one of them may be the caller, in a callback. The last one out
+//! drops the ledger.
 
 use crate::failure::{Failure, Outcome, fail};
 use crate::registrations;
@@ -38,16 +39,16 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
-/// How many ledgers there may be at a time, and one: the first place is never used, so that no number is zero.
+/// The number of ledgers at a time, plus one: the first place is never used, so that no number is zero.
 const PLACES: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 12;
-/// Over so many words the counts of a place are spread.
+/// The counts of a place are spread over this many words.
 const STRIPES: usize = 16;
 
-/// What is done with a place, in the bits of a number in which the place is. Above them is the ledger's serial number.
+/// The states of a place, in the bits that hold the place in a number. Above them is the ledger's serial number.
 mod state {
     pub(super) const FREE: u64 = 0;
-    /// A ledger is being put there, or the last one out drops it.
+    /// A ledger is being put there, or the last thread out drops it.
     pub(super) const CHANGES: u64 = 1;
     pub(super) const OPEN: u64 = 2;
     pub(super) const KEPT: u64 = 3;
@@ -57,12 +58,12 @@ mod state {
 
     const BITS: u64 = super::PLACES as u64 - 1;
 
-    /// The state of the ledger of that number.
+    /// Returns the state word of the ledger of that number.
     pub(super) const fn of(number: u64, state: u64) -> u64 {
         number & !BITS | state
     }
 
-    /// Which state it is.
+    /// Returns the state in a word.
     pub(super) const fn which(word: u64) -> u64 {
         word & BITS
     }
@@ -70,7 +71,7 @@ mod state {
 
 #[repr(align(64))]
 struct Place {
-    /// First: the fast half of a charge looks at this alone.
+    /// First: the fast half of a charge reads this alone.
     lease: Lease,
     number: AtomicU64,
     /// An `Arc` that the place holds.
@@ -100,7 +101,7 @@ static TABLE: [Place; PLACES] = [const {
 /// The highest place that was ever used.
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// Somebody inside: the ledger stays until this is dropped (C1).
+/// A thread inside: the ledger stays until this is dropped (C1).
 pub(crate) struct Visit {
     place: &'static Place,
     /// The stripe by which it came; `None` for a ledger that is kept for good.
@@ -108,27 +109,27 @@ pub(crate) struct Visit {
     pub(crate) number: u64,
 }
 
-/// The place in which a number would be. Any number may be asked for.
+/// Returns the place of a number. Any number may be passed.
 #[inline(always)]
 fn place_of(number: u64) -> &'static Place {
     &TABLE[number as usize & (PLACES - 1)]
 }
 
-/// Where a number would be lent to the fast half of a charge.
+/// Returns the lease of a number, for the fast half of a charge.
 #[inline(always)]
 pub(crate) fn lease_of(number: u64) -> &'static Lease {
     &place_of(number).lease
 }
 
-/// Any stripe will do; threads have their stacks a megabyte or so apart. (No thread-local variable: a signal handler
-/// in a library that was loaded late may not make one.)
+/// Returns a stripe. Any will do; the stacks of threads are a megabyte or so apart. No thread-local variable is used:
+/// a signal handler in a library that was loaded late may not make one.
 fn my_stripe() -> usize {
     let here = 0u8;
     ((&raw const here).addr() as u64 >> 18).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize
         >> (usize::BITS - STRIPES.ilog2())
 }
 
-/// Goes in, if the number is a ledger's. Async-signal-safe.
+/// Enters a ledger, if the number is one's. Async-signal-safe.
 pub(crate) fn enter(number: u64) -> Option<Visit> {
     let place = place_of(number);
     if number == 0 {
@@ -144,14 +145,14 @@ pub(crate) fn enter(number: u64) -> Option<Visit> {
     // SAFETY: the stripes of a place are made once and never dropped.
     let stripes = unsafe { place.inside.load(Acquire).as_ref() }?;
     let stripe = my_stripe();
-    // SeqCst, here and in all that C1 speaks of.
+    // SeqCst, here and in all operations of C1.
     stripes[stripe].0.fetch_add(1, SeqCst);
     let visit = Visit { place, stripe: Some(stripe), number };
     if place.number.load(SeqCst) == number { Some(visit) } else { None }
 }
 
 impl Visit {
-    /// The handle of one of its groups.
+    /// Returns the handle of one of its groups.
     pub(crate) fn handle_of(&self, group: Group<'_>) -> ledgerline_group_t {
         handle(self.number, group)
     }
@@ -161,7 +162,7 @@ impl Visit {
         unsafe { &*self.place.ledger.load(Relaxed) }
     }
 
-    /// A share of the ledger, which stays beyond the visit.
+    /// Returns a share of the ledger, which stays beyond the visit.
     pub(crate) fn share(&self) -> Arc<Ledger> {
         let ledger = self.place.ledger.load(Relaxed).cast_const();
         // SAFETY: the pointer came from `Arc::into_raw`, and the place's share is there (C1).
@@ -171,7 +172,7 @@ impl Visit {
         }
     }
 
-    /// The ledger, if it is kept for good.
+    /// Returns the ledger, if it is kept for good.
     pub(crate) fn kept(&self) -> Outcome<&'static Ledger> {
         if state::which(self.place.state.load(Acquire)) != state::KEPT {
             let why = "only a ledger that is kept for good can have a current group: \
@@ -192,7 +193,7 @@ impl Visit {
         }
     }
 
-    /// Whether it is not being freed.
+    /// Returns whether it is not being freed.
     pub(crate) fn is_open(&self) -> bool {
         matches!(state::which(self.place.state.load(SeqCst)), state::OPEN | state::KEPT)
     }
@@ -221,7 +222,7 @@ impl Drop for Visit {
     }
 }
 
-/// Drops a ledger that was freed, if nobody is inside any more. `closing` was its state before the counts are looked at.
+/// Drops a freed ledger if no thread is inside any more. `closing` was its state before the counts are read.
 #[cold]
 fn drop_if_last(place: &Place, stripes: &[Stripe; STRIPES], closing: u64) {
     if stripes.iter().any(|stripe| stripe.0.load(SeqCst) != 0)
@@ -230,14 +231,14 @@ fn drop_if_last(place: &Place, stripes: &[Stripe; STRIPES], closing: u64) {
         return;
     }
     let ledger = place.ledger.swap(ptr::null_mut(), Relaxed).cast_const();
-    // SAFETY: the place's own share, which one thread takes (the exchange above), when nobody is inside (C1).
+    // SAFETY: the place's own share, which one thread takes (the exchange above) when no thread is inside (C1).
     drop(unsafe { Arc::from_raw(ledger) });
     // Release, partner of the Acquire in `add`.
     place.state.store(state::FREE, Release);
 }
 
-/// A serial number that no ledger had in this process. The first is drawn by lot, so that numbers of another copy of
-/// the library, or of another run, name no ledger here.
+/// Returns a serial number that no ledger had in this process. The first is random, so that numbers of another copy
+/// of the library, or of another run, name no ledger here.
 fn serial() -> u64 {
     static FIRST: OnceLock<u64> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -271,12 +272,12 @@ pub(crate) fn add(ledger: Ledger) -> Outcome<u64> {
     let number = number.expect("no ledger has the first place");
     let ledger = Arc::new(ledger);
     place.address.store(address_of(ledger.root()), Relaxed);
-    // SAFETY: this thread alone has the place; `free` takes the lease back before the ledger can be dropped, and gives
-    // the ledger up if that fails. The table is never dropped.
+    // SAFETY: this thread alone has the place. `free` takes the lease back before the ledger can be dropped, and
+    // gives the ledger up if that fails. The table is never dropped.
     unsafe { place.lease.lend(&ledger, number) };
     place.ledger.store(Arc::into_raw(ledger).cast_mut(), Relaxed);
     place.state.store(state::of(number.get(), state::OPEN), SeqCst);
-    // Whoever sees the number sees all of that.
+    // A thread that sees the number sees all of the above.
     place.number.store(number.get(), SeqCst);
     Ok(number.get())
 }
@@ -293,7 +294,7 @@ pub(crate) fn free(visit: Visit) -> Outcome {
     }
     place.number.store(0, SeqCst);
     if !place.lease.take_back() {
-        // Somebody may charge by number even now. So the ledger stays, for good.
+        // Another thread may charge by number even now. So the ledger stays, for good.
         place.state.store(state::GIVEN_UP, SeqCst);
     }
     registrations::take_out_of(visit.number);
@@ -304,12 +305,12 @@ fn handle(ledger: u64, group: Group<'_>) -> ledgerline_group_t {
     ledgerline_group_t { ledger, id: group.id().to_bits() }
 }
 
-/// The address by which a group's ledger is known to its groups.
+/// Returns the address by which a group knows its ledger.
 fn address_of(group: Group<'_>) -> usize {
     ptr::from_ref(group.ledger()).addr()
 }
 
-/// The handle of a group whose ledger is kept for good; `None` if that did not come from C.
+/// Returns the handle of a group whose ledger is kept for good; `None` if the ledger did not come from C.
 pub(crate) fn handle_of(group: Group<'static>) -> Option<ledgerline_group_t> {
     let address = address_of(group);
     let kept = |place: &&Place| {

@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response. While it is polled and dropped, its request's group is current, and a limit ends it with an error.
+    /// The body of a response. Its request's group is current while it is polled and dropped, and a limit ends it
+    /// with an error.
     pub struct GroupBody<B> {
         #[pin]
         state: State<B>,
@@ -27,7 +28,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// The frames of a body as a stream.
+    /// Adapts the frames of a body to a stream.
     struct Frames<B> {
         #[pin]
         body: B,
@@ -85,7 +86,7 @@ impl<B: Body> Body for GroupBody<B> {
             Some(Err(refused)) => Some(Err(BodyError::Refused(refused))),
             None => None,
         };
-        // It has ended, so its group does.
+        // The body has ended, so its group ends.
         drop(group.take());
         Poll::Ready(frame)
     }
@@ -111,10 +112,10 @@ impl<B> fmt::Debug for GroupBody<B> {
     }
 }
 
-/// Why a body ended before its end.
+/// The reason why a body ended early.
 #[derive(Debug)]
 pub enum BodyError<E> {
-    /// A limit refused an allocation of the body or of a part of its work.
+    /// A limit refused an allocation of the body, or of a part of its work.
     Refused(Refused),
     /// The body's own error.
     Inner(E),

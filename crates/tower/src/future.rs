@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 pin_project! {
-    /// The future of a response: what [`InGroup`](crate::InGroup) returns.
+    /// The future of a response, returned by [`InGroup`](crate::InGroup).
     #[must_use = "a future does nothing unless it is polled"]
     pub struct ResponseFuture<T> {
         #[pin]
@@ -24,7 +24,7 @@ pin_project! {
 pin_project! {
     #[project = Projected]
     enum State<T> {
-        /// Of a request without a group.
+        /// The answer to a request without a group.
         Alone { #[pin] answer: T },
         /// The answer comes first, so that it is dropped before its group ends.
         Limited { #[pin] answer: Catching<T>, group: Option<DestroyOnDrop<Group<'static>>>, allowance: u64 },

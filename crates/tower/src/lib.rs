@@ -1,4 +1,4 @@
-//! A tower layer that gives each request a group below its tenant's, to the end of its body.
+//! A tower layer that gives each request a group below its tenant's, until the end of its response's body.
 //!
 //! ```no_run
 //! use ledgerline::{Alloc, Ledger};
@@ -25,24 +25,28 @@
 //! # }
 //! ```
 //!
-//! **A request is charged** for everything that its handler allocates under [`ledgerline::Alloc`], and what it charges by
-//! [`ledgerline::current`], while its future and its response's body are polled and dropped. Tasks, threads and jobs that it
-//! spawns are charged, too, and are ended with it, where it spawns them by the helpers of `ledgerline::current`. Frames of its body
-//! are copied as they come in ([`RequestBody`]), so a slow upload is charged for what has come. Nobody is charged for the server's
-//! connection.
+//! **A request is charged** for all allocations of its handler under [`ledgerline::Alloc`] and for its charges by
+//! [`ledgerline::current`], while its future and its response's body are polled and dropped. Tasks, threads and jobs
+//! are charged, and ended, with the request if it spawns them by the helpers of `ledgerline::current`. Frames of its
+//! body are copied as they come in ([`RequestBody`]), so a slow upload is charged for the part that has arrived. The
+//! server's connection is not charged to any group.
 //!
 //! **At a limit** a request that is over its limit ends at its next poll, or at its next
-//! [`checkpoint`](ledgerline::alloc::checkpoint), and is answered by 503 with `Retry-After`. The [`Refused`] is an extension of
-//! that response, for a layer around this one that puts it into words. A body that meets the limit ends with an error, so that
-//! the client sees that it is not whole: a connection of HTTP/1 is closed, a stream of HTTP/2 is reset. All other requests go on.
+//! [`checkpoint`](ledgerline::alloc::checkpoint), and is answered by 503 with `Retry-After`. The [`Refused`] is an
+//! extension of that response, for an outer layer that formats it. A body that meets the limit ends with an error, so
+//! that the client sees that it is incomplete: a connection of HTTP/1 is closed, a stream of HTTP/2 is reset. All
+//! other requests continue.
 //!
-//! **At the end** the request's group is destroyed when its response's body has ended or is dropped, by a time-out or by a client
-//! that goes away, too. Memory that outlives it, like a row in a cache, stays charged to the tenant until it is freed.
+//! **At the end** the request's group is destroyed when its response's body has ended or is dropped, also by a
+//! time-out or a client that disconnects. Memory that outlives it, like a row in a cache, stays charged to the tenant
+//! until it is freed.
 //!
-//! **The handler's service** takes a `Request<RequestBody<B>>`, where the server's requests are `Request<B>`. Axum's and tonic's take
-//! any body. One that is written by hand is generic in its body, or names that type.
+//! **The handler's service** takes a `Request<RequestBody<B>>`, while the server's requests are `Request<B>`. The
+//! services of axum and tonic take any body. A service that is written by hand is generic in its body, or names that
+//! type.
 //!
-//! It works with whatever serves `http::Request` by `tower::Service`: axum, hyper, tonic. It needs no runtime.
+//! It works with any server that calls a `tower::Service` with `http::Request`: axum, hyper, tonic. It needs no
+//! runtime.
 
 #[cfg(doc)]
 use ledgerline::Refused;
@@ -74,8 +78,8 @@ pub struct RequestGroups<F> {
 }
 
 impl RequestGroups<()> {
-    /// A layer that makes each request's group below the one that `tenant` finds for its head. `None` leaves the request alone:
-    /// it is charged to nobody, and has no limit.
+    /// Returns a layer that makes each request's group below the group that `tenant` returns for its head. For `None`
+    /// the request has no group and no limit.
     pub fn by<F>(tenant: F) -> RequestGroups<F>
     where
         F: Fn(&http::request::Parts) -> Option<Group<'static>> + Clone,
@@ -89,7 +93,7 @@ impl RequestGroups<()> {
         }
     }
 
-    /// A layer that makes each request's group below `parent`.
+    /// Returns a layer that makes each request's group below `parent`.
     pub fn below(
         parent: Group<'static>,
     ) -> RequestGroups<impl Fn(&http::request::Parts) -> Option<Group<'static>> + Clone> {
@@ -98,22 +102,22 @@ impl RequestGroups<()> {
 }
 
 impl<F> RequestGroups<F> {
-    /// The max of each request's group. Without one a request meets its tenant's limits alone.
+    /// Sets the max of each request's group. Without one, only the tenant's limits apply.
     pub fn max(self, max: Limit) -> RequestGroups<F> {
         RequestGroups { max, ..self }
     }
 
-    /// How many bytes over a limit a request is granted at full speed: 1 MiB unless this is set.
+    /// Sets how many bytes over a limit a request is granted at full speed (default 1 MiB).
     pub fn allowance(self, bytes: u64) -> RequestGroups<F> {
         RequestGroups { allowance: bytes, ..self }
     }
 
-    /// Answers 503 at once where the tenant is above its `high`, before the request's handler is called.
+    /// Sets whether to answer 503 before the handler is called if the tenant is above its `high`.
     pub fn shed_above_high(self, shed: bool) -> RequestGroups<F> {
         RequestGroups { shed, ..self }
     }
 
-    /// Sets `Retry-After` of a request that was refused, in whole seconds: one unless this is set.
+    /// Sets `Retry-After` for refused requests, in whole seconds (default 1).
     pub fn retry_after(self, after: Duration) -> RequestGroups<F> {
         RequestGroups { retry_after: after, ..self }
     }

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 pin_project! {
-    /// The body of a request. Its frames are copies that belong to whoever takes them, the request's group, so a tenant is charged for
-    /// an upload as it comes in. What the connection reads is nobody's, and is free for the next read.
+    /// The body of a request. Its frames are copies, charged to the request's group, so a tenant is charged for an
+    /// upload as it arrives. The connection's own buffer is not accounted, and is free for the next read.
     ///
-    /// A request without a group has a body that passes frames on as they are.
+    /// The body of a request without a group passes frames on as they are.
     #[derive(Debug, Default)]
     pub struct RequestBody<B> {
         #[pin]
@@ -30,7 +30,7 @@ impl<B> RequestBody<B> {
         RequestBody { body, copied: false }
     }
 
-    /// The body as the server made it.
+    /// Returns the body as the server made it.
     pub fn into_inner(self) -> B {
         self.body
     }
@@ -70,13 +70,13 @@ impl<B: Body> Body for RequestBody<B> {
 }
 
 pin_project! {
-    /// A service that is called when this is first polled: in the request's scope, like all that it does afterwards.
+    /// A call of a service, made when this is first polled: in the request's scope, like everything after it.
     #[project = Projected]
     pub enum Calling<S, R>
     where
         S: Service<R>,
     {
-        /// The service is ready. The request is gone once it is called.
+        /// The service is ready. The request is `None` once it was called.
         Ready { service: S, request: Option<R> },
         Called { #[pin] answer: S::Future },
     }

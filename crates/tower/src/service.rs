@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// A service whose requests have groups of their own: what [`RequestGroups`] makes of a service.
+/// A service with a group for each request, made by [`RequestGroups`].
 #[derive(Clone, Debug)]
 pub struct InGroup<S, F> {
     inner: S,
     settings: RequestGroups<F>,
 }
 
-/// A name that no other request has, of whichever layer.
+/// Returns a name that no other request has, in any layer.
 fn request_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: the numbers differ, and that is all.
+    // Relaxed: the numbers only have to differ.
     format!("r{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
@@ -30,14 +30,14 @@ impl<S, F> InGroup<S, F> {
         InGroup { inner, settings }
     }
 
-    /// A group for a request of a tenant; `None` where there is none to be had, or the request is to be shed.
+    /// Creates a group for a request of a tenant; `None` if that fails, or if the request is to be shed.
     fn group(&self, tenant: Group<'static>) -> Option<DestroyOnDrop<Group<'static>>> {
         let RequestGroups { max, shed, .. } = self.settings;
         if shed && is_above_high(tenant) {
             return None;
         }
         let group = tenant.create(&request_name()).ok()?.destroy_on_drop();
-        // A new group holds nothing, so each limit fits.
+        // A new group holds nothing, so any limit fits.
         group.set_max_now(max).ok().map(|_| group)
     }
 }
@@ -71,7 +71,7 @@ where
         };
         let RequestGroups { allowance, retry_after, .. } = self.settings;
         let Some(group) = self.group(tenant) else { return ResponseFuture::shed(retry_after) };
-        // The one that said it was ready is called.
+        // Calls the clone that reported ready.
         let next = self.inner.clone();
         let service = std::mem::replace(&mut self.inner, next);
         let request = Request::from_parts(parts, RequestBody::copied(body));

@@ -1,4 +1,4 @@
-//! A refusal as an answer of a handler.
+//! A refusal as a handler's response.
 
 use http::{Response, StatusCode, header};
 use ledgerline::Refused;
@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A refusal that a handler answers with: 503 with `Retry-After`, one second unless another is set.
+/// A handler's response for a refusal: 503 with `Retry-After`, one second unless another is set.
 ///
-/// For handlers that charge by hand. With the feature `axum` it is an `IntoResponse`, so that `?` makes an answer of a [`Refused`]:
+/// For handlers that charge by hand. With the feature `axum` it is an `IntoResponse`, so that `?` converts a
+/// [`Refused`] to a response:
 ///
 /// ```
 /// use ledgerline::current;
@@ -22,8 +23,8 @@ use std::time::Duration;
 /// let routes: axum::Router = axum::Router::new().route("/", axum::routing::get(sort));
 /// ```
 ///
-/// The body is empty: the sentence names groups and limits, which are not the client's. The [`Refused`] is an extension of the
-/// response, as `Arc<Refused>`.
+/// The body is empty: the message names groups and limits, which are not for the client. The [`Refused`] is an
+/// extension of the response, as `Arc<Refused>`.
 #[derive(Clone)]
 pub struct Unavailable {
     refused: Option<Refused>,
@@ -31,7 +32,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// An answer that is due to no refusal of a charge.
+    /// Creates a response, without a [`Refused`] if no charge was refused.
     pub(crate) fn new(refused: Option<Refused>, retry_after: Duration) -> Unavailable {
         Unavailable { refused, retry_after }
     }
@@ -42,7 +43,7 @@ impl Unavailable {
         Unavailable { retry_after: after, ..self }
     }
 
-    /// The answer, with an empty body.
+    /// Returns the response, with an empty body.
     pub fn into_answer<B: Default>(self) -> Response<B> {
         let mut response = Response::new(B::default());
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

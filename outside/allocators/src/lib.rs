@@ -1,4 +1,4 @@
-//! What is asked of the global allocator, whichever allocator lies beneath. Each test binary has another one.
+//! Requirements for the global allocator over any allocator. Each test binary has another one beneath.
 
 use ledgerline::{Group, Ledger, Limit, Mistakes, alloc, current};
 use std::alloc::Layout;
@@ -19,7 +19,7 @@ fn groups(names: &[&str]) -> Vec<Group<'static>> {
     names.iter().map(|name| ledger.root().create(name).unwrap()).collect()
 }
 
-/// Threads make, grow and free blocks of each other, of every size and alignment.
+/// Threads make, grow and free each other's blocks, of every size and alignment.
 pub fn blocks_are_charged_and_credited_from_all_threads() {
     let groups = groups(&["a", "b", "c"]);
     let held: Mutex<Vec<Vec<Block>>> = Mutex::new(vec![Vec::new(), Vec::new(), Vec::new()]);
@@ -72,7 +72,7 @@ pub fn blocks_are_charged_and_credited_from_all_threads() {
         let sum: usize = blocks.iter().map(|block| block.1.size()).sum();
         assert_eq!(group.precise(), sum as u64);
         for Block(address, layout) in blocks {
-            // SAFETY: nobody else has it; it is freed in its layout.
+            // SAFETY: no other thread has it; it is freed in its layout.
             unsafe { std::alloc::dealloc(address as *mut u8, layout) };
         }
         assert_eq!(group.precise(), 0);
@@ -102,7 +102,7 @@ pub fn small_blocks_start_a_window_apart() {
     }
 }
 
-/// At a limit an allocation is null, to the byte.
+/// At a limit an allocation is null, exact to the byte.
 pub fn a_limit_holds() {
     let group = groups(&["limited"])[0];
     group.set_max(Limit::units(100_000)).unwrap();
@@ -115,8 +115,8 @@ pub fn a_limit_holds() {
     assert_eq!((group.precise(), alloc::last_refusal().unwrap().group), (0, group.id()));
 }
 
-/// Threads carry units of a group for what they allocate next. They are nobody's loss: the limit is reached to the byte, and
-/// when the group ends every charge was counted.
+/// Threads carry units of a group for their next allocations. None are lost by that: the limit is reached to the
+/// byte, and when the group ends every charge was counted.
 pub fn a_limit_is_reached_to_the_byte_beside_threads_that_allocate() {
     const MAX: usize = 8 << 20;
     let group = groups(&["carried"])[0];
@@ -142,13 +142,13 @@ pub fn a_limit_is_reached_to_the_byte_beside_threads_that_allocate() {
         end.wait();
         seen
     });
-    // (Here, since the threads would wait for ever for one that failed among them.)
+    // Checked here, since the threads would wait forever for one of them that failed.
     assert_eq!(seen, (false, true, MAX as u64));
     let ended = group.destroy().unwrap();
     assert_eq!((ended.charges, ended.uncharges, ended.leftover), (8001, 8001, 0));
 }
 
-/// Where the current group is full, a refusal is an error that names who is full, and the process goes on.
+/// In a full group, a refusal is an error that names the full group, and the process continues.
 pub fn a_group_that_is_full_can_be_asked_from_inside() {
     let ledger = Ledger::new().unwrap().into_static();
     ledger.set_alloc_policy(alloc::Policy::NULL);
@@ -156,7 +156,7 @@ pub fn a_group_that_is_full_can_be_asked_from_inside() {
     let rows = full.scope(|| vec![0u8; 600_000]);
     full.set_max_now(Limit::units(500_000)).unwrap();
     other.set_max(Limit::units(10)).unwrap();
-    // (What the program makes in there itself, such as a text, is refused as ever.)
+    // Allocations of the program itself in there, such as a text, are refused as usual.
     let refused = full.scope(|| {
         let refused = [full.try_charge(1), other.try_charge(11)].map(Result::unwrap_err);
         assert!(current::try_charge(1).is_err() && ledger.snapshot().groups.len() == 3);

@@ -1,4 +1,4 @@
-//! What a charge costs with a fleet and without: pairs of charge and return in turns, medians.
+//! The cost of a charge with a fleet and without: pairs of charge and return in turns, medians.
 //!
 //! `cargo run --release --manifest-path outside/fleet/Cargo.toml --example charge`
 

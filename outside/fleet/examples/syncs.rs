@@ -1,4 +1,5 @@
-//! What a store does for 10, 100 and 1 000 nodes, on a real redis and a real etcd: at the default period, and the most.
+//! The capacity of a store for 10, 100 and 1 000 nodes, on a real redis and a real etcd: at the default period, and
+//! at most.
 //!
 //! ```text
 //! cargo run --release --manifest-path outside/fleet/Cargo.toml --example syncs                  ten nodes an organisation

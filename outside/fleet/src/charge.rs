@@ -1,4 +1,4 @@
-//! What a charge into a fleet's budget takes beside one in a ledger without a fleet, in rounds that take turns.
+//! Times a charge into a fleet's budget and one in a ledger without a fleet, in rounds that take turns.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -10,16 +10,16 @@ use ledgerline_fleet::fleet::{Budget, Fleet};
 
 use crate::stage::Stage;
 
-/// What a charge may take beside one without a fleet. (README promises 1.02, as it was measured; the rest is for a machine's
-/// moods. A lock that nobody else wants makes it half as much again.)
+/// The most that a charge may take, relative to one without a fleet. README promises 1.02, as it was measured; the
+/// rest allows for noise. An uncontended lock makes it half as much again.
 pub const MOST: f64 = 1.10;
 
-/// How many charges a round has: so few that a busy machine takes the processor away in one of many rounds.
+/// The number of charges in a round: so few that a busy machine rarely takes the processor away within one.
 const PAIRS: u32 = 10_000;
-/// What each of them charges.
+/// The units of each charge.
 const UNITS: u64 = 64;
 
-/// Both ways of a charge, and a third that is not to be.
+/// Both ways to charge, and a third that must be detected as slow.
 pub struct Charges {
     alone: OwnedGroup,
     batch: Budget,
@@ -27,7 +27,8 @@ pub struct Charges {
     _stage: Stage,
 }
 
-/// Medians of rounds: nanoseconds a pair of charge and return without a fleet and with one, and of the ratio in a round.
+/// Medians of rounds: nanoseconds per pair of charge and return without a fleet and with one, and the ratio within a
+/// round.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     pub name: &'static str,
@@ -37,7 +38,8 @@ pub struct Figure {
 }
 
 impl Charges {
-    /// A ledger with a group two levels deep, and a fleet's budget as deep, leased in full. Both lie behind other groups.
+    /// Makes a ledger with a group two levels deep, and a fleet's budget as deep, leased in full. Both lie behind
+    /// other groups.
     pub async fn behind(others: usize) -> Result<Self, Box<dyn Error>> {
         let ledger = Arc::new(Ledger::new()?);
         for other in 0..others {
@@ -51,20 +53,20 @@ impl Charges {
         Ok(Self { alone, batch, lock: Mutex::default(), _stage: stage })
     }
 
-    /// Guards of a group.
+    /// Times guards of a group.
     pub fn guards(&self, rounds: usize) -> Figure {
         let (alone, batch) = (self.alone.group(), self.batch.group());
         take_turns("guard", rounds, || guard(alone), || guard(batch))
     }
 
-    /// Guards that a task can own.
+    /// Times guards that a task can own.
     pub fn owned(&self, rounds: usize) -> Figure {
         let without = || timed(|| drop(black_box(self.alone.try_charge(black_box(UNITS)))));
         let with = || timed(|| drop(black_box(self.batch.try_charge(black_box(UNITS)))));
         take_turns("owned guard", rounds, without, with)
     }
 
-    /// A charge that takes a lock, as none should.
+    /// Times a charge that takes a lock, as none should.
     pub fn locked(&self, rounds: usize) -> Figure {
         let (alone, batch) = (self.alone.group(), self.batch.group());
         let with = || {
@@ -82,7 +84,7 @@ fn guard(group: Group<'_>) -> f64 {
     timed(|| drop(black_box(group.try_charge(black_box(UNITS)))))
 }
 
-/// Nanoseconds an operation.
+/// Returns nanoseconds per operation.
 fn timed(operation: impl Fn()) -> f64 {
     let start = Instant::now();
     for _ in 0..PAIRS {
@@ -91,7 +93,8 @@ fn timed(operation: impl Fn()) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(PAIRS)
 }
 
-/// Rounds in turns, so that a machine's drift hits both; who is first changes with each round. The first one warms up.
+/// Runs rounds in turns, so that a machine's drift affects both. The order changes with each round. The first one
+/// warms up.
 fn take_turns(
     name: &'static str,
     rounds: usize,

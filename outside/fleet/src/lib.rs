@@ -1,5 +1,5 @@
-//! One budget on many machines, as a crate outside sees it: its tests hold what the README of `ledgerline-fleet` promises,
-//! its examples measure what stands there.
+//! One budget on many machines, from the view of an outside crate. The tests check the promises in the README of
+//! `ledgerline-fleet`, and the examples measure its figures.
 
 pub mod charge;
 pub mod load;

@@ -1,7 +1,8 @@
-//! One load for several ways of sharing a budget among nodes, and what it comes to.
+//! One load for several ways of sharing a budget among nodes, and its results.
 //!
-//! Some nodes are busy at a time, and others after them. All together need as much as the budget has, now more, now less; a busy
-//! node needs more than an equal part of it. Nodes are tasks of this process, each with a ledger and a connection of its own.
+//! Some nodes are busy at a time, and others after them. All together need about as much as the budget has, and a
+//! busy node needs more than an equal part of it. Nodes are tasks of this process, each with a ledger and a
+//! connection of its own.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,31 +15,31 @@ use ledgerline_fleet::fleet::{Budget, Fleet};
 use ledgerline_fleet::store::{Access, open};
 use redis::aio::MultiplexedConnection;
 
-/// What all nodes may hold together.
+/// The most that all nodes may hold together.
 pub const LIMIT: u64 = 1 << 20;
-/// How many tasks of a busy node charge at a time. Of an idle one it is a single task.
+/// The number of concurrently charging tasks of a busy node. An idle node has a single task.
 const TASKS: u64 = 8;
-/// For how long a node is busy.
+/// The time for which a node is busy.
 const SPELL: Duration = Duration::from_secs(1);
-/// How long a charge waits for room where it waits.
+/// The time for which a charge waits for room, if it waits.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Where the counters lie.
+/// The key of the counters.
 const COUNTER: &str = "counter";
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How nodes share a budget.
+/// The way in which nodes share a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// `INCRBY` for each charge, and `DECRBY` at once where that went beyond the limit.
+    /// `INCRBY` for each charge, and `DECRBY` at once if that went beyond the limit.
     RollBack,
-    /// `GET` for each charge, and `INCRBY` where it fits.
+    /// `GET` for each charge, and `INCRBY` if it fits.
     LookFirst,
     /// Each node has an equal part.
     Split,
     /// A fleet's budget. A charge asks the store at most once.
     Leases,
-    /// The same; a charge waits up to [`PATIENCE`].
+    /// Like `Leases`, but a charge waits up to [`PATIENCE`].
     Waits,
 }
 
@@ -57,18 +58,18 @@ impl Way {
     }
 }
 
-/// What a load came to.
+/// The results of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub granted: u64,
     pub refused: u64,
-    /// Refused although at that time all nodes together held so little that it fitted.
+    /// Charges that were refused although all nodes together held so little that they fitted.
     pub refused_with_room: u64,
-    /// The most that all nodes held at an instant beyond the limit.
+    /// The most that all nodes held beyond the limit at an instant.
     pub overrun: u64,
 }
 
-/// One node's door to the budget.
+/// One node's access to the budget.
 enum Door {
     Count { connection: MultiplexedConnection, looks: bool },
     Part(OwnedGroup),
@@ -109,7 +110,7 @@ impl Door {
     }
 }
 
-/// As people write it.
+/// Charges a counter the way that programs usually do; with `looks`, reads it first.
 async fn count(
     connection: &mut MultiplexedConnection,
     looks: bool,
@@ -129,7 +130,7 @@ async fn count(
     Ok(None)
 }
 
-/// Opens a door for each node. `mean` is what a charge has on average.
+/// Opens the access for each node. `mean` is the mean size of a charge.
 async fn doors(redis: &str, way: Way, nodes: u64, mean: u64) -> Outcome<Vec<Arc<Door>>> {
     let mut control = redis::Client::open(redis)?.get_multiplexed_async_connection().await?;
     redis::cmd("FLUSHALL").exec_async(&mut control).await?;
@@ -166,7 +167,7 @@ async fn doors(redis: &str, way: Way, nodes: u64, mean: u64) -> Outcome<Vec<Arc<
     Ok(doors)
 }
 
-/// How many nodes are busy at a time.
+/// Returns the number of nodes that are busy at a time.
 fn busy(nodes: u64) -> u64 {
     nodes.div_ceil(3)
 }
@@ -180,10 +181,10 @@ struct Counts {
     refused_with_room: AtomicU64,
 }
 
-/// Nodes charge, hold what they have for some milliseconds, and return it.
+/// Makes nodes charge, hold the units for some milliseconds, and return them.
 pub async fn hold(redis: &str, way: Way, nodes: u64, time: Duration) -> Outcome<Figures> {
     let tasks = busy(nodes) * TASKS + (nodes - busy(nodes));
-    // On average they would just fit.
+    // On average, all of them would just fit.
     let mean = LIMIT / tasks;
     let doors = doors(redis, way, nodes, mean).await?;
     let counts = Arc::new(Counts::default());
@@ -222,7 +223,7 @@ async fn charge_once(door: &Door, counts: &Counts, units: u64, ms: u64) -> Outco
     let before = counts.held.load(Ordering::SeqCst);
     let held = door.charge(units).await?;
     if held.is_some() {
-        // Counted after it was granted and until before it is returned: never more than what nodes hold.
+        // Counted after it was granted and until before it is returned: never more than the nodes hold.
         let sum = counts.held.fetch_add(units, Ordering::SeqCst) + units;
         counts.most.fetch_max(sum, Ordering::SeqCst);
         counts.granted.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +240,7 @@ async fn charge_once(door: &Door, counts: &Counts, units: u64, ms: u64) -> Outco
     Ok(())
 }
 
-/// How many charges and returns a second a node does where there is room for all.
+/// Returns how many charges and returns a second a node does if there is room for all.
 pub async fn throughput(redis: &str, way: Way, nodes: u64, time: Duration) -> Outcome<f64> {
     let doors = doors(redis, way, nodes, LIMIT / nodes / 4).await?;
     let start = Instant::now();
@@ -249,7 +250,7 @@ pub async fn throughput(redis: &str, way: Way, nodes: u64, time: Duration) -> Ou
         workers.push(tokio::spawn(async move {
             let mut done = 0_u64;
             while start.elapsed() < time {
-                // Who never waits lets others have the thread now and then.
+                // A task that never waits yields to the others now and then.
                 for _ in 0..64 {
                     let held = door.charge(64).await?.ok_or("there is room")?;
                     door.give_back(held).await?;
@@ -267,7 +268,7 @@ pub async fn throughput(redis: &str, way: Way, nodes: u64, time: Duration) -> Ou
     Ok(done as f64 / start.elapsed().as_secs_f64() / nodes as f64)
 }
 
-/// A random number's generator (SplitMix64), so that each way gets the same load.
+/// A generator of random numbers (SplitMix64), so that each way gets the same load.
 pub struct Random(pub u64);
 
 impl Random {

@@ -16,17 +16,18 @@ pub struct Server {
     _folder: TempDir,
 }
 
-/// Processor time of a process, in seconds: that of all its threads.
+/// Returns the processor time of a process, of all its threads, in seconds.
 pub fn processor_time(process: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // What follows the name, which may have blanks: the 12th and 13th are ticks, a hundred a second on every Linux.
+    // The fields after the name, which may have blanks. The 12th and 13th are ticks, a hundred a second on every
+    // Linux.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / 100.0)
 }
 
 impl Server {
-    /// A redis without persistence. `None`, said on stderr, where none is installed.
+    /// Starts a redis without persistence. Returns `None`, with a line on stderr, if none is installed.
     pub fn redis() -> Result<Option<Self>, Box<dyn Error>> {
         Self::start("redis-server", "redis", |port, folder| {
             let words =
@@ -35,7 +36,7 @@ impl Server {
         })
     }
 
-    /// An etcd of one member. `None`, said on stderr, where none is installed.
+    /// Starts an etcd of one member. Returns `None`, with a line on stderr, if none is installed.
     pub fn etcd() -> Result<Option<Self>, Box<dyn Error>> {
         let peer = format!("http://127.0.0.1:{}", free_port()?);
         Self::start("etcd", "etcd", |port, folder| {
@@ -56,7 +57,7 @@ impl Server {
         scheme: &str,
         words: impl Fn(u16, &str) -> Vec<String>,
     ) -> Result<Option<Self>, Box<dyn Error>> {
-        // Somebody else may take the port before the program does; then the program ends, and another one is tried.
+        // Another process may take the port before the server does. Then the server ends, and another port is tried.
         for _ in 0..10 {
             let folder = TempDir::new()?;
             let port = free_port()?;
@@ -90,7 +91,7 @@ impl Server {
         Ok(false)
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
@@ -107,7 +108,8 @@ fn path_of(folder: &Path) -> Result<&str, Box<dyn Error>> {
     folder.to_str().ok_or_else(|| "a folder's name is no text".into())
 }
 
-/// Whether this process itself listens there: another's server may have the port, and answers as well.
+/// Returns whether this process itself listens there: a server of another process may have the port, and would
+/// answer.
 fn is_listening(process: u32, port: u16) -> bool {
     let port = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
@@ -125,7 +127,7 @@ fn is_listening(process: u32, port: u16) -> bool {
     open.any(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str()))
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,4 +1,4 @@
-//! A store with budgets in it: a real redis where one is installed, books in memory elsewhere.
+//! A store with budgets in it: a real redis if one is installed, else books in memory.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use ledgerline_fleet::store::{Access, Memory, Store, open};
 
 use crate::server::Server;
 
-/// A store, and the server that is behind it.
+/// A store, and the server behind it.
 pub struct Stage {
     pub store: Arc<dyn Store>,
     _server: Option<Server>,
 }
 
 impl Stage {
-    /// Makes the store ready, and the budgets with their limits; all of them are of the first one's organisation.
+    /// Prepares the store and the budgets with their limits; all of them belong to the first one's organisation.
     pub async fn with(budgets: &[(&str, u64)]) -> Result<Self, Box<dyn Error>> {
         let server = Server::redis()?;
         let store = match &server {

@@ -1,5 +1,5 @@
-//! Many nodes that sync with a real store, at their period or as fast as the store answers. Only groups are simulated: each
-//! node runs the protocol's own code, with a connection of its own.
+//! Many nodes that sync with a real store, at their period or as fast as the store answers. Only groups are
+//! simulated. Each node runs the protocol's own code, with a connection of its own.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,32 +16,33 @@ use tokio::task::JoinSet;
 use crate::load::Random;
 use crate::server::{Server, processor_time};
 
-/// What a node uses: an organisation, and of each of these tenants so many jobs. A message has a line for each of them.
+/// The tenants of a node's organisation. Each has a number of jobs. A message has a line for each of these groups.
 const TENANTS: u64 = 5;
 const JOBS: u64 = 2;
-/// The lines of a message.
+/// The number of lines in a message.
 pub const LINES: u64 = 1 + TENANTS * (1 + JOBS);
-/// How many messages are under way where the store sets the pace.
+/// The number of concurrent messages if the store sets the pace.
 const UNDER_WAY: usize = 16;
-/// The mean time between two syncs of a node that has no cause for more: a third of the default lease, less up to an eighth.
+/// The mean time between two syncs of a node without a reason for more: a third of the default lease, less up to an
+/// eighth.
 pub const PERIOD: Duration = Duration::from_micros(3_333_333 - 3_333_333 / 16);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What the store did for so many nodes.
+/// The work of the store for a number of nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub syncs_a_second: f64,
     /// The store's share of one processor.
     pub processor: f64,
-    /// What a sync takes of it, in milliseconds.
+    /// The processor time of a sync, in milliseconds.
     pub each_ms: f64,
     pub median_ms: f64,
     pub p99_ms: f64,
     pub errors: u64,
 }
 
-/// Nodes come, and then wait, or count what they do.
+/// The phases: nodes join, then wait, or count their syncs.
 const JOINING: u8 = 0;
 const COUNTING: u8 = 1;
 const DONE: u8 = 2;
@@ -49,17 +50,17 @@ const DONE: u8 = 2;
 struct Shared {
     phase: AtomicU8,
     errors: AtomicU64,
-    /// Where the store sets the pace.
+    /// Limits concurrent messages if the store sets the pace.
     under_way: Option<Semaphore>,
     start: Instant,
 }
 
-/// A busy machine is slow: nobody gives up on its store within a second.
+/// A busy machine is slow: no node may give up on its store within a second.
 fn patient(server: &Server) -> Outcome<Arc<dyn Store>> {
     Ok(open(&format!("{}?timeout=10s", server.address), &Access::default())?)
 }
 
-/// Makes the books of so many organisations.
+/// Makes the books of a number of organisations.
 pub async fn found(server: &Server, organisations: u64) -> Outcome<()> {
     let store = patient(server)?;
     store.prepare().await?;
@@ -76,7 +77,7 @@ pub async fn found(server: &Server, organisations: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Has so many nodes sync, `each` of them in an organisation: at their period, or as fast as the store answers.
+/// Runs nodes that sync, `each` of them in an organisation: at their period, or as fast as the store answers.
 pub async fn sync(
     server: &Server,
     nodes: u64,
@@ -121,7 +122,7 @@ pub async fn sync(
 struct Member {
     node: Node,
     organisation: String,
-    /// What each group may use; how much it does is made up.
+    /// The limit of each group. Its usage is made up.
     max: BTreeMap<String, u64>,
     random: Random,
     paced: bool,
@@ -141,17 +142,17 @@ impl Member {
         Self { node, organisation, max, random, paced }
     }
 
-    /// Syncs until the time is over. Returns what each sync that counts took, in milliseconds.
+    /// Syncs until the time is over. Returns the duration of each sync that counts, in milliseconds.
     async fn run(mut self, store: Arc<dyn Store>, shared: Arc<Shared>) -> Vec<f64> {
         let mut times = Vec::new();
-        // They did not all start in one moment.
+        // Spreads the starts over a period.
         tokio::time::sleep(PERIOD.mul_f64(self.random.below(1 << 20) as f64 / f64::from(1 << 20)))
             .await;
         while shared.phase.load(Ordering::Relaxed) != DONE {
             let now = shared.start.elapsed().as_millis() as u64;
             let due = self.node.due().unwrap_or(now);
             if self.paced && due > now {
-                // (Not beyond the end by much.)
+                // Limits how far the sleep goes beyond the end.
                 tokio::time::sleep(Duration::from_millis((due - now).min(200))).await;
                 continue;
             }
@@ -168,7 +169,7 @@ impl Member {
         times
     }
 
-    /// One message and its reply. `None` where the store did not answer.
+    /// Sends one message and receives its reply. Returns `None` if the store did not answer.
     async fn turn(&mut self, store: &dyn Store, shared: &Shared) -> Option<f64> {
         let now = shared.start.elapsed().as_millis() as u64;
         let Self { node, organisation, max, random, .. } = self;

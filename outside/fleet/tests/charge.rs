@@ -1,14 +1,15 @@
 //! A charge into a fleet's budget is as fast as one in a ledger without a fleet: ratios of one run, in an optimised build.
 //!
-//! A binary of its own: cargo runs one at a time, and whoever times has the machine.
+//! A binary of its own: cargo runs one at a time, so that this test has the machine to itself.
 
 #![cfg(not(debug_assertions))]
 
 use outside_fleet::charge::{Charges, MOST};
 
-/// A busy machine disturbs a round, and rarely several runs. And each try has its cells elsewhere: on Zen 4 a charge takes 1.1 to
-/// 3.5 times as long, with a fleet and without, where the addresses of a cell and of the thread's own lines happen to collide
-/// (in one process of twenty, and then wherever a ledger begins, since all begin at the same place of 64 KiB).
+/// A busy machine disturbs a round, but rarely several runs. Each try also has its cells elsewhere: on Zen 4 a charge
+/// takes 1.1 to 3.5 times as long, with a fleet and without, if the addresses of a cell and of the thread's own lines
+/// happen to collide (in one process of twenty, and then wherever a ledger begins, since all begin at the same place
+/// of 64 KiB).
 const TRIES: usize = 5;
 const ROUNDS: usize = 501;
 

@@ -1,4 +1,4 @@
-//! Times what README promises of the fast path, as a crate outside calls it:
+//! Times the fast path as README promises it, called from an outside crate:
 //!
 //! ```text
 //! cargo run --release --bin timing             a table

@@ -1,4 +1,4 @@
-//! An audited ledger (`LedgerBuilder::audit`) says which line returned what it had not charged.
+//! An audited ledger (`LedgerBuilder::audit`) names the line of a wrong uncharge.
 
 use ledgerline::{Charge, Group, Ledger, Mistakes, WrongUncharge};
 use std::error::Error;
@@ -10,7 +10,7 @@ fn audited() -> Result<Ledger, std::io::Error> {
     Ledger::builder().audit(true).anonymous()
 }
 
-/// A program whose two steps return their own buffers, and one of them the other's, too.
+/// A program whose two steps return their own buffers; one of them also returns the other's.
 fn sort(query: Group<'_>) -> Result<u32, ledgerline::Refusal> {
     query.try_charge_units(4096)?;
     query.uncharge_units(4096);
@@ -18,7 +18,7 @@ fn sort(query: Group<'_>) -> Result<u32, ledgerline::Refusal> {
     Ok(line!() - 1)
 }
 
-/// The wrong uncharges, as (path, units, times, line).
+/// Returns the wrong uncharges, as (path, units, times, line).
 fn wrong(ledger: &Ledger) -> Vec<(String, u64, u64, u32)> {
     let told = |it: WrongUncharge| {
         assert_eq!(it.site.file(), file!());
@@ -40,7 +40,7 @@ fn a_wrong_uncharge_is_named_with_its_group_and_line_and_takes_nothing() -> Trie
     }
     assert_eq!(wrong(&ledger), [("/acme/q42".to_owned(), 4096, 100, line)]);
     assert_eq!(ledger.mistakes().audited, 100);
-    // The limit holds for the others, to the unit.
+    // The limit holds for the other charges, to the unit.
     assert_eq!(query.precise(), held.units());
     assert!(query.try_charge(4097).is_err());
     drop(query.try_charge(4096)?);
@@ -53,7 +53,7 @@ fn a_wrong_uncharge_is_named_with_its_group_and_line_and_takes_nothing() -> Trie
 fn the_report_shows_how_often_each_line_charged_and_returned_that_size() -> Tried {
     let ledger = audited()?;
     let query = ledger.root().create("q")?;
-    // Innocent, and the last to return.
+    // An innocent line, and the last to return.
     query.try_charge_units(4096)?;
     let innocent = line!() - 1;
     let mistake = sort(query)?;
@@ -108,7 +108,7 @@ fn what_guards_do_is_never_wrong() -> Tried {
     drop(charge);
     let kept = a.try_charge(7)?;
     a.destroy()?;
-    drop(kept); // late, and right
+    drop(kept); // late, but correct
     assert_eq!((ledger.root().precise(), ledger.mistakes()), (0, Mistakes::default()));
     assert!(ledger.audit_report().wrong.is_empty() && ledger.outstanding().is_empty());
     Ok(())

@@ -1,4 +1,4 @@
-//! Nothing is fixed at 64: what happens at the 65th, and at the ten thousandth.
+//! Nothing is limited to 64: tests the 65th, and the ten thousandth.
 
 use ledgerline::{Charge, Group, Ledger, Limit, Refused};
 use std::future::{Future, IntoFuture};
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 type Waiting<'l> = Pin<Box<dyn Future<Output = Result<Charge<'l>, Refused>> + 'l>>;
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -51,7 +51,7 @@ impl<'l> Task<'l> {
     }
 }
 
-/// Polls who was woken until all are served, and returns what they were granted at once.
+/// Polls woken tasks until all are served, and drops their charges at once.
 fn serve(mut tasks: Vec<Task<'_>>) {
     let until = Instant::now() + PATIENCE;
     while !tasks.is_empty() {
@@ -99,7 +99,7 @@ fn a_thousand_threads_may_reclaim_at_a_time() {
             let inside = inside.clone();
             cache.add_reclaimer(0, move |need| {
                 inside.fetch_add(1, SeqCst);
-                // Until all are inside at once (or the test would take too long).
+                // Waits until all are inside at once, within a time limit.
                 let until = Instant::now() + Duration::from_secs(60);
                 while inside.load(SeqCst) < THREADS && Instant::now() < until {
                     std::thread::sleep(Duration::from_millis(1));
@@ -125,8 +125,8 @@ fn a_thousand_threads_may_reclaim_at_a_time() {
     drop(reclaimers);
 }
 
-/// Seconds that each of the first futures of so many takes to be served, one after the other, at one group: of short stretches,
-/// the best.
+/// Returns the seconds that each of the first futures takes to be served, one after the other, at one group with
+/// `waiting` waiters: the best of short stretches.
 fn serving(waiting: usize) -> f64 {
     let ledger = Ledger::new().unwrap();
     let group = ledger.root().create("tenant").unwrap();
@@ -152,7 +152,7 @@ fn serving(waiting: usize) -> f64 {
 
 #[test]
 fn serving_one_costs_the_same_however_long_the_queue() {
-    // In turns, and the best of stretches that are equally short: whatever else runs meanwhile hits both alike.
+    // In turns, and the best of stretches that are equally short: other load on the machine affects both alike.
     let mut best = [f64::MAX; 2];
     for _ in 0..5 {
         for (waiting, best) in [1000, 20_000].into_iter().zip(&mut best) {
@@ -175,7 +175,7 @@ fn a_refusal_does_not_pay_for_reclaimers_of_others() {
     let others = tenants[1].ledger().root().create("others").unwrap();
     let _theirs: Vec<_> =
         (0..2000).map(|n| others.create(&n.to_string()).unwrap().add_reclaimer(0, |_| 0)).collect();
-    // In turns, and the best of many short rounds: whatever else runs meanwhile hits both alike.
+    // In turns, and the best of many short rounds: other load on the machine affects both alike.
     let mut best = [f64::MAX; 2];
     for _ in 0..300 {
         for (tenant, best) in tenants.iter().zip(&mut best) {

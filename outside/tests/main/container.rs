@@ -1,5 +1,5 @@
-//! A program with a limit of the kernel's, which follows it by README alone. It is this test, started again by a shell
-//! that lowers the limit first.
+//! A program with a limit of the kernel's, which it follows as README describes. It is this test, started again by a
+//! shell that lowers the limit first.
 
 use ledgerline::container::UNTRACKED;
 use ledgerline::{Ledger, Reason};
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 1 << 30;
 const INSIDE: &str = "OUTSIDE_CONTAINER";
 
-/// Runs the named test with `ulimit -v`, and says whether this is that run.
+/// Runs the named test with `ulimit -v`, and returns whether this is that run.
 fn is_inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -25,12 +25,12 @@ fn is_inside(test: &str) -> bool {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    // A name that is no test's would run none, and go well.
+    // An unknown name would run no test, and succeed.
     assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
     false
 }
 
-/// Memory of the program's own, touched.
+/// Allocates memory of the program's own, and touches it.
 fn memory(bytes: u64) -> Vec<u8> {
     let mut memory = Vec::new();
     memory.try_reserve_exact(bytes as usize).expect("the ledger granted it");
@@ -53,13 +53,13 @@ fn what_the_ledger_grants_below_a_resource_limit_can_be_had() {
     let mut held = Vec::new();
     let refused = loop {
         match query.try_charge(8 * MIB) {
-            // Memory that the kernel refused would end the loop, and the test.
+            // If the kernel refused the memory, the loop and the test would end.
             Ok(charge) => held.push((memory(8 * MIB), charge)),
             Err(refused) => break refused,
         }
     };
     assert_eq!((refused.reason, &*refused.group), (Reason::Limit, "/"), "{refused}");
-    // The room goes to what is charged, but for what this program takes beside that and the margin.
+    // The room goes to charged memory, except for the program's other memory and the margin.
     let charged = held.len() as u64 * 8 * MIB;
     let untracked = ledger.root().child(UNTRACKED).expect("the container's").precise();
     assert!(charged + untracked + now.margin + 8 * MIB > LIMIT, "{charged} and {untracked}");

@@ -1,4 +1,4 @@
-//! Who is blamed, reclaimed, cancelled and let in: as the documentation says, tried from outside.
+//! Blame, reclaim, cancellation and admission as documented, tried from outside.
 
 use ledgerline::{CancelToken, Charge, Ledger, Limit, SetMaxError};
 use outside::cache::Cache;
@@ -84,11 +84,11 @@ fn lowering_a_limit_asks_first_and_at_once_lets_nothing_more_in() {
     // The cache makes room.
     tenant.set_max(Limit::units(5000)).unwrap();
     assert!(cache.holds() <= 2000 && tenant.precise() <= 5000);
-    // Nothing can make so much room.
+    // Nothing can make as much room.
     let busy = tenant.set_max(Limit::units(1000)).unwrap_err();
     assert!(matches!(busy, SetMaxError::Busy { usage: 3000.., limit: 1000, .. }), "{busy:?}");
     assert_eq!(tenant.max(), Limit::units(5000), "nothing was changed");
-    // At once, whatever is in use.
+    // Holds at once, regardless of usage.
     let above = tenant.set_max_now(Limit::units(1000)).unwrap();
     assert_eq!((above, tenant.max(), cache.holds()), (2000, Limit::units(1000), 0));
     for units in [1, 64, 1000] {
@@ -143,7 +143,7 @@ fn a_request_that_finds_its_units_prepaid_costs_what_a_charge_costs() {
     };
     let charge = best(&|| drop(query.try_charge(64).unwrap()));
     let request = best(&|| drop(query.request(64).wait(Duration::from_secs(1)).charge().unwrap()));
-    // Optimised, and where the fast path is there at all (the fallback's charge takes a slow one).
+    // Only in an optimised build, and with a fast path: the fallback's charge is slow.
     if cfg!(not(debug_assertions)) && ledgerline::percpu::detect() == ledgerline::percpu::Mode::Rseq
     {
         assert!(request < 3.0 * charge, "{charge:.2e} s by charge, {request:.2e} s by request");

@@ -14,13 +14,13 @@ fn group(name: &str) -> Group<'static> {
     LEDGER.root().create(name).unwrap()
 }
 
-/// Code that was handed no group.
+/// Code that was not given a group.
 fn sort(rows: u64) -> Result<u64, Refused> {
     let held = current::try_charge(64 * rows)?;
     Ok(held.map_or(0, |held| held.group().precise()))
 }
 
-/// The smallest executor.
+/// A minimal executor.
 fn block_on<F: Future>(task: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

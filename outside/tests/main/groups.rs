@@ -1,4 +1,4 @@
-//! Groups as a program goes through them: found, listed, counted, ended, owned, printed, and units without a guard.
+//! Groups from the view of a program: found, listed, counted, ended, owned, printed, and units without a guard.
 
 use ledgerline::{Charge, CreateError, DestroyError, Group, Ledger, Mistakes, OwnedGroup, Reason};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 type Tried = Result<(), Box<dyn Error>>;
 
-/// Numbers that look random and are the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -17,13 +17,13 @@ impl Numbers {
     }
 }
 
-/// Whether a path lies below another, and how many levels.
+/// Returns how many levels a path lies below another; `None` if it does not.
 fn levels(path: &str, top: &str) -> Option<u32> {
     let below = path.strip_prefix(top.trim_end_matches('/'))?.strip_prefix('/')?;
     (!below.is_empty()).then(|| below.matches('/').count() as u32 + 1)
 }
 
-/// The ledger's tree beside a list of paths.
+/// Compares the ledger's tree with a list of paths.
 fn compare(ledger: &Ledger, groups: &BTreeMap<String, Group<'_>>) {
     for (path, group) in groups {
         assert_eq!((group.path(), ledger.find(path)), (path.clone(), Some(*group)));
@@ -40,7 +40,7 @@ fn compare(ledger: &Ledger, groups: &BTreeMap<String, Group<'_>>) {
         let listed: Vec<(u32, Group<'_>)> = group.descendants().collect();
         assert_eq!(listed.len(), below.len(), "below {path}");
         assert_eq!(listed.iter().copied().collect::<HashSet<_>>(), below, "below {path}");
-        // Depth first: each right after its parent, or after what is below an elder sibling.
+        // Depth first: each right after its parent, or after the subtree of an elder sibling.
         let mut way: Vec<Group<'_>> = vec![*group];
         for (levels, group) in listed {
             way.truncate(levels as usize);
@@ -96,7 +96,7 @@ fn a_path_begins_at_the_root_and_names_groups_that_exist() -> Tried {
     for nowhere in ["", "acme", "acme/q42", "/acme/q", "/acme/q42/x", "/ACME", "/acme/../acme"] {
         assert_eq!(ledger.find(nowhere), None, "{nowhere:?}");
     }
-    // A name is one group's as long as it lives.
+    // A name belongs to one group as long as that lives.
     assert_eq!(tenant.create("q42"), Err(CreateError::Exists));
     assert_eq!(tenant.get_or_create("q42"), Ok(first));
     first.destroy()?;
@@ -137,7 +137,8 @@ fn a_group_that_others_need_is_not_destroyed_and_says_why() -> Tried {
     Ok(())
 }
 
-/// Of two ledgers by turns, more than a fence serves, with one that was destroyed, one that has children, and a root among them.
+/// Alternates between two ledgers, with more groups than one fence serves, among them one that was destroyed, one
+/// that has children, and a root.
 #[test]
 fn groups_that_end_together_are_each_told_of_in_their_order() -> Tried {
     let ledgers = [Ledger::new()?, Ledger::new()?];
@@ -241,7 +242,7 @@ fn an_owned_group_and_its_charges_keep_the_ledger_until_the_last_is_dropped() ->
 fn units_leave_their_guard_travel_as_a_number_and_come_back_into_one() -> Tried {
     let ledger = Ledger::new()?;
     let query = ledger.root().create("q")?;
-    // A header of a block, as an allocator or C keeps it: the group's number and the units.
+    // The header of a block, as an allocator or C keeps it: the group's number and the units.
     let header = {
         let charge = query.try_charge(4096)?;
         let id = charge.group().id();
@@ -324,13 +325,13 @@ fn a_ledger_has_room_for_its_capacity_and_a_tree_for_32_levels_and_no_more() -> 
     let full = root.create("d").unwrap_err();
     assert_eq!(full, CreateError::Full { capacity: 4 });
     assert!(full.to_string().contains("full with 4 groups"), "{full}");
-    // A destroyed group keeps its place until what it charged is returned.
+    // A destroyed group keeps its place until its charges are returned.
     let late = a.try_charge(1)?;
     a.destroy()?;
     assert_eq!(root.create("d"), Err(CreateError::Full { capacity: 4 }));
     drop(late);
     root.create("d")?;
-    // And no tree has more than 32 levels, the root's included.
+    // No tree has more than 32 levels, the root's included.
     let ledger = Ledger::builder().capacity(64).anonymous()?;
     let deepest = (1..32).try_fold(ledger.root(), |group, _| group.create("below"))?;
     assert_eq!((deepest.depth(), deepest.create("below")), (31, Err(CreateError::TooDeep)));

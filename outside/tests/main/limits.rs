@@ -1,4 +1,4 @@
-//! Limits as people write them.
+//! Limits in human notation.
 
 use ledgerline::size::{self, SizeError};
 use ledgerline::{Ledger, Limit};

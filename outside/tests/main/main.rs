@@ -1,7 +1,7 @@
-//! The public face as a program has it that depends on the library alone.
+//! The public API from the view of a program that depends on the library alone.
 //!
-//! The tests share this process. Each has a ledger of its own; those that need a second process, a limit of the process's
-//! own, or an environment start this program again.
+//! The tests share this process. Each has a ledger of its own. Tests that need a second process, a limit of the
+//! process's own or an environment start this program again.
 
 mod audit;
 mod ceilings;

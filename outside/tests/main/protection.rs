@@ -1,4 +1,4 @@
-//! Protection shares out as the kernel does it: its own test of `memory.min` and `memory.low`
+//! Protection is shared as in the kernel: the kernel's own test of `memory.min` and `memory.low`
 //! (`test_memcg_protection` of Linux's selftests), with caches in the place of the page cache.
 
 use ledgerline::{Charge, Group, Ledger, Limit, Protection, Refused, Unclaimed};
@@ -10,8 +10,8 @@ const PAGE: u64 = 4096;
 /// Sets one of the two protections.
 type Protect = fn(Group<'static>, Limit);
 
-/// A may use 200 MiB. B, below it, is protected with 50. In B, C claims 75 of that, D 25, E nothing and F 500;
-/// C, D and E have 50 MiB cached each. What asks for memory is G, beside B.
+/// A may use 200 MiB. B, below it, is protected with 50. In B, C claims 75 of that, D 25, E nothing and F 500; C, D
+/// and E have 50 MiB cached each. G, beside B, requests memory.
 struct Tree {
     a: Group<'static>,
     b: Group<'static>,
@@ -37,12 +37,12 @@ impl Tree {
         Tree { a, b, caches, g }
     }
 
-    /// What a process in G allocates, page by page.
+    /// Allocates page by page, like a process in G.
     fn allocate(&self, units: u64) -> Result<Vec<Charge<'static>>, Refused> {
         (0..units / PAGE).map(|_| self.g.try_charge(PAGE)).collect()
     }
 
-    /// What C, D, E and F hold, in MiB.
+    /// Returns the units of C, D, E and F, in MiB.
     fn left(&self) -> [f64; 4] {
         self.caches.each_ref().map(|cache| {
             assert_eq!(cache.holds(), cache.group.precise());
@@ -55,13 +55,13 @@ fn mib(units: u64) -> f64 {
     units as f64 / MIB as f64
 }
 
-/// Within a tenth, as the kernel's test has it.
+/// Compares within a tenth, like the kernel's test.
 #[track_caller]
 fn close(found: f64, published: f64) {
     assert!((found - published).abs() <= published / 10.0, "{found} MiB, published: {published}");
 }
 
-/// The first half of the kernel's test: G takes all that is not protected, and gives it back.
+/// The first half of the kernel's test: G takes everything that is not protected, and gives it back.
 #[track_caller]
 fn pressure_leaves_what_the_kernel_leaves(tree: &Tree) {
     drop(tree.allocate(148 * MIB).unwrap());
@@ -107,11 +107,11 @@ fn what_reclaim_must_leave_is_told_by_claims_and_what_is_unclaimed_only_if_that_
         let told = |top, unclaimed| {
             tree.caches.each_ref().map(|cache| of(cache.group.protection(top, unclaimed)))
         };
-        // C claims the 50 MiB that it holds, and D 25: B's 50 go to them two to one.
+        // C claims the 50 MiB that it holds, and D 25: B's 50 are split between them two to one.
         let by_claims = [50 * MIB * 2 / 3, 50 * MIB / 3, 0, 0];
         assert_eq!(told(tree.a, Unclaimed::Lost), by_claims);
         assert_eq!(told(tree.a, Unclaimed::Shared), by_claims, "nothing is unclaimed");
-        // Of a reclaim of B itself, each has what it asked for.
+        // In a reclaim of B itself, each has its own setting.
         assert_eq!(told(tree.b, Unclaimed::Lost), [75 * MIB, 25 * MIB, 0, 500 * MIB]);
         assert_eq!(told(tree.g, Unclaimed::Lost), [0; 4], "none of them is below G");
         // With 90 for B, 15 are unclaimed. D and E have 25 and 50 beyond their claims.

@@ -1,4 +1,4 @@
-//! What readers are told: bounds that hold, peaks that are not mostly stock, nothing of a next tenant.
+//! Readings: bounds that hold, peaks that are not mostly stock, and no data of a next tenant.
 
 use ledgerline::{CreateError, Estimate, Group, Ledger, Limit};
 
@@ -23,7 +23,7 @@ fn fifty_thousand_small_groups_read_as_what_they_hold() {
     }
     holds(ledger.root().approximate(), 50_000_000);
     assert!(ledger.root().approximate().bound < 29 * MIB);
-    // And when most of it is returned.
+    // The same after most of it is returned.
     while held.len() > 100 {
         held.pop();
         if held.len() % 1000 == 0 {

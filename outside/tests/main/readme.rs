@@ -1,4 +1,4 @@
-//! README's first example is the program in `examples/`, letter by letter, and prints what a person can read.
+//! README's first example is the program in `examples/`, letter by letter, and prints readable text.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 const README: &str = include_str!("../../../README.md");
 const EXAMPLE: &str = include_str!("../../examples/readme.rs");
 
-/// What stands between the fences of README's first block of such a kind.
+/// Returns the text between the fences of README's first block of a kind.
 fn block(kind: &str) -> &'static str {
     let start = README.find(&format!("```{kind}\n")).expect("README has such a block");
     let text = &README[start + kind.len() + 4..];
@@ -20,7 +20,7 @@ fn readme_shows_the_example_that_is_compiled_here() {
 
 #[test]
 fn the_example_prints_what_readme_says_it_prints() {
-    // Built beside this test, by the same cargo.
+    // Built next to this test, by the same cargo.
     let this = std::env::current_exe().expect("a test knows where it is");
     let built = this.parent().and_then(Path::parent).expect("target/PROFILE/deps");
     let output = Command::new(built.join("examples/readme")).output().expect("the example runs");

@@ -1,5 +1,5 @@
-//! A ledger that a program embeds is steered from another process, by the public face alone: the program hears of it, its
-//! cache gives way, and what it keeps to itself stays.
+//! A ledger that a program embeds is steered from another process, by the public API alone: the program receives the
+//! changes, its cache gives way, and limits that it keeps to itself stay.
 
 use ledgerline::{Charge, Ledger, Limit, SetMaxError};
 use std::error::Error;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 type Tried = Result<(), Box<dyn Error>>;
 
-/// Says in another process which ledger is to be steered, and how.
+/// Tells the other process which ledger to steer, and how.
 const STEER: &str = "OUTSIDE_STEER";
 const LONG: Duration = Duration::from_secs(60);
 
-/// A file that goes with the test.
+/// A file that is removed after the test.
 struct Shared(PathBuf, File);
 
 impl Shared {
@@ -32,7 +32,7 @@ impl Drop for Shared {
     }
 }
 
-/// Runs this binary again for the test `the_other_process`, which steers. Says whether it could.
+/// Runs this binary again for the test `the_other_process`, which steers. Returns whether it could.
 fn steer(file: &Path, what: &str) -> std::io::Result<bool> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--exact", "steer::the_other_process", "--nocapture"]);

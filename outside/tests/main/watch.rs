@@ -1,5 +1,5 @@
-//! A program announces its ledger. Another one finds it, reads it with no right to write, and reads what is left after the
-//! program was killed: by the public face alone.
+//! A program announces its ledger. Another one finds it, reads it without write permission, and reads the remains
+//! after the program was killed: by the public API alone.
 
 use ledgerline::{Ledger, View};
 use std::error::Error;
@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 
 type Tried = Result<(), Box<dyn Error>>;
 
-/// Says in a process that the test starts what it is to do.
+/// Tells a process that the test starts its role.
 const ROLE: &str = "OUTSIDE_WATCH";
 
-/// A runtime directory of the test's own.
+/// A runtime directory for this test alone.
 struct Runtime(PathBuf);
 
 impl Runtime {
@@ -24,7 +24,7 @@ impl Runtime {
         Ok(Runtime(path))
     }
 
-    /// This binary, with a part to play, where the runtime directory is the test's.
+    /// Returns a command that runs this binary in a role, with the test's runtime directory.
     fn role(&self, role: &str) -> std::io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--exact", "watch::a_role", "--nocapture"]);
@@ -47,7 +47,7 @@ impl Drop for Runtime {
     }
 }
 
-/// A program that has announced its ledger. It charges one unit more with every byte that it reads.
+/// A program that has announced its ledger. It charges one more unit for every byte that it reads.
 struct Program(Child, BufReader<std::process::ChildStdout>);
 
 impl Program {
@@ -96,7 +96,7 @@ fn who_looks_on_finds_an_announced_ledger_and_what_a_killed_program_left() -> Tr
     runtime.watch("left 1001")
 }
 
-/// Only its user finds it: a folder that others may write is no place to look.
+/// Only its user finds it: a folder that others may write to is skipped.
 #[test]
 fn a_folder_that_others_may_write_is_passed_over() -> Tried {
     let runtime = Runtime::new("open")?;
@@ -143,7 +143,7 @@ fn program() -> Tried {
 }
 
 fn look(path: &Path, units: u64) -> Tried {
-    // It is open for reading alone: who looks on cannot write.
+    // It is open for reading alone: a reader cannot write.
     let view = View::open(File::open(path)?)?;
     let reading = view.read()?;
     let groups: Vec<_> = reading.snapshot.groups.iter().collect();

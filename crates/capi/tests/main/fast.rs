@@ -1,5 +1,5 @@
-//! A charge takes the fast path, also through the border: a ledger whose every charge takes the slow one is slower by far,
-//! in the same run and by the same calls.
+//! Tests that a charge takes the fast path, also through the border: a ledger whose charges all take the slow path is
+//! much slower, in the same run and by the same calls.
 
 use ledgerline_c::charge::{ledgerline_try_charge_units, ledgerline_uncharge};
 use ledgerline_c::group::ledgerline_group_create;

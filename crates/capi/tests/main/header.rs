@@ -1,8 +1,8 @@
-//! The header that is checked in is the one that the sources make.
+//! Tests that the checked-in header is the one that the sources generate.
 
 use std::path::Path;
 
-/// In this order the header declares their functions.
+/// The order in which the header declares the functions of these files.
 const SOURCES: [&str; 11] = [
     "types", "abi", "ledger", "ended", "group", "charge", "limit", "read", "current", "watch",
     "reclaim",
@@ -35,7 +35,7 @@ fn the_header_is_what_the_sources_make() {
     );
 }
 
-/// What the header declares beside the sources in `SOURCES` would be missing.
+/// Detects sources that are missing in `SOURCES`: the header would lack their functions.
 #[test]
 fn every_function_says_its_errors_its_threads_and_its_signals() {
     let header = generated();

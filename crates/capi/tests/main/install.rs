@@ -1,4 +1,5 @@
-//! What `make install` and `cargo cinstall` install is found by pkg-config, and runs the programs of README.md.
+//! Tests that pkg-config finds the installations of `make install` and `cargo cinstall`, and that the programs of
+//! README.md run with them.
 
 use crate::support::{built, folder, have};
 use std::path::Path;
@@ -11,7 +12,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The programs of README.md in a language, each with the text that follows up to the next heading.
+/// Returns the programs of README.md in a language, each with the text that follows up to the next heading.
 fn programs(language: &str) -> Vec<(String, String)> {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let readme = std::fs::read_to_string(readme).unwrap();
@@ -21,12 +22,13 @@ fn programs(language: &str) -> Vec<(String, String)> {
     blocks.map(|(program, after)| (program.to_owned(), text(after))).collect()
 }
 
-/// Whether this machine lacks what compiles README's programs by what pkg-config says.
+/// Returns whether this machine lacks the tools to compile README's programs with pkg-config.
 fn lacks_compilers() -> bool {
     ["cc", "c++", "pkg-config"].iter().any(|it| !have(it))
 }
 
-/// Compiles README's programs by what pkg-config says of libraries below a root, runs them, and compares what they print.
+/// Compiles README's programs with the flags of pkg-config for libraries below a root, runs them, and compares their
+/// output.
 fn use_it(root: &Path) {
     let library = root.join("opt/here/lib");
     let shared = library.join("libledgerline.so").canonicalize().unwrap();
@@ -70,7 +72,7 @@ fn what_make_installs_is_found_runs_the_programs_of_the_readme_and_goes_again() 
     if !have("make") || lacks_compilers() {
         return;
     }
-    // As `make` would build it, but for the profile.
+    // Like a build by `make`, but for the profile.
     let libraries = folder().join("built");
     std::fs::create_dir_all(&libraries).unwrap();
     for name in ["libledgerline_c.so", "libledgerline_c.a"] {

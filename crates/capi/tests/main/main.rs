@@ -1,6 +1,6 @@
-//! The library as programs in C and C++ have it: its header, its symbols, its calls, its installation.
+//! The library from the view of programs in C and C++: its header, its symbols, its calls, its installation.
 //!
-//! The tests share this process and one folder. Each program, and each folder below that one, has a name of its own.
+//! The tests share this process and one folder. Each program, and each folder below that one, has a unique name.
 
 mod fast;
 mod header;

@@ -1,5 +1,5 @@
-//! Programs in C and C++ against the library as they would use it: by gcc and clang, with sanitizers in the programs'
-//! own code (the library has none: it is compiled by a compiler that has no stable ones).
+//! Programs in C and C++ against the library: by gcc and clang, with sanitizers in the programs' own code. The
+//! library has none: stable compilers of Rust have no sanitizers.
 
 use crate::support::{folder, have, library, source, static_library};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn compiler(name: &str, language: &[&str], with: With) -> Command {
     command
 }
 
-/// Whether a compiler can make programs with that at all: a sanitizer's library may be missing. Asked once for each.
+/// Returns whether a compiler can make such programs at all: a sanitizer's library may be missing. Checked once for each.
 fn can(name: &'static str, with: With) -> bool {
     static KNOWN: Mutex<Vec<(&str, With, bool)>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,9 +58,9 @@ fn tries(name: &str, with: With) -> bool {
     output.status.success() && run(&out, with).0
 }
 
-/// Runs a program; whether it ended well, and what it said.
+/// Runs a program; returns whether it succeeded, and its output.
 fn run(program: &Path, with: With) -> (bool, String) {
-    // (With thread sanitizer of some compilers, the kernel's random addresses are too random.)
+    // Thread sanitizers of some compilers fail with the kernel's randomised addresses.
     let mut command = if with == With::Thread && have("setarch") {
         let mut command = Command::new("setarch");
         command.arg("-R").arg(program);
@@ -70,7 +70,8 @@ fn run(program: &Path, with: With) -> (bool, String) {
     };
     // A leak check must trace the process, which a container may forbid.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
-    // A forked child may start the thread of the alarms. What the library does inside is not seen, and so must not be judged, where it calls memcpy, say.
+    // A forked child may start the thread of the alarms. The sanitizer does not see the inside of the library, and so
+    // must not report its calls of functions like memcpy.
     command
         .env("TSAN_OPTIONS", "halt_on_error=1:ignore_noninstrumented_modules=1:die_after_fork=0");
     command.env("LD_LIBRARY_PATH", library());
@@ -148,10 +149,10 @@ fn the_classes_of_the_cpp_header_own_what_they_hold() {
     runs("classes.cpp");
 }
 
-/// With the static library, and where there are no restartable sequences.
+/// Runs with the static library, and without restartable sequences.
 #[test]
 fn programs_run_with_the_static_library_and_without_sections() {
-    // One compiler is enough: what is linked is the same.
+    // One compiler is enough, since the linked library is the same.
     let name = ["gcc", "clang"].into_iter().find(|name| can(name, With::Nothing));
     if let Some(name) = name {
         for program in ["everything.c", "freeing.c", "wrong.c"] {
@@ -188,7 +189,7 @@ fn the_library_loads_where_others_took_most_of_the_static_block_for_thread_local
     if !can("gcc", With::Nothing) {
         return;
     }
-    // What is left once nothing of 512 bytes fits: less than the text of an error would take.
+    // The remaining room once nothing of 512 bytes fits: less than the text of an error would take.
     let fillers: Vec<_> = (0..12)
         .map(|number| {
             let out = folder().join(format!("filler-{number}.so"));
@@ -206,7 +207,7 @@ fn the_library_loads_where_others_took_most_of_the_static_block_for_thread_local
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The header alone, by every standard that it is meant for.
+/// Compiles the header alone, by every standard that it supports.
 #[test]
 fn the_headers_compile_without_a_warning_in_every_standard() {
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");

@@ -1,4 +1,4 @@
-//! Where the libraries are that Cargo built with these tests, and where they may write.
+//! Finds the libraries that Cargo built with these tests, and folders for their output.
 
 #[path = "../../../../tests/support/golden.rs"]
 pub mod golden;
@@ -9,21 +9,21 @@ pub use have::have;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A folder of this process's own.
+/// Returns a folder of this process's own.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let name = format!("capi-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        // What a process of the same number left, long ago.
+        // Removes the leftovers of an earlier process with the same number.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         folder
     })
 }
 
-/// A file that Cargo built with the library that this test depends on: one call of the compiler makes all three kinds, so
-/// none is older than the others.
+/// Returns a file that Cargo built with the library that this test depends on. One call of the compiler makes all
+/// three kinds, so none is older than the others.
 pub fn built(file: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it lies");
     let file = test.with_file_name(file);
@@ -31,12 +31,12 @@ pub fn built(file: &str) -> PathBuf {
     file
 }
 
-/// The static library.
+/// Returns the static library.
 pub fn static_library() -> PathBuf {
     built("libledgerline_c.a")
 }
 
-/// A folder with the shared library under the names by which programs link and load it.
+/// Returns a folder with the shared library under the names by which programs link and load it.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -49,7 +49,7 @@ pub fn library() -> &'static Path {
     })
 }
 
-/// A program's source.
+/// Returns a program's source.
 pub fn source(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program)
 }

@@ -1,4 +1,4 @@
-//! What the shared library exports, and what it is called.
+//! Tests the exports and the soname of the shared library.
 
 use crate::support::{built, golden, have};
 use std::process::Command;
@@ -13,7 +13,7 @@ fn said(program: &str, option: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Also nothing else: a function of the standard library, say, would be taken for the program's own.
+/// No other symbol may be exported: a function of the standard library, for example, would replace the program's own.
 #[test]
 fn the_library_exports_what_the_golden_file_names_and_nothing_else() {
     let Some(symbols) = said("nm", "-D") else { return };

@@ -1,6 +1,6 @@
-// Calls at random with handles at random, good and bad, from several threads for a second (LEDGERLINE_ATTACK: so many
-// seconds). Nothing crashes or hangs. A ledger beside it, which the threads charge properly through the same calls, ends
-// with exactly what it holds.
+// Random calls with random handles, good and bad, from several threads for a second (LEDGERLINE_ATTACK: that many
+// seconds). Nothing may crash or hang. The threads also charge a second ledger properly through the same calls. It
+// must end with exactly the units that they hold.
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@ static uint64_t lot(struct lots *lots) {
     return lots->state;
 }
 
-// Mostly what is there or was there, sometimes any number, or one with a bit that is wrong.
+// Returns mostly an existing or former number, sometimes any number, or one with a wrong bit.
 static uint64_t some(struct lots *lots, uint64_t known) {
     switch (lot(lots) % 12) {
     case 0: return lot(lots);
@@ -104,7 +104,7 @@ static void call(struct lots *lots) {
             if (code == LEDGERLINE_OK) {
                 (void)ledgerline_ledger_free((ledgerline_ledger_t){atomic_exchange(&ledgers[put], fresh.number)});
                 (void)ledgerline_ledger_root(fresh, &made);
-                // (A handle of two halves that do not belong together is one more bad one.)
+                // A handle of two halves that do not belong together is one more bad one.
                 atomic_store(&owners[put], made.ledger);
                 atomic_store(&ids[put], made.id);
             }
@@ -240,7 +240,7 @@ int main(void) {
     for (int at = 0; at < THREADS; at++) {
         CHECK(pthread_join(threads[at], NULL) == 0);
     }
-    // What was handed over is freed once, at the latest with its ledger.
+    // Owned data is freed once, at the latest with its ledger.
     for (int at = 0; at < HANDLES; at++) {
         (void)ledgerline_ledger_free((ledgerline_ledger_t){atomic_load(&ledgers[at])});
     }

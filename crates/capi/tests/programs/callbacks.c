@@ -23,7 +23,7 @@ struct cache {
 static uint64_t evict(void *data, uint64_t need) {
     struct cache *cache = data;
     atomic_fetch_add(&cache->calls, 1);
-    // What it charges is served where there is room, and asks no reclaimer.
+    // Its own charges are served if there is room, and ask no reclaimer.
     GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge(cache->group, 1 << 20));
     const uint64_t held = atomic_load(&cache->held), freed = need < held ? need : held;
     atomic_fetch_sub(&cache->held, freed);
@@ -83,7 +83,7 @@ static void *take_out(void *data) {
     return NULL;
 }
 
-// One thread is inside the function while another takes it out: that waits.
+// One thread is inside the function while another takes it out: the other one waits.
 static void waited_for(int by_free) {
     ledgerline_group_t root;
     ledgerline_ledger_t ledger = small_ledger(&root);
@@ -160,7 +160,7 @@ static uint64_t remove_itself_and_go_on(void *data, uint64_t need) {
     return 0;
 }
 
-// The library frees its data once, when nobody uses it any more.
+// The library frees its data once, when no thread uses it any more.
 static void owned(void) {
     ledgerline_group_t root;
     ledgerline_ledger_t ledger = small_ledger(&root);
@@ -181,7 +181,7 @@ static void owned(void) {
     OK(ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, &cache.self));
     OK(ledgerline_ledger_free(ledger));
     CHECK(atomic_load(&cache.removed) == 2);
-    // Nor does it stay where the call fails.
+    // It is also freed if the call fails.
     GIVES(LEDGERLINE_ERROR_HANDLE, ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, &cache.self));
     GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_add_reclaimer_owning(cache.group, 0, NULL, &cache, let_go, &cache.self));
     GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_add_reclaimer_owning(cache.group, 0, evict, &cache, let_go, NULL));
@@ -198,7 +198,7 @@ struct runaway {
     ledgerline_token_t token;
 };
 
-// Works until its token says stop, and gives everything back.
+// Works until its token is cancelled, and gives everything back.
 static void *run_away(void *data) {
     struct runaway *runaway = data;
     while (ledgerline_token_check(runaway->token) == LEDGERLINE_OK) {
@@ -259,14 +259,15 @@ static void victims(void) {
     OK(ledgerline_token_free(token));
 }
 
-// What another thread is inside of when this process forks, ends in the parent alone. A child does not wait for it.
+// The child of a fork while another thread is inside a callback: that call ends in the parent alone, and the child
+// does not wait for it.
 static void in_a_child(void (*act)(struct cache *), struct cache *cache) {
     const pid_t process = fork();
     CHECK(process >= 0);
     if (process == 0) {
         alarm(30);
         act(cache);
-        // (Not by `_exit`, where a sanitizer reports threads of the parent that had just ended as never joined.)
+        // Not `_exit`: there, a sanitizer reports threads of the parent that had just ended as never joined.
         syscall(SYS_exit_group, 0);
     }
     int status = 1;
@@ -276,12 +277,12 @@ static void in_a_child(void (*act)(struct cache *), struct cache *cache) {
 
 static void child_takes_it_out(struct cache *cache) {
     const int calls = atomic_load(&cache->calls);
-    // It is not asked again: nobody knows its state.
+    // It is not asked again, since its state is unknown.
     GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge(cache->group, 10));
     GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge_wait(cache->group, 10, 20, LEDGERLINE_OOM));
     CHECK(atomic_load(&cache->calls) == calls);
     OK(ledgerline_remove_reclaimer(cache->self));
-    // Another one is.
+    // Another reclaimer is asked.
     struct cache other = {.group = cache->group, .held = 5};
     OK(ledgerline_add_reclaimer(other.group, 0, evict, &other, &other.self));
     OK(ledgerline_try_charge(other.group, 10));
@@ -374,7 +375,7 @@ static void *register_much(void *data) {
     return NULL;
 }
 
-// Whatever other threads have locked at that moment.
+// A fork while other threads may hold any lock.
 static void forked_beside_tokens(void) {
     ledgerline_group_t root;
     ledgerline_ledger_t ledger = small_ledger(&root);

@@ -1,4 +1,4 @@
-// What the programs check with: a line and an exit code where something is not as it is to be.
+// Checks of the programs: a failed one prints a line and exits with an error code.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -23,7 +23,7 @@ static inline void fail_at(const char *file, int line, const char *what, long lo
         }                                                                                                              \
     } while (0)
 
-// The call returns this code.
+// Checks that the call returns this code.
 #define GIVES(expected, call)                                                                                          \
     do {                                                                                                               \
         const long long code_of_call = (call);                                                                         \
@@ -34,7 +34,7 @@ static inline void fail_at(const char *file, int line, const char *what, long lo
 
 #define OK(call) GIVES(LEDGERLINE_OK, call)
 
-// A ledger of a few groups, and its root.
+// Makes a ledger of a few groups, and returns its root.
 static inline ledgerline_ledger_t small_ledger(ledgerline_group_t *root) {
     ledgerline_options_t options = LEDGERLINE_OPTIONS_INIT;
     ledgerline_ledger_t ledger;

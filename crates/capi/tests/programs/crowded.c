@@ -1,5 +1,5 @@
-// The library is loaded into a program of which other libraries have taken most of the room for thread-locals in the static block.
-// Its texts of errors are each thread's own, whole, and go with the thread.
+// Loads the library into a program in which other libraries have taken most of the static block for thread-locals.
+// Each thread has its own texts of errors, uncut, and they are freed with the thread.
 #include <dlfcn.h>
 #include <ledgerline.h>
 #include <link.h>
@@ -19,7 +19,7 @@
 static ledgerline_code_t (*create)(ledgerline_group_t, const char *, size_t, ledgerline_group_t *);
 static ledgerline_code_t (*last)(char *, size_t, size_t *);
 
-// Mappings of this process.
+// Counts the mappings of this process.
 static int mappings(void) {
     FILE *const file = fopen("/proc/self/maps", "r");
     CHECK(file != NULL);
@@ -29,7 +29,8 @@ static int mappings(void) {
     return lines;
 }
 
-// The size of the library's thread-locals. A toolchain that puts them into the static block takes as much of it for each thread.
+// Finds the size of the library's thread-locals. A toolchain that puts them into the static block takes as much of it
+// for each thread.
 static int size_of_locals(struct dl_phdr_info *object, size_t size, void *found) {
     (void)size;
     if (!strstr(object->dlpi_name, "libledgerline")) return 0;
@@ -39,7 +40,7 @@ static int size_of_locals(struct dl_phdr_info *object, size_t size, void *found)
     return 1;
 }
 
-// An error whose text is longer than a line: a name that is too long is named.
+// Makes an error whose text is longer than a line: it names a name that is too long.
 static void *fails(void *unused) {
     (void)unused;
     char why[4096], name[2000];
@@ -53,7 +54,7 @@ static void *fails(void *unused) {
 
 int main(int count, char **arguments) {
     CHECK(count > 2);
-    // The fillers, of decreasing sizes, until none fits.
+    // Loads the fillers, of decreasing sizes, until none fits.
     int fitted = 0;
     for (int at = 2; at < count; at++) fitted += dlopen(arguments[at], RTLD_NOW) != NULL;
     CHECK(fitted > 0);
@@ -75,7 +76,7 @@ int main(int count, char **arguments) {
         CHECK(pthread_create(&thread, NULL, fails, NULL) == 0 && pthread_join(thread, NULL) == 0);
         if (time == 20) before = mappings();
     }
-    // A page for each ended thread would be 180.
+    // Without the unmapping, each ended thread would leave a page: 180 in all.
     CHECK(mappings() < before + 50);
     printf("%d fillers\n", fitted);
     return 0;

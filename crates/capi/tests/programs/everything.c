@@ -1,4 +1,4 @@
-// Every call once as it is meant, and its own errors.
+// Makes every call once as intended, and with its own errors.
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static void charges_and_limits(void) {
     OK(ledgerline_group_limits(root, &limits));
     CHECK(limits.max == LEDGERLINE_NO_LIMIT && limits.high == LEDGERLINE_NO_LIMIT && limits.low == 0);
 
-    // At high a charge with the flag pays with time, and is granted.
+    // Above high, a charge with the flag pays with time, and is granted.
     OK(ledgerline_try_charge_wait(query, 600, 0, LEDGERLINE_THROTTLED));
     ledgerline_group_t other = child(tenant, "other");
     OK(ledgerline_transfer(query, other, 250));
@@ -109,7 +109,7 @@ static void charges_and_limits(void) {
     CHECK(settled.leftover == 250 && settled.charges >= 1);
     GIVES(LEDGERLINE_ERROR_GONE, ledgerline_group_exists(other));
     GIVES(LEDGERLINE_ERROR_GONE, ledgerline_group_destroy(other, NULL));
-    // What it still held can be returned, and no more.
+    // Exactly the units that it still held can be returned.
     OK(ledgerline_uncharge(other, 250));
     GIVES(LEDGERLINE_ERROR_MISTAKE, ledgerline_uncharge(other, 250));
     CHECK(usage(tenant) == 350);
@@ -139,7 +139,7 @@ static int32_t see(void *data, const ledgerline_group_snapshot_t *group) {
     return ++seen->groups == seen->stop_after;
 }
 
-// No limit says no, and the counters end.
+// Charges that no limit refuses, but that exceed the counters.
 static void more_than_is_counted(void) {
     ledgerline_group_t root;
     ledgerline_ledger_t ledger = small_ledger(&root);
@@ -154,7 +154,7 @@ static void more_than_is_counted(void) {
     OK(ledgerline_last_error(text, sizeof text, NULL));
     CHECK(strcmp(text, "/ cannot hold 5 more, 4.0E in use: no group counts beyond 4.0E") == 0);
     GIVES(LEDGERLINE_ERROR_RANGE, ledgerline_try_charge_units(group, 5));
-    // A limit is one as before; a charge that goes over it is not refused by it.
+    // A limit still works; a charge that goes over it is not refused by it.
     OK(ledgerline_group_set_max(limited, 3));
     GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_try_charge(limited, 4));
     OK(ledgerline_uncharge(group, most - 1));
@@ -259,7 +259,7 @@ static void current(void) {
     CHECK(usage(root) == 5);
     OK(ledgerline_current_swap(root, &before));
     CHECK(before.id == group.id);
-    // One that was destroyed meanwhile may be put back, and is refused when it is used.
+    // A group that was destroyed meanwhile may be put back, and is refused when it is used.
     OK(ledgerline_uncharge(group, 5));
     OK(ledgerline_group_destroy(group, NULL));
     OK(ledgerline_current_swap(before, NULL));
@@ -346,7 +346,7 @@ static void watches(void) {
     OK(ledgerline_watch_close(watch));
     GIVES(LEDGERLINE_ERROR_HANDLE, ledgerline_watch_close(watch));
     CHECK(fcntl(descriptor, F_GETFD) == -1 && errno == EBADF);
-    // A ledger that is freed takes its watches along.
+    // Freeing a ledger ends its watches.
     OK(ledgerline_watch_open(root, &watch, &descriptor));
     OK(ledgerline_ledger_free(ledger));
     GIVES(LEDGERLINE_ERROR_HANDLE, ledgerline_watch_look(watch));
@@ -385,7 +385,7 @@ static void signals(void) {
         OK(ledgerline_try_charge(other, 1));
         OK(ledgerline_uncharge(other, 1));
         CHECK(usage(root) <= 1 << 20);
-        // (BUSY only in a handler.)
+        // Returns BUSY only in a signal handler.
         OK(ledgerline_group_destroy(other, NULL));
     }
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);

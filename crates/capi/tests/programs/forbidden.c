@@ -1,5 +1,5 @@
-// A sandbox forbids the remote fence after start-up, and the visit of each CPU that serves instead of it. Then a ledger that is
-// freed is given up: nobody can be sent out of it, so its memory stays, and its handles are refused all the same. A thread
+// A sandbox forbids the remote fence after start-up, and also its substitute, the visit of each CPU. Then a freed
+// ledger is given up: no thread can be forced out of it, so its memory stays. Its handles are still refused. A thread
 // charges it all the while.
 #include "check.h"
 #include <errno.h>
@@ -39,7 +39,7 @@ static int forbid_the_fence(void) {
            && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
 }
 
-// Bytes of address space that are mapped.
+// Returns the bytes of mapped address space.
 static unsigned long mapped(void) {
     unsigned long pages = 0;
     FILE *const file = fopen("/proc/self/statm", "r");
@@ -73,7 +73,7 @@ int main(void) {
         atomic_store(&id, group.id);
         atomic_store(&number, group.ledger);
     }
-    // (Without restartable sequences nothing is lent, and nothing must stay.)
+    // Without restartable sequences nothing is lent, and no memory must stay.
     const char *const mode = getenv("LEDGERLINE_PERCPU");
     CHECK((mode != NULL && strcmp(mode, "fallback") == 0) || mapped() > before);
     atomic_store(&done, 1);

@@ -1,5 +1,5 @@
-// Ledgers are made and freed while other threads charge them, read them, and wait in them. Whoever comes too late is told
-// so; nobody charges the next ledger, which has the same address.
+// Ledgers are made and freed while other threads charge them, read them, and wait in them. A late call gets an error
+// code, and no call charges the next ledger, which has the same address.
 #include "check.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ static void *charge_it(void *data) {
         for (int time = 0; time < 200; time++) {
             const int code = ledgerline_try_charge_units(group, 3);
             expect(code);
-            // Of what was charged before the ledger went, nothing is left to return.
+            // If the ledger was freed after the charge, nothing is left to return.
             if (code == LEDGERLINE_OK) {
                 const int returned = ledgerline_uncharge(group, 3);
                 CHECK(returned == LEDGERLINE_OK || returned == LEDGERLINE_ERROR_HANDLE);
@@ -63,7 +63,8 @@ int main(void) {
         OK(ledgerline_ledger_free(ledger));
         GIVES(LEDGERLINE_ERROR_HANDLE, ledgerline_try_charge_units(group, 3));
         if (turn % 2 == 0) {
-            // One that nobody else knows has exactly what this thread charges, whoever comes late to the last one.
+            // No other thread knows this ledger, so it has exactly the charges of this thread, despite late calls for
+            // the last one.
             const ledgerline_ledger_t next = small_ledger(&root);
             group = child(root, "g");
             OK(ledgerline_try_charge(group, 50000));

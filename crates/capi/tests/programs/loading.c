@@ -1,5 +1,5 @@
-// The library is loaded by dlopen, used in a thread that was there before, closed, and loaded again: its handles are as
-// they were, since it stays.
+// The library is loaded by dlopen, used in a thread that already existed, closed, and loaded again. Its handles are
+// still valid, since it stays loaded.
 #include <dlfcn.h>
 #include <ledgerline.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 static ledgerline_ledger_t ledger;
 static ledgerline_group_t root;
 
-// Takes a function out of the library: there is no other way in C to make one of a pointer.
+// Takes a function out of the library. C has no other way to convert such a pointer.
 static void take(void *library, const char *name, void *function) {
     void *const found = dlsym(library, name);
     CHECK(found != NULL);
@@ -55,7 +55,7 @@ int main(int count, char **arguments) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, use, arguments[1]) == 0 && pthread_join(thread, NULL) == 0);
         use(arguments[1]);
-        // The handlers that it registered are there.
+        // Its fork handlers are still installed.
         const pid_t process = fork();
         CHECK(process >= 0);
         if (process == 0) {

@@ -1,4 +1,4 @@
-// Processes that share a ledger: what one held that was killed goes back when another settles it.
+// Processes share a ledger: the units of one that was killed go back when another process settles it.
 #include "check.h"
 #include <signal.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 
 static int file;
 
-// A process that has a group of its own, holds units there and below it, and waits for its end.
+// Starts a process that has a group of its own, holds units there and below it, and waits for its end.
 static pid_t holder(const char *name, uint64_t units) {
     int ready[2];
     CHECK(pipe(ready) == 0);
@@ -38,7 +38,7 @@ static void end(pid_t process) {
     CHECK(waitpid(process, NULL, 0) == process);
 }
 
-// Leaves a zombie, as a parent does that has not asked yet how its child ended.
+// Leaves a zombie, like a parent that has not waited for its child yet.
 static void end_unasked(pid_t process) {
     siginfo_t how;
     CHECK(kill(process, SIGKILL) == 0);
@@ -78,7 +78,7 @@ int main(void) {
     OK(ledgerline_ledger_find(ledger, "/victim", NUL, &victim));
     OK(ledgerline_ledger_find(ledger, "/lives", NUL, &other));
 
-    // Nothing is taken from the living.
+    // Units of living processes are not taken.
     uint64_t units = 7, processes = 7;
     OK(ledgerline_settle_dead(ledger, &units));
     OK(ledgerline_fold_ended(ended, &processes));
@@ -108,7 +108,7 @@ int main(void) {
     GIVES(LEDGERLINE_ERROR_NOT_FOUND, ledgerline_ledger_find(ledger, "/victim", NUL, &victim));
     OK(ledgerline_uncharge(me, 50));
 
-    // Any number of processes, one after the other. Who settles need not have attached.
+    // Any number of processes in succession. The settling process need not have attached.
     end(lives);
     for (int turn = 0; turn < 20; turn++) {
         end(holder("next", 70));
@@ -128,7 +128,7 @@ int main(void) {
     }
     OK(ledgerline_ledger_free(ledger));
 
-    // A ledger in memory has nobody else's.
+    // A ledger in memory has no other processes.
     ledger = small_ledger(&root);
     OK(ledgerline_try_charge(root, 5));
     OK(ledgerline_settle_dead(ledger, &units));

@@ -1,5 +1,5 @@
-// Null, made-up, stale, foreign and freed handles, NULL and crooked pointers, texts that are none, sizes beyond range: to
-// every call, from several threads at once. Each is an error code with a text.
+// Null, made-up, stale, foreign and freed handles, NULL and unaligned pointers, invalid texts and sizes beyond range:
+// to every call, from several threads at once. Each returns an error code with a text.
 #include "check.h"
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ static void told(void *data, const char *why) {
     (void)data, (void)why;
 }
 
-// An error, and a text for it. Of a group: it has no ledger, or is gone.
+// Checks for an error with a text. For a group, the error is that it has no ledger or is gone.
 static void error(int expected, int got, int line) {
     const int of_a_handle = expected == LEDGERLINE_ERROR_HANDLE || expected == LEDGERLINE_ERROR_GONE;
     if (!(got == expected || (of_a_handle && got == LEDGERLINE_ERROR_MISTAKE))) {
@@ -38,7 +38,7 @@ static void error(int expected, int got, int line) {
 
 #define GROUP(call) error(code, call, __LINE__)
 
-// Every call with a group that is none.
+// Makes every call with an invalid group.
 static void of_groups(ledgerline_group_t group, int code) {
     ledgerline_group_t got;
     ledgerline_settled_t settled;
@@ -139,7 +139,7 @@ static void of_registrations(uint64_t number) {
     GROUP(ledgerline_remove_victim((ledgerline_victim_t){number}));
 }
 
-// What is of one kind is not taken for another.
+// A handle of one kind is not accepted as one of another kind.
 static void of_other_kinds(void) {
     ledgerline_token_t token;
     OK(ledgerline_token_new(&token));
@@ -153,7 +153,7 @@ static void of_other_kinds(void) {
 static void of_pointers(void) {
     const int code = LEDGERLINE_ERROR_ARGUMENT;
     uint64_t room[40];
-    // (Through a number: a compiler may take a crooked pointer for a straight one.)
+    // Through a number, since a compiler may assume that a pointer is aligned.
     volatile uintptr_t crooked = (uintptr_t)room + 1;
     for (int turn = 0; turn < 2; turn++) {
         void *const nowhere = turn ? (void *)crooked : NULL;
@@ -286,7 +286,7 @@ static void of_sizes(void) {
         options.reserved = wrong == 2;
         GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_ledger_new(&options, &ledger));
     }
-    // A header from later on: what this library does not know is zero, or refused.
+    // Options of a later header: unknown fields must be zero, or are refused.
     struct {
         ledgerline_options_t known;
         uint64_t unknown;
@@ -334,11 +334,11 @@ int main(void) {
     OK(ledgerline_ledger_free(freed));
     good = small_ledger(&good_root);
     stale = child(good_root, "gone");
-    // Its row is another's.
+    // The next group gets its row.
     OK(ledgerline_group_destroy(stale, NULL));
     const ledgerline_group_t next = child(good_root, "next");
     CHECK((next.id & 0xffffffff) == (stale.id & 0xffffffff) && next.id != stale.id);
-    // One above it is not there yet, but for this.
+    // Uses the row of `stale.id + 1`, so that this id names a group that is gone.
     const ledgerline_group_t later = child(good_root, "later");
     OK(ledgerline_group_destroy(later, NULL));
     OK(ledgerline_try_charge(next, 77));

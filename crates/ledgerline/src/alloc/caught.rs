@@ -1,4 +1,4 @@
-//! Tasks and streams of which a refusal is the result.
+//! Tasks and streams that return a refusal as their result.
 
 use super::limit::{begin, refusal_of};
 use crate::current::Current;
@@ -16,9 +16,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl Group<'static> {
-    /// As [`catch`](Self::catch) for a task: whenever it is polled, and when it is dropped, this is the thread's current
-    /// group, and the first [`Refused`] of an allocation in it is its result. A task that was refused is dropped at the end of
-    /// the poll, or before its next one where it was a part of it elsewhere that was refused.
+    /// Like [`catch`](Self::catch), for a task. This is the thread's current group whenever the task is polled, and
+    /// when it is dropped. The first [`Refused`] of an allocation in the task is its result. A refused task is
+    /// dropped at the end of the poll, or before its next poll if the refusal was in a part that runs elsewhere.
     ///
     /// ```
     /// use ledgerline::{Alloc, Ledger, Limit};
@@ -52,24 +52,24 @@ impl Group<'static> {
         self.catch_polled(super::limit::CATCH, task)
     }
 
-    /// As [`catch_future`](Self::catch_future), with so many bytes over the limit at full speed.
+    /// Like [`catch_future`](Self::catch_future), but allows `allowance` bytes over the limit at full speed.
     pub fn catch_future_within<F: Future>(self, allowance: u64, task: F) -> Catching<F> {
         self.catch_polled(super::limit::CATCH.within(allowance), task)
     }
 
-    /// As [`catch_future`](Self::catch_future), with a policy at the limit.
+    /// Like [`catch_future`](Self::catch_future), with a policy at the limit.
     pub fn catch_future_with<F: Future>(self, policy: Policy, task: F) -> Catching<F> {
         self.catch_polled(policy, task)
     }
 
-    /// As [`catch_future`](Self::catch_future) for a stream (feature `futures`): its items come in `Ok`, and a refusal is its
-    /// last item. A body that is streamed is a part of its request so.
+    /// Like [`catch_future`](Self::catch_future), for a stream (feature `futures`). Its items are wrapped in `Ok`,
+    /// and a refusal is its last item. Use it to make a streamed body a part of its request.
     #[cfg(feature = "futures")]
     pub fn catch_stream<S: Stream>(self, stream: S) -> Catching<S> {
         self.catch_polled(super::limit::CATCH, stream)
     }
 
-    /// As [`catch_stream`](Self::catch_stream), with so many bytes over the limit at full speed.
+    /// Like [`catch_stream`](Self::catch_stream), but allows `allowance` bytes over the limit at full speed.
     #[cfg(feature = "futures")]
     pub fn catch_stream_within<S: Stream>(self, allowance: u64, stream: S) -> Catching<S> {
         self.catch_polled(super::limit::CATCH.within(allowance), stream)
@@ -87,12 +87,12 @@ impl Group<'static> {
 
 /// A task or a stream that a refusal ends: the value of [`Group::catch_future`] and [`Group::catch_stream`].
 ///
-/// Invariant C2: what is inside is pinned when this is. It is dropped in its place.
+/// Invariant C2: the inner value is pinned when this is. It is dropped in its place.
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct Catching<T> {
     group: Group<'static>,
-    /// `None` where there were too many: then nothing is caught.
+    /// `None` if there were too many scopes: then nothing is caught.
     scope: Option<Held>,
     /// `None` once it has ended.
     inner: Option<ChargedTo<T>>,
@@ -104,10 +104,10 @@ impl<T> Catching<T> {
         self.inner.as_ref().map(ChargedTo::get_ref)
     }
 
-    /// Polls what is inside; a refusal ends it.
+    /// Polls the inner task or stream; a refusal ends it.
     ///
     /// # Panics
-    /// If what is inside panics and was not refused.
+    /// If the inner task or stream panics and was not refused.
     fn poll_inside<P>(
         self: Pin<&mut Self>,
         poll: impl FnOnce(Pin<&mut ChargedTo<T>>) -> Poll<P>,
@@ -116,7 +116,7 @@ impl<T> Catching<T> {
         // SAFETY: C2: `inner` is not moved out, and set to `None` in its place alone (guarded by
         // `tests/alloc/alloc_tasks.rs`).
         let mut inner = unsafe { self.map_unchecked_mut(|this| &mut this.inner) };
-        // A part of it that runs elsewhere may have been refused.
+        // A part of the work that runs elsewhere may have been refused.
         let mut refused = scope.as_ref().and_then(told);
         let mut polled = Poll::Pending;
         if refused.is_none() {
@@ -128,7 +128,7 @@ impl<T> Catching<T> {
             refused = refused.or_else(|| scope.as_ref().and_then(told));
         }
         let Some(refused) = refused else { return polled.map(Ok) };
-        // Its group is full, perhaps, and its destructors may allocate.
+        // The group may be full, and the destructors may allocate.
         granting(|| {
             group.scope(|| drop(polled));
             inner.set(None);
@@ -136,7 +136,7 @@ impl<T> Catching<T> {
         Poll::Ready(Err(refused))
     }
 
-    /// Drops what is inside in its place.
+    /// Drops the inner task or stream in its place.
     fn end(self: Pin<&mut Self>) {
         // SAFETY: C2, as above.
         granting(|| unsafe { self.map_unchecked_mut(|this| &mut this.inner) }.set(None));
@@ -179,7 +179,7 @@ impl<S: Stream> Stream for Catching<S> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let (least, most) = self.inner.as_ref().map_or((0, Some(0)), Stream::size_hint);
-        // A refusal may end it early, and is an item.
+        // A refusal may end the stream early, and is an item.
         (least.min(1), most.and_then(|most| most.checked_add(1)))
     }
 }

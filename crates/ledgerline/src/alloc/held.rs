@@ -1,4 +1,5 @@
-//! A block whose section had written the label and was then stopped from taking the units.
+//! Tests that a block is not charged if its critical section wrote the label but was stopped before it took the
+//! units.
 
 use super::{Alloc, OWNERS, set_accounting};
 use crate::percpu::inject::{ledgerline_inject_point, ledgerline_inject_reached, ran_alone};
@@ -13,7 +14,8 @@ const LAYOUT: Layout = Layout::new::<[u64; 6]>();
 /// Between the label and the commit (`take_from_purse` in `percpu/instructions/`).
 const LABELLED: u32 = 5;
 
-/// One try: `false` if it was something else of the machine that aborted the section. Then it began anew, and took the units.
+/// Tries once. Returns `false` if another event of the machine aborted the section, which then restarted and took the
+/// units.
 fn hold() -> bool {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
     let group = ledger.root().create("group").unwrap();
@@ -25,7 +27,7 @@ fn hold() -> bool {
         scope.spawn(|| {
             let block = group.scope(|| {
                 for _ in 0..1000 {
-                    // SAFETY: the size is not zero; what is made is freed once.
+                    // SAFETY: the size is not zero; the block is freed once.
                     unsafe { ALLOC.dealloc(black_box(ALLOC.alloc(LAYOUT)), LAYOUT) };
                 }
                 ledgerline_inject_point.store(LABELLED, SeqCst);
@@ -39,7 +41,7 @@ fn hold() -> bool {
             std::thread::yield_now();
         }
         set_accounting(false);
-        // Its end takes the purse away, and waits for no section: it aborts them.
+        // Destroying the group takes the purse away. It waits for no critical section: it aborts them.
         group.destroy().unwrap()
     });
     let block = made.into_inner();

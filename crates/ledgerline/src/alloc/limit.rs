@@ -29,12 +29,13 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// The policy of a plain `catch`. With the feature `unwind` an allocation fails at once, since it unwinds by itself.
+/// The policy of a plain `catch`. With the feature `unwind` an allocation fails at once, since the failure unwinds by
+/// itself.
 pub(super) const CATCH: Policy =
     if cfg!(feature = "unwind") { Policy::NULL } else { Policy::OVERRUN };
 
 thread_local! {
-    // A constant without a destructor: it is there before `main`, and until the thread's last instruction.
+    // A constant without a destructor: usable before `main` and until the thread's last instruction.
     static LAST: Cell<Option<(Group<'static>, Refusal)>> = const { Cell::new(None) };
 }
 
@@ -42,7 +43,7 @@ thread_local! {
 pub(super) enum Granted {
     Yes,
     No,
-    /// It would be, but the group ended meanwhile.
+    /// It would be granted, but the group ended meanwhile.
     Gone,
 }
 
@@ -57,7 +58,7 @@ impl Wanted {
     #[track_caller]
     fn over(&self, at: AtLimit) -> Granted {
         let site = Location::caller();
-        // (An audit allocates. That is nobody's.)
+        // An audit allocates, and that must not be charged.
         match nobody(|| slow_path::ask_units(self.group, self.units, at, site)) {
             Ok(()) => Granted::Yes,
             Err(Refusal { reason: Reason::Gone, .. }) => Granted::Gone,
@@ -69,7 +70,7 @@ impl Wanted {
         nobody(|| attempt::count_refusal(self.group.ledger(), &self.refusal));
     }
 
-    /// Ends the work that is to give way, and grants what is wanted as long as the root has room.
+    /// Ends the work that is to give way, and grants the units as long as the root has room.
     fn overrun(&self, scope: Option<&Held>, allowance: u64) -> Granted {
         let Wanted { group, units, refusal } = self;
         let mut beyond = 0;
@@ -90,7 +91,7 @@ impl Wanted {
         granted
     }
 
-    /// Waits for room where the root is full, as long as somebody else is to give way.
+    /// Waits for room in a full root as long as other work is to give way.
     fn at_root(&self, within_allowance: bool) -> Granted {
         const TURN: Duration = Duration::from_millis(1);
         let ledger = self.group.ledger();
@@ -116,7 +117,7 @@ impl Wanted {
     }
 }
 
-/// Whether the thread may sleep here: a reclaimer makes the room that others wait for.
+/// Returns whether the thread may sleep here. A reclaimer may not: it makes the room that other threads wait for.
 fn may_wait() -> bool {
     !are_calls_forbidden() && !scope::reclaims(whose::scope(), None)
 }
@@ -139,15 +140,16 @@ pub(super) fn grants(group: Group<'static>, units: u64, refusal: Refusal) -> Gra
     }
 }
 
-/// No limit refused what the allocator beneath could not give.
+/// Clears the last refusal: the allocator beneath failed, not a limit.
 pub(super) fn forget() {
     LAST.set(None);
 }
 
-/// Why the last allocation of this thread that was refused was refused; `None` if none was, or if since then the
-/// allocator beneath had no memory.
+/// Returns why this thread's last refused allocation was refused; `None` if none was, or if the allocator beneath has
+/// run out of memory since.
 ///
-/// Under [`Policy::NULL`] an allocation that a limit refuses is null, of which `try_reserve` makes an error that does not say why:
+/// Under [`Policy::NULL`] an allocation that a limit refuses returns null. `try_reserve` turns that into an error
+/// without a reason:
 ///
 /// ```
 /// use ledgerline::alloc::{self, Policy};
@@ -175,15 +177,16 @@ pub fn last_refusal() -> Option<Refusal> {
 }
 
 impl Ledger {
-    /// Returns the policy for allocations outside of any [`catch`](Group::catch) at a limit of this ledger: [`Policy::OVERRUN`]
-    /// unless another was set.
+    /// Returns the policy at a limit of this ledger for allocations outside of any [`catch`](Group::catch):
+    /// [`Policy::OVERRUN`] by default.
     pub fn alloc_policy(&self) -> Policy {
         self.control().policy.get()
     }
 
-    /// Sets the policy for allocations outside of any [`catch`](Group::catch) at a limit of this ledger, in this process.
+    /// Sets the policy at a limit of this ledger for allocations outside of any [`catch`](Group::catch), in this
+    /// process.
     ///
-    /// With [`Policy::NULL`] an allocation that does not fit is null: code that asked by `try_reserve` gets an error, and all
+    /// With [`Policy::NULL`] an allocation that does not fit returns null. `try_reserve` then returns an error; all
     /// other code aborts the process.
     pub fn set_alloc_policy(&self, policy: Policy) {
         self.control().policy.set(policy);
@@ -191,30 +194,30 @@ impl Ledger {
 }
 
 impl Group<'static> {
-    /// Runs `work` with this as the thread's current group, and returns what it returned, or the first [`Refused`] of
-    /// an allocation in it: so that the query fails and not the process.
+    /// Runs `work` with this as the thread's current group. Returns its result, or the first [`Refused`] of an
+    /// allocation in it. So the query fails and not the process.
     ///
     /// An allocation that a limit refuses is granted over the limit, and the work is *marked*: it unwinds at its next
-    /// [`checkpoint`](super::checkpoint), or its result is dropped at its end. So does whatever was handed to other threads
-    /// from inside of it, by [`current::spawn`](crate::current::spawn), `current::tokio`, `current::rayon`, `charged_to` or
-    /// `inherit`: it is a part of the same work. Work of others that this thread runs meanwhile, like a job that rayon steals
-    /// while it waits, is not. A `catch` inside of this one is a part of it if its group is this one or lies below; a `catch`
-    /// of another group begins work of its own, since nothing tells it from a stolen job.
+    /// [`checkpoint`](super::checkpoint), or its result is dropped at its end. The work includes everything that it
+    /// hands to other threads by [`current::spawn`](crate::current::spawn), `current::tokio`, `current::rayon`,
+    /// `charged_to` or `inherit`. It does not include other work that this thread runs meanwhile, like a job that
+    /// rayon steals while it waits. A `catch` inside of this one is a part of it if its group is this one or lies
+    /// below. A `catch` of another group begins work of its own, since it cannot be told from a stolen job.
     ///
-    /// Beyond 1 MiB over the limit ([`catch_within`](Self::catch_within) sets another allowance) each allocation is slowed
-    /// down, by at most 10 ms. Nothing on stable Rust can end a loop that neither polls nor calls `checkpoint`; it grows, ever
-    /// more slowly, until the root's limit is reached. That limit holds: then allocations wait up to a second for others
-    /// that are over their own limits, and fail with a line on standard error, which ends a process that does not deal with
-    /// null.
+    /// Beyond 1 MiB over the limit ([`catch_within`](Self::catch_within) sets another allowance) each allocation is
+    /// slowed down, by at most 10 ms. Nothing on stable Rust can end a loop that neither polls nor calls
+    /// `checkpoint`. It grows, ever more slowly, until the root's limit is reached. That limit holds: allocations
+    /// wait up to a second for other groups that are over their own limits. Then they print a line to standard error
+    /// and fail, which ends a process that does not handle null.
     ///
-    /// **With the feature `unwind`** an allocation that a limit refuses is null for whoever can deal with that; for all
-    /// others the `Refused` unwinds from the very place. Such a build needs a nightly compiler, or on a stable one
-    /// `RUSTC_BOOTSTRAP = "ledgerline"` under `[env]` in `.cargo/config.toml`, since the hook of std that it takes
-    /// (`alloc_error_hook`) is not stable.
+    /// **With the feature `unwind`** an allocation that a limit refuses returns null. For code that does not handle
+    /// null, the `Refused` unwinds from the place of the allocation. Such a build needs a nightly compiler, or on a
+    /// stable one `RUSTC_BOOTSTRAP = "ledgerline"` under `[env]` in `.cargo/config.toml`, since the hook of std that
+    /// it uses (`alloc_error_hook`) is not stable.
     ///
-    /// While a thread unwinds, what it allocates is nobody's, so that destructors and backtraces can work. A process built with
-    /// `panic = "abort"` aborts at the checkpoint, and so does one whose refusal would unwind through foreign frames
-    /// (`extern "C"`).
+    /// While a thread unwinds, its allocations are not accounted, so that destructors and backtraces can work. A
+    /// process built with `panic = "abort"` aborts at the checkpoint. So does a process whose refusal would unwind
+    /// through foreign frames (`extern "C"`).
     ///
     /// ```
     /// use ledgerline::{Alloc, Ledger, Limit, alloc};
@@ -239,33 +242,34 @@ impl Group<'static> {
     /// ```
     ///
     /// # Errors
-    /// The first refusal of an allocation in `work`, also where the work asked by `try_reserve`: nobody can tell who asks.
+    /// The first refusal of an allocation in `work`. This includes allocations by `try_reserve`, which cannot be told
+    /// from those by `reserve`.
     ///
     /// # Panics
-    /// If `work` panics with anything else than a [`Refused`] and was not refused.
+    /// If `work` panics with another payload than a [`Refused`] and was not refused.
     pub fn catch<R>(self, work: impl FnOnce() -> R) -> Result<R, Refused> {
         self.catch_with(CATCH, work)
     }
 
-    /// As [`catch`](Self::catch), with so many bytes over the limit at full speed.
+    /// Like [`catch`](Self::catch), but allows `allowance` bytes over the limit at full speed.
     ///
     /// # Errors
-    /// As `catch`.
+    /// Those of `catch`.
     ///
     /// # Panics
-    /// As `catch`.
+    /// Under the conditions of `catch`.
     pub fn catch_within<R>(self, allowance: u64, work: impl FnOnce() -> R) -> Result<R, Refused> {
         self.catch_with(CATCH.within(allowance), work)
     }
 
-    /// As [`catch`](Self::catch), with a policy at the limit. Under [`Policy::NULL`] every allocation that a limit refuses is
-    /// null, and code that asked by `try_reserve` goes on.
+    /// Like [`catch`](Self::catch), with a policy at the limit. Under [`Policy::NULL`] every allocation that a limit
+    /// refuses returns null, and code that allocates by `try_reserve` continues.
     ///
     /// # Errors
-    /// As `catch`; under [`Policy::NULL`] only with the feature `unwind`.
+    /// Those of `catch`; under [`Policy::NULL`] only with the feature `unwind`.
     ///
     /// # Panics
-    /// As `catch`.
+    /// Under the conditions of `catch`.
     pub fn catch_with<R>(self, policy: Policy, work: impl FnOnce() -> R) -> Result<R, Refused> {
         let Some(scope) = begin(self, policy) else { return Ok(self.scope(work)) };
         let current = Current::from(self).within(scope.id());
@@ -282,7 +286,7 @@ impl Group<'static> {
     }
 }
 
-/// Begins the scope of a `catch`; `None` where there are too many.
+/// Begins the scope of a `catch`; `None` if there are too many.
 pub(super) fn begin(group: Group<'static>, policy: Policy) -> Option<Held> {
     #[cfg(feature = "unwind")]
     hook::install();
@@ -290,8 +294,8 @@ pub(super) fn begin(group: Group<'static>, policy: Policy) -> Option<Held> {
     nobody(|| Held::begin(Some(group.pack()), outer, policy))
 }
 
-/// The refusal that unwound, or that the work had met when it panicked: code that unwraps the result of a part panics for the
-/// refusal of that part. Any other panic goes on.
+/// Returns the refusal that unwound, or the one that the work had met when it panicked: code that unwraps the result
+/// of a part panics for the refusal of that part. Any other panic goes on.
 pub(super) fn refusal_of(payload: Box<dyn Any + Send>, scope: Option<&Held>) -> Refused {
     match payload.downcast::<Refused>() {
         Ok(refused) => *refused,
@@ -303,11 +307,11 @@ pub(super) fn refusal_of(payload: Box<dyn Any + Send>, scope: Option<&Held>) -> 
 #[cfg(feature = "unwind")]
 fn raise(group: Group<'static>, refusal: &Refusal) -> ! {
     let payload = nobody(|| Box::new(explain(group, refusal)));
-    // From here on the thread panics, so that destructors have what they ask for.
+    // From here on the thread panics, so allocations in destructors are granted.
     resume_unwind(payload)
 }
 
-/// The hook that std calls when an allocation failed and nobody deals with that.
+/// The hook that std calls after a failed allocation that the code does not handle.
 #[cfg(feature = "unwind")]
 mod hook {
     use super::{LAST, raise};
@@ -317,7 +321,7 @@ mod hook {
 
     static BEFORE: OnceLock<fn(Layout)> = OnceLock::new();
 
-    /// Takes the hook, once a process; who had it before is called where no limit refused anything.
+    /// Installs the hook, once per process. The previous hook is called for failures that no limit caused.
     pub(super) fn install() {
         BEFORE.get_or_init(|| {
             let before = take_alloc_error_hook();

@@ -17,61 +17,69 @@
 //! }
 //! ```
 //!
-//! **Who is charged.** A block is charged to the group that is current ([`current`]) in the thread that
-//! makes it, with the bytes that the program asks for (the layout's size). It stays that group's, whoever has it, grows
-//! it or frees it: `realloc` charges the difference to the owner, in place where the allocator beneath can. Where nobody
-//! is current the block is nobody's, unless there is a default ([`set_default`]).
+//! **Who is charged.** A block is charged to the group that is current ([`current`]) in the thread that allocates it.
+//! The charge is the number of bytes that the program asks for (the layout's size). The block stays charged to that
+//! group, regardless of which thread holds, grows or frees it. `realloc` charges the difference to the owner and
+//! resizes in place where the allocator beneath can. Without a current group the block is not accounted, unless there
+//! is a default ([`set_default`]).
 //!
 //! | what ends | what becomes of its blocks |
 //! |---|---|
 //! | the scope or task in which a group was current | they stay charged to the group until they are freed |
-//! | the group ([`destroy`](crate::Group::destroy)) | they stay charged to its ancestors; [`Ledger::leaks`](crate::Ledger::leaks) tells them; a free is credited as ever. One that grows is charged to the nearest ancestor that exists from then on |
-//! | the group, while it is still current somewhere | new blocks are charged to the nearest ancestor that exists, or to the root once another group has the row and blocks, or if the group never had a block |
-//! | the process's own image, in a forked child | of a ledger in memory, the child has its own copy, blocks and all. Of a ledger in a file, inherited blocks are nobody's in the child: it frees them and touches no account; and it is charged for nothing until it [attaches](crate::Ledger::attach_process) and makes a group of its own current |
+//! | the group ([`destroy`](crate::Group::destroy)) | they stay charged to its ancestors; [`Ledger::leaks`](crate::Ledger::leaks) lists them; a free is credited as before. A block that grows is charged to the nearest existing ancestor from then on |
+//! | the group, while it is still current somewhere | new blocks are charged to the nearest existing ancestor. They are charged to the root if another group has the row and blocks, or if the group never had a block |
+//! | the process's own image, in a forked child | for a ledger in memory, the child has its own copy, including the blocks. For a ledger in a file, inherited blocks are not accounted in the child: freeing them touches no account. The child is charged for nothing until it [attaches](crate::Ledger::attach_process) and makes a group of its own current |
 //!
-//! **At a limit** an allocation is granted over it, and the work is marked: a [`Group::catch`](crate::Group::catch), or a
-//! [`catch_future`](crate::Group::catch_future), ends at its next [`checkpoint`], poll or end, with all parts that it handed to
-//! other threads. Beyond an allowance each allocation is slowed down. Outside of a `catch` nothing is ended. The root's limit holds:
-//! an allocation that it has no room for waits up to a second while another group is over its own limit, and is then null, with a
-//! line on standard error. [`Policy::NULL`] has every allocation null that does not fit, and [`last_refusal`] knows why.
+//! **At a limit** an allocation is granted over the limit, and the work is marked. A
+//! [`Group::catch`](crate::Group::catch) or [`catch_future`](crate::Group::catch_future) ends at its next
+//! [`checkpoint`], poll or end, together with all parts that it handed to other threads. Beyond an allowance each
+//! allocation is slowed down. Outside of a `catch` nothing is ended. The root's limit holds: an allocation that
+//! exceeds it waits up to a second while another group is over its own limit. Then it returns null and prints a line
+//! to standard error. Under [`Policy::NULL`] every allocation that does not fit returns null, and [`last_refusal`]
+//! returns the reason.
 //!
-//! Nothing is reclaimed: a reclaimer is foreign code, which may hold the very lock that the allocating code holds. A program that wants
-//! that charges a large buffer by [`Group::request`](crate::Group::request) first. For the same reason this allocator allocates
-//! nothing that is charged and calls no code of the program's.
+//! Nothing is reclaimed: a reclaimer is foreign code, which may hold the very lock that the allocating code holds. A
+//! program that wants to reclaim charges a large buffer by [`Group::request`](crate::Group::request) first. For the
+//! same reason this allocator allocates nothing that is charged and calls no code of the program's.
 //!
-//! **A panicking thread** charges nobody for its allocations, but for those that its purse serves.
+//! **A panicking thread** is not charged for its allocations, except for those that its purse serves.
 //!
-//! **What the library needs for itself is nobody's**, and no limit refuses it: the words of a refusal, a place in a queue, a
-//! snapshot, the list of a shared charge, the end of a group. So is what a reclaimer allocates, whoever's charge it runs for.
-//! A group that is full can be asked, refused, waited for and destroyed from inside.
+//! **The library's own allocations are not accounted**, and no limit refuses them: the text of a refusal, a place in
+//! a queue, a snapshot, the list of a shared charge, the end of a group. The same holds for the allocations of a
+//! reclaimer, for any charge. A thread inside a full group can inspect it, get a refusal, wait for it and destroy it.
 //!
-//! **Owners stand in a [shadow](crate::region::shadow)**: no header, and no byte, is added to a block. Two bytes beside
-//! each 32 of heap name the block's owner, so 65 535 groups may hold blocks at a time. (A group keeps its number until it
-//! is destroyed and holds nothing.) Blocks of the next group are charged to the nearest ancestor that has a number, so that
-//! its own limits and its own `catch` do not see them, and [`counts`] tells how many were. Requests are passed on with 17
-//! bytes at least and an alignment of 16 at least, which costs nothing with glibc, whose smallest block is that large.
+//! **Owners stand in a [shadow](crate::region::shadow)**: no header, and no byte, is added to a block. Two bytes
+//! beside each 32 of heap name the block's owner, so 65 535 groups may hold blocks at a time. A group keeps its
+//! number until it is destroyed and holds nothing. Blocks of the next group are charged to the nearest ancestor that
+//! has a number. The group's own limits and its own `catch` do not see them, and [`counts`] counts them. Requests are
+//! passed on with at least 17 bytes and an alignment of at least 16, which costs nothing with glibc, whose smallest
+//! block is that large.
 //!
-//! **What a free block costs elsewhere** is not known here: what the allocator beneath keeps is in no account.
+//! **Free blocks** that the allocator beneath keeps are not known here, and in no account.
 //!
-//! **Order.** A charge comes before the program has the block, and a credit before the free. The allocator beneath may have blocks
-//! for an instant that are credited already, or not charged yet: one that [`Policy::NULL`] refuses goes back at once.
+//! **Order.** A charge comes before the program has the block, and a credit before the free. For an instant the
+//! allocator beneath may have blocks that are credited already, or not charged yet: a block that [`Policy::NULL`]
+//! refuses goes back at once.
 //!
-//! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, two additions to a word of the thread's own (its *purse*:
-//! up to 64 KiB that it carries along, of one group at a time), and one load and two stores of shadow. `ledgerline bench alloc`
-//! measures it: on a virtual EPYC (Zen 5) of 2026 it adds 1.8 to 2.3 ns to a pair of 64 bytes and 2.1 to 2.3 to mixed ones of up to
-//! 4 KiB, on one thread and on two. Where the purse is another group's or has too few units, they are the CPU's cell's, two to five
-//! nanoseconds more. (A thread takes it over after 128 allocations that it did not serve, and after up to 2048 where it served few
-//! in between.) That holds for blocks that are small beside what a cell may hold, which is a sixteenth of the group's usage or
-//! 32 KiB; where they are not, or close to a limit, a pair may walk to the root's totals, a quarter of a microsecond. The first
-//! allocation of each scope that the purse does not serve finds the group's number, some ten nanoseconds: tasks of 64 groups by
-//! turns, of eight blocks each, pay 8 ns a pair in all. A thread beyond a thousand has no purse, nor has one on a machine without
-//! restartable sequences, nor for a ledger in a file.
+//! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, two additions to a word of the thread's own, and
+//! one load and two stores of shadow. The word is the thread's *purse*: up to 64 KiB of one group that the thread
+//! carries along. `ledgerline bench alloc` measures it. On a virtual EPYC (Zen 5) of 2026 it adds 1.8 to 2.3 ns to a
+//! pair of 64 bytes and 2.1 to 2.3 ns to mixed ones of up to 4 KiB, on one thread and on two.
 //!
-//! **Addresses.** On x86-64 a block beyond 47 bits ends the process with a message. Linux gives out such addresses only to an allocator
-//! that asks for them by name.
+//! If the purse is another group's or has too few units, the units come from the CPU's cell, at two to five
+//! nanoseconds more. A purse changes to the current group after 128 allocations that it did not serve, and after up
+//! to 2048 if it served few in between. These costs hold for blocks that are small beside the capacity of a cell,
+//! which is a sixteenth of the group's usage or 32 KiB. For larger blocks, or close to a limit, a pair may walk to
+//! the root's totals, which takes a quarter of a microsecond. The first allocation of each scope that the purse does
+//! not serve finds the group's number in some ten nanoseconds: tasks that alternate between 64 groups, with eight
+//! blocks each, pay 8 ns a pair in all. Threads beyond a thousand have no purse, nor has any thread on a machine
+//! without restartable sequences, or for a ledger in a file.
 //!
-//! It allocates before `main` and in destructors of threads: its thread-local variables are constants without a
-//! destructor. It is as async-signal-safe as the allocator beneath, which mostly is not.
+//! **Addresses.** On x86-64 a block beyond 47 bits ends the process with a message. Linux gives out such addresses
+//! only to an allocator that asks for them explicitly.
+//!
+//! This allocator works before `main` and in destructors of threads: its thread-local variables are constants without
+//! a destructor. It is as async-signal-safe as the allocator beneath, and most allocators are not.
 
 mod caught;
 #[cfg(all(rseq, test))]
@@ -100,16 +108,17 @@ pub use owner::{set_accounting, set_default};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::AtomicU16;
 
-/// The owner's number of the block that starts in each window; zero for nobody, and where none starts that has an owner.
+/// The owner's number of the block that starts in each window. Zero if no block starts there or the block has no
+/// owner.
 static OWNERS: Shadow<AtomicU16> = Shadow::new();
 
-/// What the allocator beneath is asked for at least, so that blocks start a window apart: their addresses are multiples
-/// of `ALIGN_LEAST`, and more than that apart.
+/// Minimum size of a request to the allocator beneath, so that blocks start a window apart: their addresses are
+/// multiples of `ALIGN_LEAST`, and more than that apart.
 const SIZE_LEAST: usize = 17;
 const ALIGN_LEAST: usize = 16;
 const _: () = assert!(SIZE_LEAST.next_multiple_of(ALIGN_LEAST) == crate::region::shadow::WINDOW);
 
-/// A global allocator that charges what it gives out to the current group; see [the module](self).
+/// A global allocator that charges its blocks to the current group; see [the module](self).
 ///
 /// `A` is the allocator beneath: the system's, mimalloc, jemalloc or another.
 ///
@@ -127,51 +136,51 @@ pub struct Alloc<A = System> {
 }
 
 impl Alloc {
-    /// Over the system's allocator.
+    /// Creates an allocator over the system's.
     pub const fn system() -> Alloc {
         Alloc::new(System)
     }
 }
 
 impl<A> Alloc<A> {
-    /// Over another allocator. Its blocks must come back through this one.
+    /// Creates an allocator over another one. Its blocks must come back through this one.
     pub const fn new(beneath: A) -> Alloc<A> {
         Alloc { beneath }
     }
 }
 
-/// What the allocator did otherwise than usual, since the process started.
+/// Counters of unusual decisions of the allocator, since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Blocks that were charged to an ancestor, since 65 535 other groups had numbers.
+    /// Blocks that were charged to an ancestor because 65 535 other groups had numbers.
     pub above: u64,
-    /// Blocks that have no owner though a group was current: one of another process (in a forked child), or there was no
-    /// memory for the shadow.
+    /// Blocks without an owner although a group was current: the group was another process's (in a forked child), or
+    /// there was no memory for the shadow.
     pub unowned: u64,
 }
 
-/// What the allocator did otherwise than usual.
+/// Returns the counters of the allocator's unusual decisions.
 pub fn counts() -> Counts {
-    // Relaxed: numbers that are added up by themselves.
+    // Relaxed: the numbers are independent.
     let [above, unowned] = [&owner::ABOVE, &UNOWNED].map(|count| count.load(Ordering::Relaxed));
     Counts { above, unowned }
 }
 
-/// What the allocator beneath is asked for; a free computes the same.
+/// Returns the layout to request from the allocator beneath. A free computes the same.
 #[inline(always)]
 fn spaced(layout: Layout) -> Layout {
     let (size, align) = (layout.size().max(SIZE_LEAST), layout.align().max(ALIGN_LEAST));
-    // No machine has so much, but it is a layout.
+    // No machine has so much memory, but the layout is valid.
     if size > isize::MAX as usize - ALIGN_LEAST {
         return layout;
     }
-    // SAFETY: a power of two; and the size, rounded up to it, is no larger than isize::MAX, since that holds of the
-    // layout's own, and of sizes so small with an alignment of 16.
+    // SAFETY: the alignment is a power of two. The size, rounded up to it, is no larger than isize::MAX: this holds
+    // for the program's layout, and for smaller sizes with an alignment of 16.
     unsafe { Layout::from_size_align_unchecked(size, align) }
 }
 
-/// [`spaced`] for a size that the fast half of a charge takes, and an alignment that needs nothing.
+/// Like [`spaced`], for a size that the fast half of a charge takes and an alignment of at most `ALIGN_LEAST`.
 #[inline(always)]
 fn spaced_small(size: usize) -> Layout {
     // SAFETY: 16 is a power of two, and the size is far below isize::MAX.
@@ -183,20 +192,21 @@ fn spaced_small(size: usize) -> Layout {
 #[inline(never)]
 fn uncharge(slot: &Slot, units: usize) {
     if let Some(group) = slot.group() {
-        // (An audit allocates. That is nobody's.)
+        // An audit allocates, and that must not be charged.
         current::unattributed(|| group.uncharge_units(units as u64));
     }
 }
 
-/// A block that the allocator beneath gave, or null. Beyond the shadow there is none on x86-64, so that a free need not ask whether
-/// its block lies there. (On arm64 an allocator may tag its addresses in bits beyond those of the shadow: they are nobody's.)
+/// Checks a block that the allocator beneath returned, or null. On x86-64 no block lies beyond the shadow, so a free
+/// need not check. On arm64 an allocator may tag addresses in bits beyond those of the shadow; such blocks are not
+/// accounted.
 #[inline(always)]
 fn within(block: *mut u8) -> *mut u8 {
     #[cfg(target_arch = "x86_64")]
     {
         let beyond: usize;
-        // SAFETY: shifts a register. (A compiler that sees the bound keeps it in a register over the call beneath, which costs the
-        // fast path half a nanosecond.)
+        // SAFETY: shifts a register. Written in assembly since a compiler that sees the bound keeps it in a register
+        // over the call beneath, which costs the fast path half a nanosecond.
         unsafe {
             std::arch::asm!(
                 "shr {beyond}, {bits}",
@@ -212,7 +222,8 @@ fn within(block: *mut u8) -> *mut u8 {
     block
 }
 
-/// Linux gives out such addresses to who asks for them by name alone, where the machine has them.
+/// Reports a block beyond the shadow and aborts. Linux gives out such addresses only on explicit request, and only on
+/// machines that have them.
 #[cfg(target_arch = "x86_64")]
 #[cold]
 #[inline(never)]
@@ -225,10 +236,10 @@ fn stop(block: *mut u8) -> ! {
     std::process::abort()
 }
 
-/// The entry of a block that this allocator gave.
+/// Returns the entry of a block that this allocator gave.
 ///
 /// # Safety
-/// It is one.
+/// This allocator gave the block.
 #[inline(always)]
 unsafe fn entry_of(block: *mut u8) -> Option<&'static AtomicU16> {
     #[cfg(target_arch = "x86_64")]
@@ -238,7 +249,7 @@ unsafe fn entry_of(block: *mut u8) -> Option<&'static AtomicU16> {
     OWNERS.entry(block.addr())
 }
 
-/// Has a new block be nobody's, as most are already.
+/// Clears the owner of a new block. Most entries are clear already.
 fn disown(block: *mut u8) {
     if let Some(entry) = OWNERS.entry(block.addr())
         && entry.load(Ordering::Relaxed) != 0
@@ -247,7 +258,7 @@ fn disown(block: *mut u8) {
     }
 }
 
-/// Notes the owner of a new block; without memory for that it is nobody's.
+/// Notes the owner of a new block. Without memory for the shadow the block is not accounted.
 fn own(block: *mut u8, slot: &Slot, units: usize) {
     match slots::make(&OWNERS, block.addr()) {
         Some(entry) => entry.store(slot.number(), Ordering::Relaxed),
@@ -259,15 +270,16 @@ fn own(block: *mut u8, slot: &Slot, units: usize) {
 }
 
 impl<A: GlobalAlloc> Alloc<A> {
-    /// Gets a block and charges it. The fast path is short in instructions and registers, since these are what it adds. So a
-    /// small block comes first, and goes back where it is refused: then only its size is kept over the call beneath.
+    /// Gets a block and charges it. The fast path has few instructions and registers, since they are all of its cost.
+    /// So it gets a small block first, and returns it if the charge is refused: then only the size is kept over the
+    /// call beneath.
     #[inline(always)]
     fn obtain(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
         if size as u64 > purse::MOST || align > ALIGN_LEAST {
             return self.obtain_otherwise(layout, get);
         }
-        // From here on the program's alignment is of no use, and no register is to be kept for it.
+        // The program's alignment is not needed from here on, so that no register keeps it.
         let block = get(&self.beneath, spaced_small(size));
         let group = current::get().group.map_or(0, Packed::raw);
         if group != 0
@@ -279,7 +291,8 @@ impl<A: GlobalAlloc> Alloc<A> {
         self.charge_otherwise(block, size)
     }
 
-    /// Charges a small block, where the thread's purse does not serve: nobody may be current, or another group.
+    /// Charges a small block that the thread's purse does not serve: there is no current group, or the purse is
+    /// another group's.
     #[inline(never)]
     fn charge_otherwise(&self, block: *mut u8, size: usize) -> *mut u8 {
         if current::get().group.is_none() && !owner::has_default() {
@@ -290,7 +303,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             forget();
             return block;
         }
-        // (What a purse that did not serve has labelled.)
+        // Clears the label that a purse may have written before it failed.
         disown(block);
         if !owner::is_on() {
             return block;
@@ -301,7 +314,7 @@ impl<A: GlobalAlloc> Alloc<A> {
                 Charged::To(slot) => own(block, slot, size),
                 Charged::Nobody => {}
                 Charged::Refused => {
-                    // SAFETY: it was made in this layout, and nobody else has seen it.
+                    // SAFETY: it was made in this layout, and no other thread has seen it.
                     unsafe { self.beneath.dealloc(block, spaced_small(size)) }
                     return std::ptr::null_mut();
                 }
@@ -310,8 +323,8 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// Gets a large block, or one that is strictly aligned, and charges it. A request that the machine cannot serve is not charged, so it
-    /// neither fills the group for a moment nor shows in its peak.
+    /// Gets a large or strictly aligned block and charges it. A request that the machine cannot serve is not charged,
+    /// so it neither fills the group for a moment nor shows in its peak.
     #[cold]
     #[inline(never)]
     fn obtain_otherwise(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
@@ -325,7 +338,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             Charged::To(slot) => own(block, slot, size),
             Charged::Nobody => {}
             Charged::Refused => {
-                // SAFETY: it was made in this layout, and nobody else has seen it.
+                // SAFETY: it was made in this layout, and no other thread has seen it.
                 unsafe { self.beneath.dealloc(block, spaced) }
                 return std::ptr::null_mut();
             }
@@ -333,15 +346,16 @@ impl<A: GlobalAlloc> Alloc<A> {
         block
     }
 
-    /// Whether the machine can serve so much more of a block. A charge for what it cannot would show in peaks, and mark the work.
+    /// Returns whether the machine can serve `more` bytes for a block. A charge for memory that it cannot serve would
+    /// show in peaks, and mark the work.
     fn can_serve(&self, more: u64) -> bool {
-        /// Less is served nearly always, and undone where not.
+        /// Smaller requests nearly always succeed. The charge is undone if they fail.
         const LARGE: u64 = 64 << 20;
         if more < LARGE {
             return true;
         }
         let Ok(layout) = Layout::from_size_align(more as usize, ALIGN_LEAST) else { return false };
-        // SAFETY: the size is not zero; what is made is freed at once, in its layout.
+        // SAFETY: the size is not zero; the block is freed at once, in its layout.
         unsafe {
             let block = self.beneath.alloc(layout);
             if !block.is_null() {
@@ -351,7 +365,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
     }
 
-    /// Frees a block whose owner's units the thread does not carry, or not with so much room.
+    /// Frees a block if the thread's purse is not its owner's, or has not enough room.
     ///
     /// # Safety
     /// As `dealloc`; `entry` is the block's.
@@ -380,7 +394,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     ) -> *mut u8 {
         let slot = slots::at(entry.load(Ordering::Relaxed));
         let beneath = || {
-            // Whoever gets the place next notes its own owner there.
+            // The next block at this place notes its own owner there.
             entry.store(0, Ordering::Relaxed);
             // SAFETY: as the caller says, in the layout that `obtain` asked for.
             within(unsafe { self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)) })
@@ -415,7 +429,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             return moved;
         }
         let Charged::To(owner) = charged else {
-            // It is nobody's from here on.
+            // The block is not accounted from here on.
             uncharge(slot, layout.size());
             return moved;
         };
@@ -424,7 +438,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             None => own(moved, owner, new_size),
         }
         if owner.group() == Some(group) {
-            // (It counts as a charge and an uncharge, whatever the difference was.)
+            // Counts a charge and an uncharge, whatever the difference was.
             if !group.put_prepaid(less as u64) {
                 uncharge(slot, less);
             }
@@ -438,26 +452,26 @@ impl<A: GlobalAlloc> Alloc<A> {
     }
 }
 
-/// Moves what a block held from its destroyed owner to the group that was charged for its growth.
+/// Moves the charge of a block from its destroyed owner to the group that was charged for its growth.
 #[cold]
 fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
     let held = held as u64;
     let Some(to) = slot.group() else { return };
-    // (In an audited ledger it was charged for all of it.)
+    // In an audited ledger `to` was charged for the whole block.
     let moved = !audited && slow_path::transfer(from, to, held, AtLimit::Overrun, true).is_ok();
     if !moved {
         current::unattributed(|| from.uncharge_units(held));
         if !audited {
-            // This fails if the group ended in this very moment: then it lacks as much until the block is freed.
+            // This fails if the group ended in this very moment. Then it lacks these units until the block is freed.
             let _ = to.charge_units(held);
         }
     }
 }
 
-// SAFETY: blocks are those of the allocator beneath, asked for and returned in one and the same layout, which is at least
-// as large and as strictly aligned as the program's; null is returned where it gave null or where a limit says no. It
-// does not unwind: nothing here panics, and calls no code of the program's but the allocator beneath. Guarded by
-// `tests/alloc/`.
+// SAFETY: blocks are those of the allocator beneath, requested and returned in one and the same layout, which is at
+// least as large and as strictly aligned as the program's. The result is null if the allocator beneath returned null
+// or a limit refuses. Nothing unwinds: nothing here panics, and no code of the program's is called but the allocator
+// beneath. Guarded by `tests/alloc/`.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

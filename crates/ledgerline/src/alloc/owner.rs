@@ -1,4 +1,4 @@
-//! Whose a new block is, and the slow way of charging it.
+//! Determines the owner of a new block, and charges it on the slow path.
 
 use super::limit::{self, Granted};
 use crate::control::slow_path;
@@ -18,32 +18,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Whether new blocks are charged at all.
 static ON: AtomicBool = AtomicBool::new(true);
-/// Who is charged where nobody is current; zero for nobody.
+/// The group that is charged if there is no current group; zero for none.
 static DEFAULT: AtomicU64 = AtomicU64::new(0);
-/// What [`counts`](super::counts) tells.
+/// Reported by [`counts`](super::counts).
 pub(super) static ABOVE: AtomicU64 = AtomicU64::new(0);
 pub(super) static UNOWNED: AtomicU64 = AtomicU64::new(0);
 
-/// What became of a charge.
+/// The outcome of a charge.
 pub(super) enum Charged {
     /// The block bears the number of this slot.
     To(&'static Slot),
     Nobody,
-    /// A limit said no; [`limit`] knows why.
+    /// A limit refused; [`limit`] has the reason.
     Refused,
 }
 
-/// Whether a new block is charged here and now. A panicking thread charges nobody for its message, for a backtrace with
-/// std's table of symbols, which stays, or for the needs of destructors.
+/// Returns whether a new block is charged here and now. A panicking thread is not charged for its message, for the
+/// table of symbols that std keeps for backtraces, or for allocations in destructors.
 #[inline(always)]
 pub(super) fn is_on() -> bool {
-    // Relaxed: the flag is all there is to see.
+    // Relaxed: no other data depends on the flag.
     ON.load(Ordering::Relaxed) && !std::thread::panicking()
 }
 
 /// Switches the accounting of new blocks on or off, for the whole process, at once. While it is off, new blocks are
-/// nobody's, at the cost of a call and a few loads a pair; blocks from before are credited as ever when they are freed, and charged
-/// when they grow. It is on at first.
+/// not accounted, and a pair still costs a call and a few loads. Older blocks are credited as before when they are
+/// freed, and charged when they grow. Accounting is on at first.
 ///
 /// To measure and refuse nothing, set the [mode](Group::set_mode) of a group to
 /// [`Measure`](crate::ControlMode::Measure) instead.
@@ -52,8 +52,8 @@ pub fn set_accounting(on: bool) {
     purse::serve(on);
 }
 
-/// Sets who is charged where nobody is current: what the program does for itself. Returns the one before. Such a block
-/// takes some ten nanoseconds more than one of a current group.
+/// Sets the group that is charged if there is no current group: for the program's own allocations. Returns the
+/// previous one. Such a block takes some ten nanoseconds more than one of a current group.
 pub fn set_default(group: Option<Group<'static>>) -> Option<Group<'static>> {
     let raw = group.map_or(0, |group| group.pack().raw());
     Packed::from_raw(DEFAULT.swap(raw, Ordering::Relaxed)).map(Group::unpack)
@@ -64,13 +64,13 @@ pub(super) fn has_default() -> bool {
     DEFAULT.load(Ordering::Relaxed) != 0
 }
 
-/// Charges a block of the thread's current group, where that is one step: with units from the running CPU's cell, of which
-/// the thread's purse gets some when it has too few.
+/// Charges a block of the thread's current group if that is one step: with units from the running CPU's cell. The
+/// thread's purse gets some of them when it has too few.
 #[inline(always)]
 pub(super) fn take(units: u64) -> Option<&'static Slot> {
     let current = current::get();
     let (slot, group) = (current.slot?, current.group?);
-    // The parts first: if the slot is the group's afterwards, they were.
+    // Reads the parts first: if the slot is the group's afterwards, the parts are the group's.
     let (cell, generation_bits) = slot.parts();
     if !slot.holds(group) || !is_on() {
         return None;
@@ -78,7 +78,7 @@ pub(super) fn take(units: u64) -> Option<&'static Slot> {
     let purse = places::mine();
     let is_groups = purse.is_open_for(group.raw());
     if !is_groups && purses::misses() {
-        // (`charge` opens it.)
+        // `charge` opens the purse.
         return None;
     }
     let fetched =
@@ -88,12 +88,12 @@ pub(super) fn take(units: u64) -> Option<&'static Slot> {
     (fetched || unsafe { percpu::take_known(cell, generation_bits, units) }).then_some(slot)
 }
 
-/// Uncharges a block's owner, where that is one step: into the running CPU's cell, with some of the thread's purse when that has
-/// too many.
+/// Uncharges a block's owner if that is one step: into the running CPU's cell, together with some of the thread's
+/// purse when that has too many.
 #[inline(always)]
 pub(super) fn put(slot: &Slot, units: u64) -> bool {
     let (cell, generation_bits) = slot.parts();
-    // (Null in the slot of another process's group.)
+    // Null in the slot of another process's group.
     if cell.is_null() || units > word::STOCK_MAX {
         return false;
     }
@@ -106,7 +106,7 @@ pub(super) fn put(slot: &Slot, units: u64) -> bool {
     brought || unsafe { percpu::put_fast(cell, generation_bits, units) }
 }
 
-/// Charges a block of the thread's current group, or of the default one.
+/// Charges a block to the thread's current group, or to the default one.
 #[cold]
 #[inline(never)]
 pub(super) fn charge(units: u64) -> Charged {
@@ -117,22 +117,22 @@ pub(super) fn charge(units: u64) -> Charged {
     charge_from(group, units)
 }
 
-/// Charges a group, or the nearest ancestor that can be charged: where the group was destroyed, one that still exists;
-/// where no number is left, one that has one.
+/// Charges a group, or the nearest ancestor that can be charged. A destroyed group is replaced by an existing
+/// ancestor, and a group without a number by an ancestor that has one.
 #[cold]
 #[inline(never)]
 pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
     let mut group = wanted;
     let mut without_number = false;
-    // (A level may go while it is looked at; then the root is next.)
+    // A level may be destroyed during the look-up; then the root is next.
     for _ in 0..2 * DEPTH_MAX {
-        // Who has no number by now gets none of those that are wanted below.
+        // Once a group found no number, its ancestors are not given new ones.
         let slot = match without_number {
             false => slots::of(group),
             true => slots::known(group).ok_or(Without::Full),
         };
         match slot {
-            // (An audit allocates. That is nobody's.)
+            // An audit allocates, and that must not be charged.
             Ok(slot) => match current::unattributed(|| ask(group, units)) {
                 Ok(()) => {
                     if group == wanted {
@@ -143,7 +143,7 @@ pub(super) fn charge_from(wanted: Group<'static>, units: u64) -> Charged {
                     return Charged::To(slot);
                 }
                 Err(Refusal { reason: Reason::Gone, .. }) => {}
-                // No limit said so, and the program is not at fault.
+                // Damage is not a limit, and not the program's fault.
                 Err(Refusal { reason: Reason::Damaged, .. }) => break,
                 Err(refusal) => match limit::grants(group, units, refusal) {
                     Granted::Yes => return Charged::To(slot),
@@ -169,8 +169,8 @@ fn ask(group: Group<'static>, units: u64) -> Result<(), Refusal> {
     slow_path::ask_units(group, units, AtLimit::Refuse, Location::caller())
 }
 
-/// Has the thread remember the slot of a group that it was charged to, and carry units of it in its purse (as soon as that did not
-/// serve for a while), if that is its current group.
+/// Caches the slot of a group that the thread was charged to, if it is the thread's current group. After enough
+/// misses, opens the purse for that group.
 fn note(group: Group<'static>, slot: &'static Slot) {
     let (table, packed) = (group.table(), group.pack());
     let noted = table.columns.is_fast() && current::note_slot(packed, slot);
@@ -179,19 +179,20 @@ fn note(group: Group<'static>, slot: &'static Slot) {
         return;
     }
     if !purses::are_for(table) {
-        // (Else the cell would serve this thread no more: `take`.)
+        // Without this, `misses` stays true and `take` no longer uses the cell.
         return purses::put_off();
     }
     purses::open(table, packed, slot.number());
     purse::serve(true);
-    // (SeqCst, here and in `set_accounting`: whoever switches it off comes before this look, or has purses serve no more.)
+    // SeqCst, here and in `set_accounting`: a thread that switches accounting off either did so before this load, or
+    // disables the purses afterwards.
     if !ON.load(Ordering::SeqCst) {
         purse::serve(false);
     }
 }
 
-/// The parent of a group, whether it was destroyed or not; the root where it is not known any more ([`slots::parent_of`]);
-/// `None` for the root.
+/// Returns the parent of a group, whether it was destroyed or not; the root if the parent is no longer known
+/// ([`slots::parent_of`]); `None` for the root.
 fn above(group: Group<'static>) -> Option<Group<'static>> {
     let root = group.ledger().root();
     (group != root).then(|| slots::parent_of(group).unwrap_or(root))

@@ -22,24 +22,25 @@ use std::panic::Location;
 
 /// Units charged to a group. They are returned when this is dropped, on any thread.
 ///
-/// `mem::forget` leaks the units (the group's `leftover` will show them).
+/// `mem::forget` leaks the units. The group's `leftover` will show them.
 #[must_use = "a charge that is dropped at once is returned at once"]
 pub struct Charge<'l> {
     group: Packed,
-    /// The units, with [`UNCOUNTED`] if the group was not accounted.
+    /// The units, with [`UNCOUNTED`] set if the group was not accounted.
     units: u64,
     ledger: PhantomData<&'l Ledger>,
 }
 
-/// A charge has two words, and so has a charge or a refusal: both travel in registers (`table/handle.rs`).
+/// A charge has two words, and so has the result of a charge: both travel in registers (`table/handle.rs`).
 const _: () = assert!(size_of::<Charge<'_>>() == 16);
 const _: () = assert!(size_of::<Result<Charge<'_>, Refused>>() == 16);
 
-/// The ledger does not count these units (`control/mode.rs`).
+/// Flag: the ledger does not count these units (`control/mode.rs`).
 const UNCOUNTED: u64 = 1 << 63;
 
 impl std::fmt::Debug for Charge<'_> {
-    /// `Charge(4096 of /acme/q42 3#2)`, with `uncounted` before `of` where the ledger does not count it.
+    /// Formats as `Charge(4096 of /acme/q42 3#2)`, with `uncounted` before `of` if the ledger does not count the
+    /// units.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let uncounted = if self.is_counted() { "" } else { "uncounted " };
         let (path, id) = (self.group().path(), self.group().id());
@@ -53,38 +54,37 @@ impl<'l> Charge<'l> {
         Charge { group: group.pack(), units, ledger: PhantomData }
     }
 
-    /// A charge that was granted by the slow path.
+    /// Creates a charge that the slow path granted.
     #[inline(always)]
     pub(crate) fn granted(group: Group<'l>, units: u64, grant: Grant) -> Self {
         Charge::new(group, if grant == Grant::Counted { units } else { units | UNCOUNTED })
     }
 
-    /// Whether the ledger counts the units. It does not count those charged while the group's mode was
+    /// Returns whether the ledger counts the units. It does not count those charged while the group's mode was
     /// [`Off`](crate::ControlMode::Off).
     pub fn is_counted(&self) -> bool {
         self.units & UNCOUNTED == 0
     }
 
-    /// The group that holds the units.
+    /// Returns the group that holds the units.
     #[inline(always)]
     pub fn group(&self) -> Group<'l> {
         Group::unpack(self.group)
     }
 
-    /// How many units it holds.
+    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         self.units & !UNCOUNTED
     }
 
-    /// Gives the guard up, for units that travel where a guard cannot: through C, in a header, in a file.
-    /// The caller must call [`uncharge_units`](Group::uncharge_units) for the same units, or make a guard
-    /// of them again ([`from_units`](Self::from_units)). (Units that were [not counted](Self::is_counted)
-    /// are counted from here on.)
+    /// Gives the guard up, for units that travel where a guard cannot: through C, in a header, in a file. The caller
+    /// must call [`uncharge_units`](Group::uncharge_units) for the same units, or make a guard of them again
+    /// ([`from_units`](Self::from_units)). Units that were [not counted](Self::is_counted) are counted from here on.
     #[track_caller]
     pub fn into_units(self) -> u64 {
         let (units, ledger) = (self.units(), self.group().ledger());
         if !self.is_counted() {
-            // This fails only for a group that is gone; then the uncharge changes nothing, either.
+            // This fails only for a group that is gone. Then the uncharge has no effect, either.
             let _counted = self.group().charge_units(units);
         } else if let Some(audit) = ledger.audit() {
             let by_hand = By::Hand(Location::caller());
@@ -94,11 +94,10 @@ impl<'l> Charge<'l> {
         units
     }
 
-    /// Makes a guard of units that are charged to `group` already, by
-    /// [`try_charge_units`](Group::try_charge_units) or before [`into_units`](Self::into_units). Units that
-    /// were never charged are a mistake, which shows when the guard drops, as with
-    /// [`uncharge_units`](Group::uncharge_units). (An audited ledger reports it here, and the guard [holds
-    /// nothing](Self::is_counted).)
+    /// Makes a guard of units that are charged to `group` already, by [`try_charge_units`](Group::try_charge_units)
+    /// or before [`into_units`](Self::into_units). Units that were never charged are a mistake. It shows when the
+    /// guard drops, as with [`uncharge_units`](Group::uncharge_units). An audited ledger reports it here, and the
+    /// guard then [holds nothing](Self::is_counted).
     ///
     /// ```
     /// # use ledgerline::Charge;
@@ -125,7 +124,7 @@ impl<'l> Charge<'l> {
         Charge::new(group, units)
     }
 
-    /// Counts one more charge that will be returned, or one less.
+    /// Counts one more or one fewer outstanding charge.
     fn count(&self, count: impl FnOnce(&Table, u32, u32)) {
         // A charge of zero units keeps no row.
         if self.is_counted() && self.units() > 0 {
@@ -134,19 +133,18 @@ impl<'l> Charge<'l> {
         }
     }
 
-    /// The time that this charge owes for being above a high, its group's or an ancestor's, as it is now.
-    /// First the reclaimers there are asked to make room ([`Group::add_reclaimer`]), then what is still
-    /// above counts. The formula and its source are in [`Backoff`]'s module: 64 s times the square of the
-    /// excess over high, times the charge's share of a batch, at most
-    /// [`LedgerBuilder::throttle_time`](crate::LedgerBuilder::throttle_time).
+    /// Returns the time that this charge owes for usage above a `high`, its group's or an ancestor's, as of now.
+    /// First asks the reclaimers there to make room ([`Group::add_reclaimer`]); the remaining excess counts. The
+    /// formula and its source are in [`Backoff`]'s module: 64 s times the square of the excess over high, times the
+    /// charge's share of a batch, at most [`LedgerBuilder::throttle_time`](crate::LedgerBuilder::throttle_time).
     ///
-    /// Where no group of the path has a high, it costs some 50 ns, for loads along the path. A charge of a
-    /// group that was destroyed owes nothing.
+    /// Without a high on the path, this costs some 50 ns for loads along the path. A charge of a destroyed group owes
+    /// nothing.
     pub fn backoff(&self) -> Backoff<'l> {
         self.group().backoff(self.units())
     }
 
-    /// Takes `units` out into a charge of their own; `None` if it does not hold so many.
+    /// Splits off a charge of `units`; `None` if this holds fewer.
     pub fn split(&mut self, units: u64) -> Option<Charge<'l>> {
         let left = self.units().checked_sub(units)?;
         let ledger = self.group().ledger();
@@ -162,12 +160,12 @@ impl<'l> Charge<'l> {
         Some(Charge::new(self.group(), units | uncounted))
     }
 
-    /// Takes in another charge of the same group.
+    /// Merges another charge of the same group into this one.
     ///
     /// # Errors
     /// Returns the other charge if it belongs to another group, if only one of the two [is
-    /// counted](Self::is_counted), or if together they have more than 2^62 units (as charges that are not
-    /// counted can).
+    /// counted](Self::is_counted), or if together they have more than 2^62 units (possible for charges that are not
+    /// counted).
     pub fn merge(&mut self, other: Charge<'l>) -> Result<(), Charge<'l>> {
         if self.group() != other.group()
             || self.is_counted() != other.is_counted()
@@ -189,10 +187,10 @@ impl<'l> Charge<'l> {
         Ok(())
     }
 
-    /// Moves the units to another group of the ledger. Only the limits below the first common ancestor are
-    /// asked: a full ancestor of both does not stand in the way, since its usage does not change. The new
-    /// group is charged before the old one is uncharged, so limits hold at every instant. A reader of
-    /// several groups ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the units in one of the two.
+    /// Moves the units to another group of the ledger. Only the limits below the first common ancestor apply: a full
+    /// common ancestor does not refuse, since its usage does not change. The new group is charged before the old one
+    /// is uncharged, so limits hold at every instant. A reader of several groups
+    /// ([`Ledger::snapshot`](crate::Ledger::snapshot)) sees the units in one of the two.
     ///
     /// # Errors
     /// Returns the charge as it was, with the refusal.
@@ -201,8 +199,8 @@ impl<'l> Charge<'l> {
         self.transfer_within(to, AtLimit::Refuse)
     }
 
-    /// As [`transfer`](Self::transfer). With [`AtLimit::Overrun`] it goes over the limits if need be: every group that
-    /// this takes over its limit counts a `max` event, and it fails only if the group was destroyed.
+    /// Like [`transfer`](Self::transfer). With [`AtLimit::Overrun`] it goes over the limits if necessary. Each group
+    /// that this takes over its limit counts a `max` event. It fails only if the group was destroyed.
     #[track_caller]
     pub(crate) fn transfer_within(
         self,
@@ -210,13 +208,12 @@ impl<'l> Charge<'l> {
         at: AtLimit,
     ) -> Result<Charge<'l>, (Charge<'l>, Refused)> {
         let (ledger, units) = (self.group().ledger(), self.units());
-        // A charge of zero units keeps no row: its group may be gone, and then there is nothing to move,
-        // either.
+        // A charge of zero units keeps no row. Its group may be gone, and then there is nothing to move.
         let gone = units == 0 && RowPath::of(ledger.table(), self.group().id()).is_none();
         let both = self.is_counted() && to.mode() != ControlMode::Off && !gone;
         if !both || !std::ptr::eq(ledger, to.ledger()) {
-            // Groups of two ledgers have no common ancestor, and where one of the two is not counted there
-            // is nothing to move. So this charges the new one, then returns the old one.
+            // Groups of two ledgers have no common ancestor, and if one of the two is not counted there is nothing to
+            // move. So this charges the new group, then uncharges the old one.
             let charged = match at {
                 AtLimit::Refuse => to.try_charge(units),
                 AtLimit::Overrun | AtLimit::OverrunBelowRoot => to.charge(units),
@@ -233,8 +230,8 @@ impl<'l> Charge<'l> {
     }
 }
 
-/// Returns the units of a dropped guard, after a window that did not stand. (It takes them by value: a guard whose address
-/// is taken lives in memory.)
+/// Returns the units of a dropped guard after its critical section failed. Takes the guard's parts by value: a guard
+/// whose address is taken lives in memory.
 #[cold]
 #[inline(never)]
 fn give_back(group: Packed, units: u64, told: Told) {

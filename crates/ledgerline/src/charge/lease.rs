@@ -1,9 +1,9 @@
 //! The fast half of charging by numbers: for an interface whose callers may use a ledger that is gone.
 //!
-//! A [`Group`](crate::Group) borrows its ledger, so no handle outlives the memory that it leads to. A caller
-//! in C has numbers, and may charge one while another thread frees the ledger. A count of those who are inside
-//! would cost more than the charge. So the number is compared *inside* the section that charges, and whoever
-//! takes the ledger away makes every CPU start its section anew (`percpu/lent.rs`).
+//! A [`Group`](crate::Group) borrows its ledger, so no handle outlives the memory that it points into. A caller in C
+//! has numbers, and may charge one while another thread frees the ledger. A count of the callers inside would cost
+//! more than the charge. So the number is compared *inside* the critical section that charges, and a thread that
+//! takes the ledger away makes every CPU restart its section (`percpu/lent.rs`).
 
 use crate::ledger::Ledger;
 use crate::percpu::{self, Lent, put_lent, take_lent, word};
@@ -13,8 +13,8 @@ use crate::table::handle::CAPACITY_MAX;
 use crate::table::id::GroupId;
 use std::num::NonZeroU64;
 
-/// A place in which one ledger at a time is lent under a number, as long as the program lives. It has two
-/// words. Charges that come by number find the ledger here, or find it gone.
+/// A place in which one ledger at a time is lent under a number, for the lifetime of the program. It has two words. A
+/// charge by number finds the ledger here, or finds that it is gone.
 ///
 /// ```
 /// use ledgerline::{Lease, Ledger};
@@ -48,65 +48,65 @@ impl Default for Lease {
 }
 
 impl Lease {
-    /// A place in which nothing is lent.
+    /// Creates a place in which nothing is lent.
     pub const fn new() -> Lease {
         Lease { lent: Lent { number: AtomicU64::new(0), cells: AtomicUsize::new(0) } }
     }
 
-    /// Lends a ledger's prepaid units under a number. Says `false`, and lends nothing, where the fast half
-    /// does not work: in a ledger that keeps flows or is audited, and on machines without restartable
-    /// sequences and compact CPU ids.
+    /// Lends a ledger's prepaid units under a number. Returns `false`, and lends nothing, if the fast half does not
+    /// work: in a ledger that keeps flows or is audited, and on machines without restartable sequences and compact
+    /// CPU ids.
     ///
-    /// From then on the ledger's address space stays reserved when the ledger is dropped, for the next ledger
-    /// of that size. (Its memory goes.)
+    /// From then on the ledger's address space stays reserved when the ledger is dropped, for the next ledger of that
+    /// size. Its memory is freed.
     ///
     /// # Safety
-    /// [`take_back`](Self::take_back) says `true` before the ledger is dropped, and before another is lent
-    /// here. One thread at a time lends and takes back here. This value is never dropped while another thread
+    /// [`take_back`](Self::take_back) must return `true` before the ledger is dropped, and before another is lent
+    /// here. Only one thread at a time lends and takes back here. This value is never dropped while another thread
     /// may use it.
     pub unsafe fn lend(&self, ledger: &Ledger, number: NonZeroU64) -> bool {
         let table = ledger.table();
-        // (Any row may be named by number, and must have a place in the columns: R5.)
+        // A number may name any row, so each row must have a place in the columns (R5).
         if !table.columns.is_fast() || table.detour != 0 || !table.region().is_whole() {
             return false;
         }
         table.region().keep_address();
         self.lent.cells.store(table.columns.first(0).addr(), Ordering::Relaxed);
-        // Release, partner of the loads in the sections (x86 keeps their order): who sees the number sees
+        // Release, partner of the loads in the sections (x86 keeps their order): a thread that sees the number sees
         // the address.
         self.lent.number.store(number.get(), Ordering::Release);
         true
     }
 
-    /// Ends the lending. When this returns `true`, no thread charges by the number any more, nor ever will.
-    /// `false` only where a sandbox forbids the remote fence: then the ledger must never be dropped. Costs a
-    /// few microseconds if anything was lent.
+    /// Ends the lending. After this returned `true`, no thread charges by the number. Returns `false` only if a
+    /// sandbox forbids the remote fence: then the ledger must never be dropped. Costs a few microseconds if anything
+    /// was lent.
     #[must_use = "without the fence the ledger must not be dropped"]
     pub fn take_back(&self) -> bool {
-        // The fence orders this store on all CPUs, before whatever the caller does next.
+        // The fence orders this store on all CPUs before the caller's next actions.
         self.lent.number.swap(0, Ordering::SeqCst) == 0 || percpu::fence()
     }
 
-    /// The number that is lent; `None` for nothing.
+    /// Returns the number that is lent; `None` if nothing is.
     #[inline(always)]
     pub fn number(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.lent.number.load(Ordering::Acquire))
     }
 
-    /// As [`Group::take_prepaid`](crate::Group::take_prepaid) for a group of the ledger that is lent under
-    /// `number`; `false`, and nothing changes, if that is not lent. The group is given by its id's
+    /// Like [`Group::take_prepaid`](crate::Group::take_prepaid), for a group of the ledger that is lent under
+    /// `number`. Changes nothing and returns `false` if that number is not lent. The group is given by its id's
     /// [bits](GroupId::to_bits); bits that no group has are refused, too. Costs one to three nanoseconds;
     /// async-signal-safe.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take(&self, number: u64, id: u64, units: u64) -> bool {
         let fits = units <= word::STOCK_MAX && number != 0 && names_a_cell(id);
-        // SAFETY: `lend`'s caller vouches for the address while the number is there, and R5: the id names a
-        // place in the columns. A number that is zero is never looked for.
+        // SAFETY: `lend`'s caller vouches for the address while the number is there, and R5: the id names a place in
+        // the columns. The number zero is excluded above.
         fits && unsafe { take_lent(&self.lent, number, id, units) }
     }
 
-    /// As [`Group::put_prepaid`](crate::Group::put_prepaid); otherwise as [`take`](Self::take).
+    /// Like [`Group::put_prepaid`](crate::Group::put_prepaid), and otherwise like [`take`](Self::take).
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]
     pub fn put(&self, number: u64, id: u64, units: u64) -> bool {
@@ -116,7 +116,7 @@ impl Lease {
     }
 }
 
-/// Whether a cell may be looked for by an id of these bits: its row is one that a ledger can have, and its
+/// Returns whether these bits can be the id of a group with a cell: the row is one that a ledger can have, and the
 /// generation one that a group can have.
 #[inline(always)]
 fn names_a_cell(id: u64) -> bool {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(place.number(), Some(SEVEN));
         assert!(!place.take(7, group.id().to_bits(), 1), "nothing is prepaid yet");
         let mut charged = 0;
-        // (Where this thread was moved in between, nothing is prepaid.)
+        // If this thread was moved to another CPU in between, nothing is prepaid there.
         let prepays = |charged: &mut u64| {
             group.try_charge_units(100).unwrap();
             *charged += 100;
@@ -191,8 +191,8 @@ mod tests {
         }
     }
 
-    /// Two threads charge by number while ledgers come and go under it, at the same addresses again and
-    /// again. What a section stored after the fence would be a fault, or a charge in the next ledger.
+    /// Two threads charge by number while ledgers come and go, at the same addresses again and again. A store by a
+    /// section after the fence would be a fault, or a charge in the next ledger.
     #[test]
     fn a_ledger_is_taken_away_while_others_charge_it_by_number() {
         let place = Lease::new();
@@ -225,7 +225,7 @@ mod tests {
                 }
                 assert!(place.take_back());
                 if lent {
-                    // (A thread that took three units, and was too late to put them back, keeps them.)
+                    // A thread that took three units and was too late to put them back keeps them.
                     let held = group.precise();
                     assert!(held >= 1000 && (held - 1000).is_multiple_of(3), "{held}");
                     std::thread::yield_now();

@@ -1,9 +1,9 @@
 //! Charges groups: the calls of a group that charge units and return them.
 //!
-//! | module    | what it holds                                                      |
+//! | module    | contents                                                           |
 //! |-----------|--------------------------------------------------------------------|
 //! | `guard`   | the guard, which returns its units                                 |
-//! | `request` | a charge with wishes                                               |
+//! | `request` | a charge with options                                              |
 //! | `shared`  | a charge that several groups hold                                  |
 //! | `owned`   | handles and guards without a lifetime                              |
 //! | `prepaid` | the fast half of charging one group, kept as two numbers           |
@@ -30,8 +30,8 @@ use guard::Charge;
 use std::panic::Location;
 
 impl<'l> Group<'l> {
-    /// Charges `units`, or refuses and names the group that refused. The charge is returned when the guard
-    /// drops. A charge of zero units is granted whatever the limits say, as long as the group exists.
+    /// Charges `units`, or refuses and names the group that refused. The charge is returned when the guard drops. A
+    /// charge of zero units is granted regardless of limits, as long as the group exists.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -58,11 +58,10 @@ impl<'l> Group<'l> {
         Ok(Charge::granted(self, units, grant))
     }
 
-    /// As [`try_charge`](Self::try_charge), for who tries again before telling anybody: a refusal is counted nowhere,
-    /// and noted nowhere.
+    /// Like [`try_charge`](Self::try_charge), but does not count or record a refusal. For callers that retry.
     ///
     /// # Errors
-    /// As `try_charge`.
+    /// Those of `try_charge`.
     #[inline(always)]
     #[track_caller]
     pub fn attempt(self, units: u64) -> Result<Charge<'l>, Refused> {
@@ -73,8 +72,8 @@ impl<'l> Group<'l> {
         Ok(Charge::granted(self, units, grant))
     }
 
-    /// What the cell at hand did not serve. (It returns no guard: the caller makes the same guard on both paths, so the
-    /// compiler knows the guard's group when it drops.)
+    /// Charges units that the cell at hand did not have. Returns no guard: the caller makes the same guard on both
+    /// paths, so that the compiler knows the guard's group when it drops.
     #[cold]
     #[inline(never)]
     fn charge_slowly(
@@ -86,7 +85,7 @@ impl<'l> Group<'l> {
         walk(self, units, site).map_err(|refusal| explain(self, &refusal))
     }
 
-    /// Charges `units` even over the limits, for what must not fail. Every group that this takes over its
+    /// Charges `units` even over the limits, for charges that must not fail. Each group that this takes over its
     /// limit counts a `max` event.
     ///
     /// # Errors
@@ -101,9 +100,8 @@ impl<'l> Group<'l> {
         Ok(Charge::granted(self, units, grant))
     }
 
-    /// As [`try_charge`](Self::try_charge) without a guard, for allocators. It asks no reclaimer, waits for
-    /// nothing and allocates nothing. The caller must call [`uncharge_units`](Self::uncharge_units) for the
-    /// same units.
+    /// Like [`try_charge`](Self::try_charge), but without a guard, for allocators. It asks no reclaimer, does not
+    /// wait and allocates nothing. The caller must call [`uncharge_units`](Self::uncharge_units) for the same units.
     ///
     /// # Errors
     /// [`Refusal`] when a limit, the group's own or an ancestor's, does not allow the charge.
@@ -117,11 +115,11 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// As [`charge`](Self::charge) without a guard. It asks no reclaimer and allocates nothing, as
+    /// Like [`charge`](Self::charge), but without a guard. It asks no reclaimer and allocates nothing, like
     /// [`try_charge_units`](Self::try_charge_units).
     ///
     /// # Errors
-    /// As `charge`.
+    /// Those of `charge`.
     #[inline(always)]
     #[track_caller]
     pub fn charge_units(&self, units: u64) -> Result<(), Refusal> {
@@ -135,14 +133,13 @@ impl<'l> Group<'l> {
     /// Returns units that were charged to this group by [`try_charge_units`](Self::try_charge_units) or
     /// [`charge_units`](Self::charge_units), from any thread.
     ///
-    /// The ledger counts units and does not know which charge they belong to. So returning some twice shows
-    /// only where it would take the group's counter below zero, or where the group is gone. That changes
-    /// nothing and is counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of
-    /// other charges or has some idle, the second return takes those. The group may then use that much more
-    /// than its limit. Nor does a return show that fits into the running CPU's cell of the group (32 KiB, or if
-    /// that is more a sixteenth of what it holds): it lies there as idle, and the groups above read lower by as
-    /// much until the cell is drained. To find such a mistake, build the ledger with
-    /// [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
+    /// The ledger counts units and does not know which charge they belong to. A second return of the same units shows
+    /// only if it would take the group's counter below zero, or if the group is gone. Such a return has no effect and
+    /// is counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of other charges or has idle
+    /// units, the second return takes those. The group may then use that much more than its limit. A second return is
+    /// also invisible if it fits into the running CPU's cell of the group (32 KiB, or a sixteenth of its usage if
+    /// that is more). The units lie there as idle, and the groups above read lower by as much until the cell is
+    /// drained. To find such a mistake, build the ledger with [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
     #[inline(always)]
     #[track_caller]
     pub fn uncharge_units(&self, units: u64) {
@@ -151,8 +148,8 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// As [`uncharge_units`](Self::uncharge_units), and says `false` where that shows as a mistake: the group
-    /// is gone, more was returned than its counter and its cell had, or the audit found it wrong. It was counted, and
+    /// Like [`uncharge_units`](Self::uncharge_units), but returns `false` if this shows as a mistake: the group is
+    /// gone, its counter and its cell had fewer units, or the audit found it wrong. The mistake was counted, and
     /// nothing was returned.
     #[inline(always)]
     #[track_caller]
@@ -161,11 +158,11 @@ impl<'l> Group<'l> {
         self.put_at_hand(units) || slow_path::uncharge_units(*self, units, Location::caller())
     }
 
-    /// As [`Charge::transfer`] without a guard, for allocators: moves units that are charged to this group by
-    /// [`try_charge_units`](Self::try_charge_units) or [`charge_units`](Self::charge_units) to another group of the
-    /// ledger. It counts as a charge there and as an uncharge here. Only the limits below the first common ancestor are
-    /// asked. It allocates nothing and asks no reclaimer; it walks to the counters of both groups, which takes some
-    /// hundred nanoseconds.
+    /// Moves units that are charged to this group by [`try_charge_units`](Self::try_charge_units) or
+    /// [`charge_units`](Self::charge_units) to another group of the ledger. Like [`Charge::transfer`], but without a
+    /// guard, for allocators. It counts as a charge there and as an uncharge here. Only the limits below the first
+    /// common ancestor apply. It allocates nothing and asks no reclaimer. It walks to the counters of both groups,
+    /// which takes some hundred nanoseconds.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -179,8 +176,8 @@ impl<'l> Group<'l> {
     /// ```
     ///
     /// # Errors
-    /// [`Refusal`] when a limit does not allow it, or if a group was destroyed; all is then as before, and the limit
-    /// counts a `max` event. A group of another ledger is refused as one that is gone.
+    /// [`Refusal`] if a limit does not allow it, or if a group was destroyed. Then nothing has changed, and the limit
+    /// counts a `max` event. A group of another ledger is refused as if it were gone.
     pub fn transfer_units(&self, to: Group<'l>, units: u64) -> Result<(), Refusal> {
         if !self.ledger().is(to.ledger()) {
             return Err(Refusal::gone(to.id(), units));
@@ -189,7 +186,7 @@ impl<'l> Group<'l> {
     }
 }
 
-/// Adds the path of the group that refused to a refusal. The words are nobody's: the current group is full, perhaps.
+/// Adds the path of the refusing group to a refusal. The text is not accounted, since the current group may be full.
 pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
     whose::nobody(|| {
         let group = group.ledger().group(refusal.group).path();
@@ -198,8 +195,7 @@ pub(crate) fn explain(group: Group<'_>, refusal: &Refusal) -> Refused {
 }
 
 impl Ledger {
-    /// Says with paths what a refusal of this ledger says in numbers. A group that is gone by now is
-    /// `(destroyed)`.
+    /// Converts a refusal of this ledger from ids to paths. A group that is gone by now is `(destroyed)`.
     ///
     /// ```
     /// # let ledger = ledgerline::Ledger::new()?;
@@ -214,8 +210,8 @@ impl Ledger {
         explain(self.root(), refusal)
     }
 
-    /// Says how much the groups on a refused charge's path hold *now*, and which groups fill the one that
-    /// refused it. Costs as much as [`Group::diagnose`].
+    /// Reports how much the groups on a refused charge's path hold *now*, and which groups fill the one that refused
+    /// it. Costs as much as [`Group::diagnose`].
     pub fn diagnose(&self, refused: &Refused) -> Diagnosis {
         let (charged, full) = (refused.charged, refused.refusal.group);
         self.diagnose_from(charged, Some(full), Some(refused.requested), CONSUMERS)

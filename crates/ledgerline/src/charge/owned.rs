@@ -57,21 +57,21 @@ pub struct OwnedCharge {
 }
 
 impl Ledger {
-    /// The root as a handle that shares the ledger.
+    /// Returns the root as a handle that shares the ledger.
     pub fn owned_root(self: &Arc<Self>) -> OwnedGroup {
         self.root().to_owned_in(self).expect("the root is this ledger's")
     }
 }
 
 impl Group<'_> {
-    /// The group as a handle that shares its ledger; `None` if `ledger` is another one.
+    /// Returns the group as a handle that shares its ledger; `None` if `ledger` is another one.
     pub fn to_owned_in(self, ledger: &Arc<Ledger>) -> Option<OwnedGroup> {
         if !ledger.is(self.ledger()) {
             return None;
         }
-        // SAFETY: the lifetime says how long the ledger's memory is mapped, and the `Arc` beside it keeps
-        // it mapped as long as the handle lives (O1); both `group` and `Drop` lend it for no longer than a
-        // borrow of it. Guarded by the compile-fail examples of the tests below.
+        // SAFETY: the lifetime stands for how long the ledger's memory is mapped, and the `Arc` beside it keeps it
+        // mapped as long as the handle lives (O1). Both `group` and `Drop` lend it for no longer than a borrow of it.
+        // Guarded by the compile-fail examples of the tests below.
         let group = unsafe { std::mem::transmute::<Group<'_>, Group<'static>>(self) };
         Some(OwnedGroup { group, ledger: ledger.clone() })
     }
@@ -93,44 +93,44 @@ impl OwnedGroup {
         self.group
     }
 
-    /// Its ledger.
+    /// Returns its ledger.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
 
-    /// As [`Group::create`].
+    /// Like [`Group::create`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn create(&self, name: &str) -> Result<OwnedGroup, CreateError> {
         let group = self.group.create(name)?;
         Ok(OwnedGroup { group, ledger: self.ledger.clone() })
     }
 
-    /// As [`Group::try_charge`].
+    /// Like [`Group::try_charge`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     #[inline]
     #[track_caller]
     pub fn try_charge(&self, units: u64) -> Result<OwnedCharge, Refused> {
         Ok(self.keep(self.group.try_charge(units)?))
     }
 
-    /// As [`Group::attempt`].
+    /// Like [`Group::attempt`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     #[inline]
     #[track_caller]
     pub fn attempt(&self, units: u64) -> Result<OwnedCharge, Refused> {
         Ok(self.keep(self.group.attempt(units)?))
     }
 
-    /// As [`Group::charge`].
+    /// Like [`Group::charge`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     #[inline]
     #[track_caller]
     pub fn charge(&self, units: u64) -> Result<OwnedCharge, Refused> {
@@ -141,7 +141,7 @@ impl OwnedGroup {
         OwnedCharge { charge, ledger: self.ledger.clone() }
     }
 
-    /// As [`Group::add_reclaimer`].
+    /// Like [`Group::add_reclaimer`].
     pub fn add_reclaimer(
         &self,
         priority: i32,
@@ -150,15 +150,15 @@ impl OwnedGroup {
         Kept { it: self.group.add_reclaimer(priority, reclaim), ledger: self.ledger.clone() }
     }
 
-    /// As [`Group::add_victim`].
+    /// Like [`Group::add_victim`].
     pub fn add_victim(&self, token: &CancelToken) -> Kept<Victim<'static>> {
         Kept { it: self.group.add_victim(token), ledger: self.ledger.clone() }
     }
 
-    /// As [`Group::watch`].
+    /// Like [`Group::watch`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn watch(&self) -> io::Result<Kept<Watch<'static>>> {
         Ok(Kept { it: self.group.watch()?, ledger: self.ledger.clone() })
     }
@@ -169,8 +169,8 @@ impl OwnedGroup {
 #[derive(Debug)]
 #[must_use = "a registration that is dropped at once is taken back at once"]
 pub struct Kept<T> {
-    /// Dropped first: it is taken out of a ledger that is still there (O1). What it lends is borrowed from
-    /// this value: none of the three gives out its group or its ledger.
+    /// Dropped first: it is taken out of a ledger that still exists (O1). It lends only borrows of this value: none
+    /// of the three gives out its group or its ledger.
     it: T,
     #[allow(dead_code, reason = "keeps the memory mapped")]
     ledger: Arc<Ledger>,
@@ -195,7 +195,7 @@ impl OwnedCharge {
     /// granted.
     ///
     /// # Errors
-    /// Returns the charge if it is another ledger's.
+    /// Returns the charge if it belongs to another ledger.
     pub fn new<'c>(charge: Charge<'c>, ledger: &Arc<Ledger>) -> Result<OwnedCharge, Charge<'c>> {
         if !ledger.is(charge.group().ledger()) {
             return Err(charge);
@@ -210,17 +210,17 @@ impl OwnedCharge {
         &self.charge
     }
 
-    /// How many units it holds.
+    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         self.charge.units()
     }
 
-    /// The group that holds the units.
+    /// Returns the group that holds the units.
     pub fn group(&self) -> OwnedGroup {
         OwnedGroup { group: self.charge.group(), ledger: self.ledger.clone() }
     }
 
-    /// As [`Charge::split`].
+    /// Like [`Charge::split`].
     pub fn split(&mut self, units: u64) -> Option<OwnedCharge> {
         let charge = self.charge.split(units)?;
         Some(OwnedCharge { charge, ledger: self.ledger.clone() })
@@ -235,7 +235,7 @@ impl fmt::Debug for OwnedCharge {
 
 /// A handle of a group: a [`Group`] or an [`OwnedGroup`].
 pub trait AsGroup {
-    /// The group.
+    /// Returns the group.
     fn as_group(&self) -> Group<'_>;
 }
 
@@ -251,9 +251,8 @@ impl AsGroup for OwnedGroup {
     }
 }
 
-/// A group that is destroyed when this guard drops, with all groups below it, as by
-/// [`Group::destroy_tree`]. What is still charged then stays charged to its ancestors until it is returned
-/// ([`Ledger::leaks`] lists it).
+/// A group that is destroyed when this guard drops, with all groups below it, like by [`Group::destroy_tree`]. Units
+/// that are still charged then stay charged to its ancestors until they are returned ([`Ledger::leaks`] lists them).
 ///
 /// ```
 /// # let ledger = ledgerline::Ledger::new()?;
@@ -273,32 +272,31 @@ pub struct DestroyOnDrop<G: AsGroup> {
 }
 
 impl<'l> Group<'l> {
-    /// Makes a guard of the handle. (Other handles of the group work as before, and are refused when it is
-    /// gone.)
+    /// Makes a guard of the handle. Other handles of the group work as before, and are refused once it is gone.
     pub fn destroy_on_drop(self) -> DestroyOnDrop<Group<'l>> {
         DestroyOnDrop { group: Some(self) }
     }
 }
 
 impl OwnedGroup {
-    /// As [`Group::destroy_on_drop`].
+    /// Like [`Group::destroy_on_drop`].
     pub fn destroy_on_drop(self) -> DestroyOnDrop<OwnedGroup> {
         DestroyOnDrop { group: Some(self) }
     }
 }
 
 impl<G: AsGroup> DestroyOnDrop<G> {
-    /// Lets the group live on.
+    /// Disarms the guard and returns the group.
     pub fn keep(mut self) -> G {
         self.group.take().expect("taken out once, by value")
     }
 }
 
 impl<'l> DestroyOnDrop<Group<'l>> {
-    /// Destroys the group now, and returns what was found in each group.
+    /// Destroys the group now, and returns a report for each group.
     ///
     /// # Errors
-    /// As [`Group::destroy_tree`]; the group then has no guard any more.
+    /// Those of [`Group::destroy_tree`]; the group then has no guard any more.
     pub fn destroy(self) -> Result<Vec<Settled<'l>>, DestroyError> {
         self.keep().destroy_tree()
     }
@@ -315,7 +313,7 @@ impl<G: AsGroup> Deref for DestroyOnDrop<G> {
 impl<G: AsGroup> Drop for DestroyOnDrop<G> {
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
-            // The group may be gone already, or busy in a signal handler; a drop cannot report that.
+            // The group may be gone already, or busy in a signal handler. A drop cannot report that.
             let _settled = group.as_group().destroy_tree();
         }
     }

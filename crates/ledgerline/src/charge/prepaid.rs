@@ -6,15 +6,15 @@ use crate::percpu;
 use crate::percpu::word::{self, Cell};
 use std::marker::PhantomData;
 
-/// The generation of the first group in a row: its sections have it as a constant.
+/// The generation of the first group in a row. Its sections have it as a constant.
 const FIRST: u16 = 1;
 
 /// A handle of a group's prepaid units, for an allocator in which every instruction counts.
 /// [`take`](Self::take) and [`put`](Self::put) are [`Group::take_prepaid`] and [`Group::put_prepaid`], and
 /// the handle may be kept as numbers in a table or a thread-local variable ([`into_raw`](Self::into_raw)).
 ///
-/// A handle of a group that was destroyed is refused, not followed. (For the first group of its row
-/// fifteen bits of the generation are compared: the 32 769th group of that row would be believed.)
+/// A handle of a destroyed group is refused, not followed. For the first group of its row, fifteen bits of the
+/// generation are compared: the 32 769th group of that row would be taken for it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,8 +36,7 @@ const FIRST: u16 = 1;
 pub struct Prepaid<'l> {
     /// R2: the cell of a row of a ledger, in its first column.
     cell: *const Cell,
-    /// The generation. It is a constant where the handle came from numbers, so that nothing is compared
-    /// there.
+    /// The generation. A constant if the handle came from numbers, so that nothing is compared.
     generation: u16,
     /// The offset of a thread's registration; not zero.
     area: isize,
@@ -45,8 +44,8 @@ pub struct Prepaid<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// Makes a [`Prepaid`] handle. `None` where the fast half does not work: in a ledger that keeps flows
-    /// or is audited, and on machines without restartable sequences and compact CPU ids.
+    /// Makes a [`Prepaid`] handle. Returns `None` if the fast half does not work: in a ledger that keeps flows or is
+    /// audited, and on machines without restartable sequences and compact CPU ids.
     pub fn prepaid(&self) -> Option<Prepaid<'l>> {
         let (id, columns) = (self.id(), self.ledger().table().columns);
         (columns.is_fast() && self.ledger().table().detour == 0).then(|| Prepaid {
@@ -59,9 +58,9 @@ impl<'l> Group<'l> {
 }
 
 impl Prepaid<'_> {
-    /// The handle as two numbers, for a group that is the first in its row (every group is, where none was
-    /// destroyed); `None` for others. The first number is the group's: an address, divisible by 16, never
-    /// zero. The second is the same for all groups and threads, and never zero.
+    /// Returns the handle as two numbers if its group is the first in its row, as every group is until one is
+    /// destroyed; `None` for others. The first number is the group's: an address, divisible by 16, never zero. The
+    /// second is the same for all groups and threads, and never zero.
     pub fn into_raw(self) -> Option<(usize, isize)> {
         (self.generation == FIRST).then_some((self.cell as usize, self.area))
     }
@@ -76,8 +75,9 @@ impl Prepaid<'_> {
         Prepaid { cell: group as *const Cell, generation: FIRST, area, ledger: PhantomData }
     }
 
-    /// Charges `units` that lie prepaid on the running CPU, or changes nothing and returns `false`; then
-    /// [`Group::try_charge_units`] does all of it. Costs one to three nanoseconds; async-signal-safe.
+    /// Charges `units` from the running CPU's prepaid units. Returns `false` and changes nothing if they do not
+    /// suffice; the caller then calls [`Group::try_charge_units`] for the whole charge. Costs one to three
+    /// nanoseconds; async-signal-safe.
     #[inline(always)]
     #[must_use = "without prepaid units nothing was charged"]
     pub fn take(self, units: u64) -> bool {
@@ -94,8 +94,8 @@ impl Prepaid<'_> {
         }
     }
 
-    /// Uncharges `units` into the running CPU's cell, or changes nothing and returns `false` when it has no
-    /// room; then [`Group::uncharge_units`] does all of it. Its cost and signal safety are those of
+    /// Uncharges `units` into the running CPU's cell. Returns `false` and changes nothing if it has no room; the
+    /// caller then calls [`Group::uncharge_units`] for all of them. Its cost and signal safety are those of
     /// [`take`](Self::take).
     #[inline(always)]
     #[must_use = "without room nothing was uncharged"]
@@ -113,8 +113,8 @@ impl Prepaid<'_> {
     }
 }
 
-/// More than a cell can hold. (A function of its own, so that the way of all others goes straight on: each jump on it
-/// takes a third of a nanosecond.)
+/// Handles more units than a cell can hold. A separate function, so that the common path goes straight on: each jump
+/// on it takes a third of a nanosecond.
 #[cold]
 fn too_many() -> bool {
     false
@@ -124,7 +124,7 @@ fn too_many() -> bool {
 mod tests {
     use super::*;
 
-    /// Keeps this thread on its CPU, whose cell the test asks.
+    /// Pins this thread to its CPU, since the test reads that CPU's cell.
     fn pin() {
         // SAFETY: the set is this function's.
         unsafe {
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    /// Charges 100 units, and more until that left a surplus in the cell. (It leaves none while a thread of another test
-    /// has the stock lock.) Returns how many.
+    /// Charges 100 units at a time until a charge leaves a surplus in the cell, and returns the sum. A charge leaves
+    /// none while a thread of another test has the stock lock.
     fn charge(group: Group<'_>, prepaid: Prepaid) -> u64 {
         let mut charged = 0;
         loop {
@@ -175,7 +175,7 @@ mod tests {
         let mut charged = charge(later, next);
         assert!(!prepaid.take(1) && !prepaid.put(1));
         assert_eq!(later.precise(), charged);
-        // (The kernel may give a thread that stood still another compact id, on the same CPU: another column.)
+        // The kernel may give a thread that slept another compact id on the same CPU, and so another column.
         while !next.take(10) {
             charged += charge(later, next);
         }

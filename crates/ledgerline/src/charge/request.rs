@@ -1,4 +1,4 @@
-//! A request is a charge with wishes: to wait, to have others cancelled, to pay for what is above high.
+//! A request is a charge with options: to wait, to cancel a victim, to pay for usage above high.
 
 use crate::charge::explain;
 use crate::charge::guard::Charge;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 impl<'l> Group<'l> {
-    /// Starts a charge of `units` that can have wishes.
+    /// Starts a charge of `units` that can have options.
     #[track_caller]
     pub fn request(self, units: u64) -> Request<'l> {
         Request {
@@ -35,23 +35,22 @@ impl<'l> Group<'l> {
 }
 
 impl<'l> Request<'l> {
-    /// Waits up to `patience` for room where there is none. The requests of this process that wait at the
-    /// same full group are served in order of arrival. Units that come back wake one waiter. While any
-    /// request waits, charges below the full group go to its counters, and are served there where there is room
-    /// ([`Ledger::set_fair`](crate::Ledger::set_fair) has them refused). A request that some limit can never
-    /// allow is refused at once. A request that takes no room (no units, or a group that is
-    /// [`Off`](crate::ControlMode::Off)), or that has no patience, does not queue behind others. Reclaimers
-    /// are asked when the request's turn comes. When its patience ends, it is tried once more before it is
-    /// refused, wherever it is in the queue.
+    /// Waits up to `patience` for room. The requests of this process that wait at the same full group are served in
+    /// order of arrival. Returned units wake one waiter. While any request waits, charges below the full group go to
+    /// its counters, and are served there if there is room. [`Ledger::set_fair`](crate::Ledger::set_fair) makes the
+    /// ledger refuse them instead. A request that some limit can never allow is refused at once. A request does not
+    /// queue behind others if it takes no room (no units, or a group that is [`Off`](crate::ControlMode::Off)) or has
+    /// no patience. Reclaimers are asked when the request's turn comes. When its patience ends, it is tried once more
+    /// before it is refused, regardless of its place in the queue.
     ///
-    /// The patience is for waiting alone: the time of reclaimers
-    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) and the
-    /// [`backoff`](Self::throttled) are added to it. In a ledger in a file, units that another process
-    /// returns wake no waiter here: the first of a queue looks again every 10 ms.
+    /// The patience covers waiting alone: the time of reclaimers
+    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) and the [`backoff`](Self::throttled) are
+    /// added to it. In a ledger in a file, units that another process returns wake no waiter here: the first of a
+    /// queue looks again every 10 ms.
     ///
-    /// Any number of requests may wait, at any number of groups. Queueing, being served and giving up cost
-    /// the logarithm of how many others wait. Waiting is not async-signal-safe, and it allocates; the units
-    /// may be returned by a signal handler. A forked child has none of its parent's waiters.
+    /// Any number of requests may wait, at any number of groups. Queueing, being served and giving up cost the
+    /// logarithm of the number of waiters. Waiting is not async-signal-safe, and it allocates. A signal handler may
+    /// return the units. A forked child has none of its parent's waiters.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit};
@@ -73,36 +72,35 @@ impl<'l> Request<'l> {
         self
     }
 
-    /// Where a limit is met and nothing can be reclaimed, cancels a victim ([`Group::add_victim`]) and
-    /// waits for what it returns. The victim is the group below the lowest full one that holds the most
-    /// above its protection. If a victim keeps what it holds for longer than
-    /// [`LedgerBuilder::victim_time`](crate::LedgerBuilder::victim_time), another is cancelled.
+    /// At a limit where nothing can be reclaimed, cancels a victim ([`Group::add_victim`]) and waits for the units
+    /// that it returns. The victim is the group below the lowest full one that holds the most above its protection.
+    /// If a victim keeps its units for longer than [`LedgerBuilder::victim_time`](crate::LedgerBuilder::victim_time),
+    /// another is cancelled.
     ///
-    /// Without [`wait`](Self::wait) it waits as long as four of those times. A cancelled victim's own
-    /// requests stop waiting ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they wait: the
-    /// waiting thread may hold what the victim should return. (Where the program cancels a token itself,
-    /// the requests of that work wait on: the ledger is not told.)
+    /// Without [`wait`](Self::wait) it waits up to four times that long. A cancelled victim's own requests stop
+    /// waiting ([`Reason::Cancelled`](crate::Reason::Cancelled)), wherever they wait: the waiting thread may hold the
+    /// units that the victim should return. If the program cancels a token itself, the requests of that work continue
+    /// to wait, since the ledger is not notified.
     pub fn oom(mut self) -> Self {
         self.oom = true;
         self
     }
 
-    /// Pays with time for what is above high: a thread sleeps, a task awaits ([`Charge::backoff`]).
+    /// Pays with time for usage above high: a thread sleeps, a task awaits ([`Charge::backoff`]).
     pub fn throttled(mut self) -> Self {
         self.throttled = true;
         self
     }
 
-    /// Adds a [`Diagnosis`](crate::Diagnosis) to a refusal: the groups of the path with their limits, the
-    /// groups that hold most below the full one, and what lies idle. It costs a pass over the rows in use
-    /// when the request is refused.
+    /// Adds a [`Diagnosis`](crate::Diagnosis) to a refusal: the groups of the path with their limits, the largest
+    /// consumers below the full group, and the idle units. It costs a pass over the rows in use when the request is
+    /// refused.
     pub fn explained(mut self) -> Self {
         self.explained = true;
         self
     }
 
-    /// Counts a refusal nowhere, and notes it nowhere: for who tries again before telling anybody, as
-    /// [`Group::attempt`].
+    /// Does not count or record a refusal, like [`Group::attempt`]. For callers that retry.
     pub fn uncounted(mut self) -> Self {
         self.uncounted = true;
         self
@@ -120,12 +118,11 @@ impl<'l> Request<'l> {
     /// Carries the request out in this thread.
     ///
     /// # Errors
-    /// [`Refused`] when there is no room within the time that it may wait. It refuses at once when the
-    /// group is destroyed, when some limit of the path can never allow the charge, and inside a reclaimer
-    /// where there is no room.
+    /// [`Refused`] if there is no room within the time that it may wait. It refuses at once if the group is destroyed
+    /// or some limit of the path can never allow the charge, and inside a reclaimer if there is no room.
     #[inline]
     pub fn charge(self) -> Result<Charge<'l>, Refused> {
-        // While a request waits, no cell below the full group holds anything, so this overtakes no waiter.
+        // While a request waits, no cell below the full group holds units, so this overtakes no waiter.
         if !self.throttled && self.group.take_prepaid(self.units) {
             return Ok(Charge::new(self.group, self.units));
         }
@@ -136,7 +133,7 @@ impl<'l> Request<'l> {
     #[inline(never)]
     fn charge_otherwise(self) -> Result<Charge<'l>, Refused> {
         let mut wait = self.begin();
-        // A place in a queue is nobody's.
+        // Not accounted: a place in a queue.
         let granted = loop {
             match whose::nobody(|| wait.step()) {
                 Step::Done(result) => break result,
@@ -146,7 +143,7 @@ impl<'l> Request<'l> {
         let grant = granted.map_err(|refusal| self.explain(&refusal))?;
         let charge = Charge::granted(self.group, self.units, grant);
         if self.throttled {
-            // The next in the queue does not wait for this.
+            // Leaves the queue first, so that the next waiter does not wait for the backoff.
             drop(wait);
             charge.backoff().sleep();
         }
@@ -158,7 +155,7 @@ impl<'l> Request<'l> {
         let for_victims = if self.oom { times.victim.saturating_mul(4) } else { Duration::ZERO };
         let patience = self.patience.unwrap_or(for_victims);
         let now = Instant::now();
-        // (A patience beyond the clock's end is as good as a year.)
+        // A patience beyond the clock's end is replaced by a year.
         let until = now.checked_add(patience).unwrap_or(now + LONGEST);
         Wait::new(*self, until)
     }
@@ -173,14 +170,14 @@ impl<'l> IntoFuture for Request<'l> {
     }
 }
 
-/// The future of a [`Request`]. It may be dropped at any time: then it gives up its place in the queue, and
-/// returns a charge that was granted. A forked child may go on polling its copy, which queues anew there.
+/// The future of a [`Request`]. It may be dropped at any time: then it gives up its place in the queue, and returns a
+/// charge that was granted. A forked child may continue to poll its copy, which queues anew there.
 ///
-/// It needs no runtime. The waiter before it wakes it when it leaves the queue, and a thread of the library
-/// wakes it when units come back or its time is up. Reclaimers run in `poll`.
+/// It needs no runtime. The waiter before it wakes it when it leaves the queue, and a thread of the library wakes it
+/// when units are returned or its time is up. Reclaimers run in `poll`.
 ///
-/// Poll it when it is woken, or drop it. A future that is the first in its queue and is not polled holds up
-/// those behind it, until their own time is up and they try for themselves.
+/// Poll it when it is woken, or drop it. A future that is the first in its queue and is not polled holds up the
+/// waiters behind it, until their own time is up and they try by themselves.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Requested<'l> {
     request: Request<'l>,

@@ -21,17 +21,16 @@ use crate::stock::AtLimit;
 use crate::whose;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A holder of a shared charge, of a buffer that several queries use, say. The buffer is counted once, for
-/// the holder that pays; the others hold it free of charge.
+/// A holder of a shared charge, for example of a buffer that several queries use. The buffer is counted once, for the
+/// holder that pays. The others hold it free of charge.
 ///
-/// When the payer is dropped, the units move to the oldest other holder whose group has room for them. If
-/// none has, the oldest takes them over its limits, which counts a `max` event there: the memory is in use,
-/// whichever group pays. The last holder returns them. A holder whose group was destroyed can no longer
-/// become the payer; if that holds for all, the units stay with the last payer.
+/// When the payer is dropped, the units move to the oldest other holder whose group has room for them. If none has,
+/// the oldest takes them over its limits, which counts a `max` event there, since the memory is in use anyway. The
+/// last holder returns them. A holder whose group was destroyed can no longer become the payer. If that holds for
+/// all, the units stay with the last payer.
 ///
-/// Joining and dropping take a lock for a few instructions and room in a list, so they are not
-/// async-signal-safe. A limit that refuses the units counts a `max` event, as with any
-/// [transfer](Charge::transfer).
+/// Joining and dropping take a lock for a few instructions and allocate in a list, so they are not async-signal-safe.
+/// A limit that refuses the units counts a `max` event, as with any [transfer](Charge::transfer).
 ///
 /// ```
 /// # let ledger = ledgerline::Ledger::new()?;
@@ -53,7 +52,7 @@ pub struct SharedCharge<'l> {
     me: Holder<'l>,
 }
 
-/// A holder. Its `number` tells it from others, and older holders from younger ones.
+/// A holder. Numbers are unique, and older holders have lower ones.
 #[derive(Clone, Copy, Debug)]
 struct Holder<'l> {
     group: Group<'l>,
@@ -78,11 +77,11 @@ struct State<'l> {
 }
 
 impl<'l> Charge<'l> {
-    /// Makes it a charge that others can [`join`](SharedCharge::join). The units stay where they are.
+    /// Converts this into a charge that others can [`join`](SharedCharge::join). The units stay where they are.
     pub fn share(self) -> SharedCharge<'l> {
         let me = Holder { group: self.group(), number: 0 };
         let units = self.units();
-        // The list is nobody's.
+        // The list is not accounted.
         whose::nobody(|| {
             let state = State { charge: Some(self), payer: me, holders: vec![me], next: 1 };
             SharedCharge { common: Arc::new(Common { units, state: Mutex::new(state) }), me }
@@ -91,9 +90,9 @@ impl<'l> Charge<'l> {
 }
 
 impl<'l> SharedCharge<'l> {
-    /// Adds a holder, whose group pays only if the holders before it are dropped. (A group of another
-    /// ledger is charged in that ledger then, and this ledger is charged no more.) The group need not have
-    /// room now, so this does not fail, not even for a group that was destroyed.
+    /// Adds a holder, whose group pays only if the holders before it are dropped. A group of another ledger is then
+    /// charged in that ledger, and this ledger is no longer charged. The group need not have room now, so this does
+    /// not fail, not even for a destroyed group.
     pub fn join(&self, group: Group<'l>) -> SharedCharge<'l> {
         let mut state = self.common.lock();
         let me = Holder { group, number: state.next };
@@ -104,23 +103,22 @@ impl<'l> SharedCharge<'l> {
         SharedCharge { common: self.common.clone(), me }
     }
 
-    /// The group that this holder belongs to.
+    /// Returns the group of this holder.
     pub fn group(&self) -> Group<'l> {
         self.me.group
     }
 
-    /// The group that the units are charged to. (While they are moved, it is the group that they come
-    /// from.)
+    /// Returns the group that the units are charged to. During a move, that is the group that they come from.
     pub fn owner(&self) -> Group<'l> {
         self.common.lock().payer.group
     }
 
-    /// How many units are held.
+    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         self.common.units
     }
 
-    /// How many holders there are, this one included.
+    /// Returns the number of holders, this one included.
     pub fn holders(&self) -> usize {
         self.common.lock().holders.len()
     }
@@ -137,12 +135,12 @@ impl Drop for SharedCharge<'_> {
 
 impl<'l> Common<'l> {
     fn lock(&self) -> MutexGuard<'_, State<'l>> {
-        // Every use leaves the state whole, even if it panics.
+        // Every use leaves the state consistent, even if it panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Chooses a payer among the holders, or returns the units if there is no holder. A thread that finds
-    /// another one choosing leaves it to that one, which looks again at its end.
+    /// Chooses a payer among the holders, or returns the units if there is no holder. If another thread is choosing,
+    /// this leaves the choice to it: that thread looks again at its end.
     fn choose_payer(&self) {
         loop {
             let mut state = self.lock();
@@ -153,8 +151,7 @@ impl<'l> Common<'l> {
             let (holders, next) = (state.holders.clone(), state.next);
             drop(state);
             if holders.is_empty() {
-                // No holder is left from which another could join. The units go back here, without the
-                // lock.
+                // No holder is left from which another could join. The units are returned here, without the lock.
                 return;
             }
             let (charge, payer) = hand_over(charge, &holders);
@@ -162,8 +159,8 @@ impl<'l> Common<'l> {
             state.charge = Some(charge);
             match payer {
                 Some(payer) => state.payer = payer,
-                // No holder can pay. A holder that joined meanwhile, or the last one that was dropped, left
-                // the choice to this thread.
+                // No holder can pay. If a holder joined or the last one was dropped meanwhile, that thread left the
+                // choice to this one.
                 None if state.next == next && !state.holders.is_empty() => return,
                 None => {}
             }
@@ -171,8 +168,8 @@ impl<'l> Common<'l> {
     }
 }
 
-/// Moves a charge to the oldest holder whose group has room for it, or the oldest that takes it over
-/// its limits; `None` if all were destroyed.
+/// Moves a charge to the oldest holder whose group has room for it, else to the oldest that takes it over its limits;
+/// `None` if all groups were destroyed.
 fn hand_over<'l>(
     mut charge: Charge<'l>,
     holders: &[Holder<'l>],

@@ -1,7 +1,7 @@
-//! Wakes futures: one thread of the process sleeps until a time comes, or until an alarm is rung.
+//! Wakes futures: one thread of the process sleeps until a time comes, or until an alarm rings.
 //!
-//! A signal handler or `malloc` may return units. Neither can run a waker, which may lock and allocate. So
-//! it rings the alarm of the first waiter (`wake/rung.rs`), and this thread wakes that one.
+//! A signal handler or `malloc` may return units. Neither can run a waker, which may lock and allocate. So it rings
+//! the alarm of the first waiter (`wake/rung.rs`), and this thread wakes that waiter.
 //!
 //! ```text
 //! poll                                     ring (signal-safe)          the thread
@@ -12,14 +12,14 @@
 //!   pending                                                              wake them; sleep on the key
 //! ```
 //!
-//! Consider a ring and an alarm at the same time. If the thread took the lock after the alarm was set, it
-//! wakes the future. If it took the lock before, the future's second look follows the ring, through the
-//! lock (model: `of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it`). A future that is woken for
-//! nothing (by a thread that knew its number from an earlier future) looks and waits again.
+//! Consider a ring and an alarm at the same time. If the thread took the lock after the alarm was set, it wakes the
+//! future. If it took the lock before, the future's second look follows the ring, through the lock (model:
+//! `of_a_ring_and_an_alarm_the_future_is_woken_or_sees_it`). A spurious wake-up is possible: a thread may have kept
+//! the number of an earlier future. The future then looks again and waits.
 //!
-//! Setting an alarm, taking it back and letting it go off cost the logarithm of their number. The thread
-//! starts with the first alarm, and ends with the process. A forked child starts its own, and has none of
-//! its parent's alarms.
+//! Setting an alarm, taking it back and letting it go off cost the logarithm of their number. The thread starts with
+//! the first alarm and ends with the process. A forked child starts its own thread, and has none of its parent's
+//! alarms.
 
 use crate::gate::lock;
 use crate::sync::thread;
@@ -40,13 +40,13 @@ static ALARMS: Mutex<Alarms> = Mutex::new(Alarms {
 });
 
 struct Alarms {
-    /// The alarms, by number from 1 on. One that is `None` was taken back, or has gone off.
+    /// The alarms, by number from 1 on. `None` if the alarm was taken back or has gone off.
     set: Vec<Option<Set>>,
     /// Numbers that were given back.
     free: Vec<u32>,
     /// The times at which alarms go off.
     times: BTreeSet<(Instant, u32)>,
-    /// The process whose alarms these are.
+    /// The process that these alarms belong to.
     process: u32,
     has_thread: bool,
     /// The time at which the thread wakes by itself.
@@ -59,8 +59,8 @@ struct Set {
 }
 
 impl Alarms {
-    /// Forgets the alarms of the process that this one was forked from. (It does not drop them: a waker may
-    /// lock what some thread of the parent held.)
+    /// Forgets the alarms of the process that this one was forked from. Does not drop them: a waker may take a lock
+    /// that some thread of the parent held.
     fn belong_to(&mut self, process: u32) {
         if self.process != process {
             std::mem::forget(std::mem::take(&mut self.set));
@@ -79,7 +79,7 @@ impl Alarms {
         })
     }
 
-    /// Replaces an alarm. Returns the one before, to be dropped while nothing is locked.
+    /// Replaces an alarm. Returns the previous one, to be dropped while no lock is held.
     fn replace(&mut self, number: u32, set: Option<Set>) -> Option<Set> {
         let at = set.as_ref().and_then(|set| set.at);
         let before = std::mem::replace(self.set.get_mut(number as usize - 1)?, set);
@@ -93,20 +93,20 @@ impl Alarms {
     }
 }
 
-/// An alarm that a future has set, or will set. It is taken back when this is dropped.
+/// An alarm that a future has set or will set. Taken back when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
-    /// 0: it was never set.
+    /// 0 if it was never set.
     number: u32,
-    /// The process whose number it is.
+    /// The process that the number belongs to.
     process: u32,
 }
 
 impl Alarm {
-    /// Sets the alarm: it wakes the future at a time, and when its [`number`](Self::number) is rung.
-    /// Replaces what was set.
+    /// Sets the alarm: it wakes the future at a time, and when its [`number`](Self::number) is rung. Replaces the
+    /// previous setting.
     pub(crate) fn set(&mut self, waker: &Waker, at: Option<Instant>) {
-        // Wakers are foreign code, so they are cloned, dropped and woken while nothing is locked.
+        // Wakers are foreign code, so they are cloned, dropped and woken while no lock is held.
         let set = Set { waker: waker.clone(), at };
         let mut alarms = lock::gated(&ALARMS);
         alarms.belong_to(std::process::id());
@@ -129,8 +129,8 @@ impl Alarm {
         }
     }
 
-    /// The number with which to ring it once it is set. (After this is dropped, the number is another
-    /// future's.)
+    /// Returns the number that rings this alarm once it is set. After this is dropped, the number is another
+    /// future's.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -150,14 +150,14 @@ impl Drop for Alarm {
     }
 }
 
-/// Starts the thread. Says `false` if the system gives none.
+/// Starts the thread. Returns `false` if the system cannot.
 fn start(alarms: &mut Alarms) -> bool {
     alarms.has_thread = thread::start(c"ledgerline-alarm", run).is_ok();
     alarms.soonest = None;
     alarms.has_thread
 }
 
-/// The thread.
+/// Runs the thread's loop.
 fn run() {
     let mut due = Vec::new();
     loop {
@@ -177,7 +177,7 @@ fn run() {
         let until = alarms.soonest.unwrap_or(now + Duration::from_secs(3600));
         drop(alarms);
         for waker in due.drain(..) {
-            // A waker that panics harms its own executor alone.
+            // A waker that panics affects only its own executor.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
         RUNG.eventcount.wait(key, until);
@@ -208,7 +208,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(60);
 
-    /// One test at a time: a number that one has given back is the next one's.
+    /// Runs one test at a time: a number that one test gave back is reused by the next.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -256,7 +256,7 @@ mod tests {
             let number = alarm.number();
             drop(alarm);
             drop(waiting);
-            // (On a busy machine it may be due before it is dropped, and wakes as it should.)
+            // On a busy machine it may be due before it is dropped, and wakes as it should.
             let was_dropped = Instant::now() < due;
             ring(number);
             // Its waker is gone, too.
@@ -266,7 +266,7 @@ mod tests {
                 break;
             }
         }
-        // The thread has seen that ring when it comes to the next.
+        // Shows that the thread has seen that ring once it handles the next.
         let (waiting, woken) = waker();
         let mut next = Alarm::default();
         next.set(&waiting, None);
@@ -274,7 +274,7 @@ mod tests {
         woken.recv_timeout(SOON).unwrap();
     }
 
-    /// A waker whose end takes an alarm back, as that of a task which owns futures does.
+    /// A waker whose drop takes an alarm back, like that of a task that owns futures.
     struct Owns(Mutex<Option<Alarm>>, Sender<()>);
 
     impl Wake for Owns {
@@ -293,7 +293,7 @@ mod tests {
     fn a_waker_that_is_replaced_may_take_an_alarm_back() {
         let _alone = alone();
         let (sender, ended) = channel();
-        // (In a thread of its own: it would wait for itself.)
+        // In a thread of its own, since it would wait for itself.
         std::thread::spawn(move || {
             let (other, _woken) = waker();
             let later = Some(Instant::now() + SOON);

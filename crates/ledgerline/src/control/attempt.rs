@@ -21,14 +21,14 @@ pub(crate) enum Grant {
     Uncounted,
 }
 
-/// Whether a charge with a guard is not to be counted.
+/// Returns whether a charge with a guard is exempt from counting.
 pub(crate) fn is_off(group: Group<'_>, units: u64) -> bool {
     group.row().has(flag::OFF) && units <= COUNTER_MAX && group.exists()
 }
 
-/// Asks the stock and the counters once, for what the running CPU's cell could not serve. Tells the
-/// watchers of the levels at which its walk met a limit, and says which those are. A refusal is not counted
-/// yet: another attempt may follow.
+/// Asks the stock and the counters once, for a charge that the running CPU's cell could not serve. Notifies the
+/// watchers of the levels at which its walk met a limit, and returns those levels. A refusal is not counted yet:
+/// another attempt may follow.
 #[inline(never)]
 pub(crate) fn once(group: Group<'_>, units: u64, at: AtLimit, by: By) -> Result<Levels, Refusal> {
     let (ledger, table, id) = (group.ledger(), group.table(), group.id());
@@ -43,11 +43,11 @@ pub(crate) fn once(group: Group<'_>, units: u64, at: AtLimit, by: By) -> Result<
     Ok(met)
 }
 
-/// Counts a charge that a limit refused for good: at the group whose limit refused it, and for the group
-/// that was charged; and notes it where somebody asked for that. Async-signal-safe.
+/// Counts a charge that a limit refused for good: at the group whose limit refused it, and for the group that was
+/// charged. Records it if the program asked for notes. Async-signal-safe.
 #[cold]
 pub(crate) fn count_refusal(ledger: &Ledger, refusal: &Refusal) {
-    // (No limit refuses what no group can hold.)
+    // A charge beyond the counter's range is refused, but by no limit.
     if matches!(refusal.reason, Reason::Limit | Reason::Queued) && refusal.requested <= COUNTER_MAX
     {
         sums::note(ledger.table(), refusal.charged, Sum::Refused, 1);
@@ -58,10 +58,10 @@ pub(crate) fn count_refusal(ledger: &Ledger, refusal: &Refusal) {
     }
 }
 
-/// Counts a refusal at the group whose limit refused the charge, and tells its watchers.
+/// Counts a refusal at the group whose limit refused the charge, and notifies its watchers.
 pub(crate) fn count_at_limit(ledger: &Ledger, refusal: &Refusal) {
     let _pass = lock::pass();
-    // (A group that is gone by now has no account any more.)
+    // A group that is gone by now no longer has an account.
     if let Some(path) = RowPath::of(ledger.table(), refusal.group) {
         path.counters()[0].count_refusal();
         events::announce(ledger, &path, 1);

@@ -8,21 +8,20 @@
 //!   or is transferred                   that made the charge stays known
 //! ```
 //!
-//! The cells of an audited ledger have a generation that no handle has, as where flows are kept
+//! The cells of an audited ledger have a generation that no handle has, like those of a ledger that keeps flows
 //! (`table/mod.rs`). So each charge and uncharge takes the slow path, which calls the audit.
 //!
-//! The audit keeps a number for each group, size and line, not an entry for each charge. It keeps charges
-//! of guards apart from those without: a guard cannot return twice, so it is never wrong, and no other code
-//! returns what it holds.
+//! The audit keeps a number for each group, size and line, not an entry for each charge. It keeps charges of guards
+//! apart from those without. A guard cannot return twice, so it is never wrong, and no other code returns its units.
 //!
-//! A size of which no charge is held stays known, to tell which lines returned it, until it is not used
-//! between two sweeps. A sweep comes when twice as many sizes (or groups) are known as the last sweep left.
-//! So the memory is in proportion to what is held, and to what was used of late.
+//! The audit remembers a size without outstanding charges, together with the lines that returned it, until the size
+//! is unused between two sweeps. A sweep comes when twice as many sizes (or groups) are known as the last sweep left.
+//! So the memory is in proportion to what is outstanding and what was used of late.
 //!
-//! Invariant A1: what the audit allocates, the audit frees. An allocator that charges this very ledger is
-//! called from within the audit, and what it charges and uncharges then is not followed ([`Audit::enter`]).
-//! So of such a block both the charge and the uncharge are followed, or neither. What a caller gets
-//! ([`WrongUncharge`]) is allocated before the lock is taken.
+//! Invariant A1: the audit frees everything that it allocates. An allocator that charges this very ledger is called
+//! from within the audit, and its charges and uncharges then are not followed ([`Audit::enter`]). So for such a block
+//! either both the charge and the uncharge are followed, or neither. The values returned to a caller
+//! ([`WrongUncharge`]) are allocated before the lock is taken.
 
 mod account;
 mod followed;
@@ -44,10 +43,10 @@ use wrong::WrongUncharge;
 /// A line of the program.
 pub(crate) type Site = &'static Location<'static>;
 
-/// What charges or uncharges.
+/// The origin of a charge or an uncharge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// A line without a guard: it returns the units itself.
+    /// A line without a guard, which returns the units itself.
     Hand(Site),
     /// A line that gets a guard for the charge.
     Maker(Site),
@@ -71,11 +70,11 @@ impl fmt::Debug for OnWrong {
     }
 }
 
-/// See the module's documentation.
+/// The audit of a ledger. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Audit {
     followed: Mutex<Followed>,
-    /// The thread that holds it; zero if none does.
+    /// The thread that holds the lock; zero if none does.
     holder: AtomicUsize,
     on_wrong: Option<OnWrong>,
 }
@@ -88,20 +87,20 @@ pub(crate) struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        // Relaxed: only this thread looks for its own number.
+        // Relaxed: only this thread compares with its own number.
         self.holder.store(0, Ordering::Relaxed);
     }
 }
 
 impl Audit {
     pub(crate) fn new(on_wrong: Option<OnWrong>) -> Audit {
-        // (A fork must not find the lock held.)
+        // A fork must not find the lock held.
         lock::guard_forks();
         Audit { followed: Mutex::default(), holder: AtomicUsize::new(0), on_wrong }
     }
 
-    /// Locks the audit; `None` if this thread holds it already, as an allocator that charges this ledger
-    /// does (A1).
+    /// Locks the audit. Returns `None` if this thread holds the lock already, as in an allocator that charges this
+    /// ledger (A1).
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         let me = lock::thread();
         if self.holder.load(Ordering::Relaxed) == me {
@@ -112,7 +111,7 @@ impl Audit {
         Some(Entered { followed, holder: &self.holder })
     }
 
-    /// Follows a charge that was granted. (A charge of zero units holds nothing.)
+    /// Follows a charge that was granted. A charge of zero units holds nothing.
     pub(crate) fn charged(&self, ledger: &Ledger, id: GroupId, units: u64, by: By) {
         let (By::Hand(site) | By::Maker(site)) = by else { return };
         let guard = matches!(by, By::Maker(_));
@@ -123,7 +122,7 @@ impl Audit {
         }
     }
 
-    /// Whether an uncharge returns what a charge took; if it does not, reports it.
+    /// Returns whether an uncharge returns the units of a charge; reports it otherwise.
     pub(crate) fn allows(&self, ledger: &Ledger, id: GroupId, units: u64, by: By) -> bool {
         if units == 0 {
             return true;
@@ -131,7 +130,7 @@ impl Audit {
         let Some(mut entered) = self.enter() else { return true };
         let followed = &mut *entered.followed;
         let By::Hand(site) = by else {
-            // (A guard that was made inside the audit is not known, and is right all the same.)
+            // A guard that was made inside the audit is not known, and is valid nevertheless.
             let _maker = followed.take(id, units, true);
             return true;
         };
@@ -165,8 +164,8 @@ impl Audit {
         false
     }
 
-    /// Notes that a charge is returned in another way from now on: a guard was given up, or is made of units that were charged
-    /// without one. Says whether it may be; if there is no such charge, reports it.
+    /// Notes that a charge will be returned in another way: a guard was given up, or is made of units that were
+    /// charged without one. Returns `false` and reports it if there is no such charge.
     #[cold]
     pub(crate) fn turn(&self, ledger: &Ledger, id: GroupId, units: u64, was: By, is: By) -> bool {
         let held = self.allows(ledger, id, units, was);
@@ -176,8 +175,8 @@ impl Audit {
         held
     }
 
-    /// Notes that some charges became others, which keep the line of the first: a guard was split, took in another one, or
-    /// went to another group, as a charge without a guard may.
+    /// Notes that some charges became others, which keep the line of the first: a guard was split, merged with
+    /// another one, or transferred to another group, or a charge without a guard was transferred.
     #[cold]
     pub(crate) fn exchange(
         &self,
@@ -198,8 +197,7 @@ impl Audit {
         }
     }
 
-    /// Forgets all, in a forked child of a ledger that processes share: the followed charges are of the
-    /// parent's groups.
+    /// Forgets all charges, in a forked child of a ledger that processes share: they belong to the parent's groups.
     pub(crate) fn forget(&self) {
         if let Some(mut entered) = self.enter() {
             *entered.followed = Followed::default();

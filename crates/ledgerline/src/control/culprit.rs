@@ -1,15 +1,15 @@
 //! Chooses the work that ends for an allocation that an ancestor's limit refuses.
 //!
 //! ```text
-//! groups below the full one are over their own limits by as much as is lacking     nobody more: their work was marked (overrun.rs)
-//! work that was marked a short time ago holds as much, and has not ended           nobody more
+//! groups below the full one are over their own limits by as much as is lacking     no other work: their work was marked (overrun.rs)
+//! work that was marked a short time ago holds as much, and has not ended           no other work
 //! else                                                                            of the scopes below the full group, and the
 //!                                                                                 one that asks, the one whose group holds most:
 //!                                                                                 what it asks for counts as well
 //! ```
 //!
-//! A group that a [victim](super::victim) is registered for may hold more than that. Its score is the program's code, which an
-//! allocation does not run, so a thread of the library asks it (`deferred.rs`).
+//! A group with a registered [victim](super::victim) may hold more than that. Its score is the program's code, which
+//! an allocation must not run, so a thread of the library calls it (`deferred.rs`).
 
 use super::deferred::Deferred;
 use super::overrun::is_anothers;
@@ -25,12 +25,13 @@ use crate::whose::nobody;
 
 static CANCELLER: Deferred<Wish> = Deferred::new(c"ledgerline-cancel", carry_out);
 
-/// A wish of an allocation that a limit refused.
+/// A request to cancel victims, made for an allocation that a limit refused.
 #[derive(Clone, Copy)]
 pub(crate) enum Wish {
-    /// The victims that are registered for this group are cancelled: its work was marked, since `full` had no room for it.
+    /// Cancels the victims that are registered for this group. Its work was marked, since `full` had no room for it.
     Cancel { group: Group<'static>, full: Group<'static>, requested: u64 },
-    /// The victim below `full` that holds most is cancelled if it holds more than `most`. Otherwise `work` ends, which holds that.
+    /// Cancels the victim below `full` that holds most, if it holds more than `most`. Otherwise ends `work`, which
+    /// holds `most`.
     Choose { asking: Group<'static>, full: Group<'static>, requested: u64, work: Work, most: u64 },
 }
 
@@ -45,24 +46,24 @@ fn carry_out(wish: Wish) {
     }
 }
 
-/// Work that is to end, and the refusal that it is told.
+/// Work that is to end, and the refusal that ends it.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
     group: Group<'static>,
-    /// Names none for work that no scope ends: then its victims' tokens fire, and that is all.
+    /// Names no scope for work outside of any: then only the tokens of its victims fire.
     scope: ScopeId,
     full: Group<'static>,
     refusal: Refusal,
 }
 
 impl Work {
-    /// The work that asked, by its group and its scope.
+    /// Returns the work that asked, by its group and its scope.
     pub(crate) fn asking(group: Group<'static>, scope: Option<&Held>, refusal: Refusal) -> Work {
         let scope = scope.map_or(ScopeId::NONE, Held::id);
         Work { group, scope, full: group.ledger().group(refusal.group), refusal }
     }
 
-    /// Another scope, which is ended for work that was refused.
+    /// Returns the work of another scope, to be ended for the refused work.
     fn other(group: Group<'static>, scope: ScopeId, for_whom: &Refusal) -> Work {
         let full = group.ledger().group(for_whom.group);
         let reason = Reason::Cancelled;
@@ -70,12 +71,12 @@ impl Work {
         Work { group, scope, full, refusal }
     }
 
-    /// Marks the work, counts that once, and has its victims' tokens fire. Runs none of the program's code.
+    /// Marks the work, counts that once, and cancels its victims' tokens. Runs none of the program's code.
     pub(crate) fn end(self) {
         let Work { group, scope, full, refusal } = self;
         let first = match Held::new(scope) {
             Some(scope) => scope.mark(group.pack(), refusal),
-            // Outside of a scope a group is refused once until it is within its limit again.
+            // Outside of a scope, a group counts one refusal until it is within its limit again.
             None => !scope.is_named() && refusal.usage <= refusal.limit,
         };
         let ledger = group.ledger();
@@ -94,20 +95,20 @@ impl Work {
     }
 }
 
-/// How many units a group holds at least.
+/// Returns a lower bound of the units that a group holds.
 fn held(group: Group<'_>) -> u64 {
     let counter = &group.row().counter;
     counter.usage().saturating_sub(counter.idle_at_most())
 }
 
-/// Whether a row lies below another, and is another.
+/// Returns whether a row lies strictly below another.
 fn is_below(group: Group<'_>, top: u32, row: u32) -> bool {
     row != top && path::leads_through(group.table(), row, top)
 }
 
-/// Ends the work that is to give way for an allocation of `group` that a limit refused, or leaves that to the thread. Says
-/// whether the work that asked is to be slowed down: it may be the one. Allocates nothing that is charged. Costs, at an ancestor's
-/// limit, a pass over the rows in use and one over the scopes.
+/// Ends the work that is to give way for an allocation of `group` that a limit refused, or leaves the choice to the
+/// thread. Returns whether the work that asked is to be slowed down, since it may be the one that ends. Allocates
+/// nothing that is charged. At an ancestor's limit it costs a pass over the rows in use and one over the scopes.
 pub(crate) fn end_one(group: Group<'static>, scope: Option<&Held>, refusal: Refusal) -> bool {
     let asking = Work::asking(group, scope, refusal);
     if refusal.group == group.id() {
@@ -139,7 +140,8 @@ pub(crate) fn end_one(group: Group<'static>, scope: Option<&Held>, refusal: Refu
     })
 }
 
-/// Shows each scope of a group below the full one, but for those whose group is on the path of the one that asks, or below it.
+/// Calls `look` for each scope of a group below the full one, except scopes whose group is on the path of the asking
+/// one or below it.
 fn each_other(full: Group<'_>, asking: Group<'_>, mut look: impl FnMut(Endable, Group<'static>)) {
     let Some(own) = RowPath::of(full.table(), asking.id()) else { return };
     let (top, me) = (full.id().index(), asking.id().index());
@@ -157,10 +159,10 @@ fn each_other(full: Group<'_>, asking: Group<'_>, mut look: impl FnMut(Endable, 
     });
 }
 
-/// Whether other work below a full group was marked a short time ago, and holds so many units.
+/// Returns whether other work below a full group was marked a short time ago and holds at least `lacking` units.
 ///
-/// A group is counted once, whatever scopes it has. Of groups below each other the one that was found first is counted, so the sum
-/// may be too small. Beyond sixteen groups it is too small as well.
+/// A group is counted once, even if it has several scopes. Of groups below each other, only the one that was found
+/// first is counted, so the sum may be too small. It is also too small beyond sixteen groups.
 pub(crate) fn is_ending(full: Group<'_>, asking: Group<'_>, lacking: u64) -> bool {
     let time = full.ledger().control().times.victim;
     let (mut rows, mut known, mut together) = ([0; 16], 0, 0u64);
@@ -181,11 +183,11 @@ pub(crate) fn is_ending(full: Group<'_>, asking: Group<'_>, lacking: u64) -> boo
     together >= lacking.max(1)
 }
 
-/// The scope that was not marked and whose group holds most above its protection, if that is more than `least`.
+/// Returns the unmarked scope whose group holds most above its protection, if that is more than `least`.
 fn largest(full: Group<'_>, asking: Group<'_>, least: u64) -> Option<(Endable, u64)> {
     let (mut best, mut most) = (None, least);
     each_other(full, asking, |other, group| {
-        // (The protection takes a walk, and makes it less.)
+        // The protection only lowers the number and takes a walk, so the cheap comparison comes first.
         if other.marked.is_none() && held(group) > most {
             let protection = group.protection(full, Unclaimed::Lost);
             let above = held(group).saturating_sub(protection.low.max(protection.min));

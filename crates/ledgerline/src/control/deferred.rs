@@ -1,7 +1,7 @@
-//! Runs the program's code for allocations.
+//! Runs the program's code on behalf of allocations.
 //!
-//! Tokens, scores and callbacks are the program's code, which may lock and allocate. An allocation runs none of it. So it posts
-//! what is to be done, and a thread of the library does it.
+//! Tokens, scores and callbacks are the program's code, which may lock and allocate. An allocation runs none of it:
+//! it posts a job, and a thread of the library does it.
 //!
 //! ```text
 //! post                                          the thread
@@ -10,8 +10,9 @@
 //!                                                 sleep on the key
 //! ```
 //!
-//! The thread starts with the first post, and ends with the process. A forked child starts its own, and has none of its parent's
-//! jobs. A job is dropped, and the poster is told, if all slots are taken or the system gives no thread.
+//! The thread starts with the first post, and ends with the process. A forked child starts its own, and has none of
+//! its parent's jobs. If all slots are taken or the system cannot start a thread, the job is dropped and the poster
+//! is notified.
 
 use crate::sync::{AtomicU32, Ordering, thread};
 use crate::wake::eventcount::Eventcount;
@@ -25,7 +26,8 @@ const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 const READY: u32 = 2;
 
-/// K1: `job` belongs to the thread that set `TAKEN`, until it sets another state; `READY` says that it is written.
+/// K1: `job` belongs to the thread that set `TAKEN`, until it sets another state. `READY` means that the job is
+/// written.
 struct Slot<T> {
     state: AtomicU32,
     job: UnsafeCell<Option<T>>,
@@ -40,24 +42,24 @@ pub(crate) struct Deferred<T: 'static> {
     run: fn(T),
     slots: [Slot<T>; 16],
     eventcount: Eventcount,
-    /// The process that has a thread; zero while one is started.
+    /// The process that has a thread; zero while one is being started.
     process: AtomicU32,
 }
 
 impl<T: Send> Deferred<T> {
-    /// A thread of that name, which starts with the first job.
+    /// Creates a deferred runner with a thread of that name, which starts with the first job.
     pub(crate) const fn new(name: &'static CStr, run: fn(T)) -> Deferred<T> {
         let slots =
             [const { Slot { state: AtomicU32::new(FREE), job: UnsafeCell::new(None) } }; 16];
         Deferred { name, run, slots, eventcount: Eventcount::new(), process: AtomicU32::new(1) }
     }
 
-    /// Has the thread do a job. Says `false` if it was dropped. The first post of a process starts the thread.
+    /// Posts a job to the thread. Returns `false` if it was dropped. The first post of a process starts the thread.
     pub(crate) fn post(&'static self, job: T) -> bool {
         whose::nobody(|| self.has_thread() && self.put(job))
     }
 
-    /// Whether there is a thread in this process, which is started if there is none.
+    /// Returns whether this process has the thread, and starts it if not.
     fn has_thread(&'static self) -> bool {
         let own = std::process::id();
         // Acquire, partner of the Release below: the slots are this process's.
@@ -69,7 +71,7 @@ impl<T: Send> Deferred<T> {
         if found == 0 || take.is_err() {
             return false;
         }
-        // (In a child some slot may have been a lost thread's.)
+        // In a child, a slot may belong to a lost thread.
         self.slots.iter().for_each(|slot| slot.state.store(FREE, Ordering::Relaxed));
         let started = thread::start(self.name, || self.work()).is_ok();
         self.process.store(if started { own } else { found }, Ordering::Release);
@@ -78,13 +80,13 @@ impl<T: Send> Deferred<T> {
 
     fn put(&self, job: T) -> bool {
         let take = |slot: &&Slot<T>| {
-            // Acquire, partner of the Release in `take`: the job before was read.
+            // Acquire, partner of the Release in `take`: the previous job was read.
             slot.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let Some(slot) = self.slots.iter().find(take) else { return false };
         // SAFETY: K1: this thread set `TAKEN`.
         unsafe { *slot.job.get() = Some(job) };
-        // Release, partner of the Acquire in `take`: the job is whole.
+        // Release, partner of the Acquire in `take`: the job is complete.
         slot.state.store(READY, Ordering::Release);
         self.eventcount.notify();
         true
@@ -110,7 +112,7 @@ impl<T: Send> Deferred<T> {
         loop {
             let key = self.eventcount.key();
             self.take(|job| {
-                // A callback that panics harms nobody else.
+                // A callback that panics affects nothing else.
                 let _ = catch_unwind(AssertUnwindSafe(|| (self.run)(job)));
             });
             self.eventcount.wait(key, Instant::now() + Duration::from_secs(3600));

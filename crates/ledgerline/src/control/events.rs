@@ -11,10 +11,10 @@
 //!     eventfd
 //! ```
 //!
-//! An event dirties its row's line, which the walk has just written, and none of the ancestors' lines:
-//! their counts are collected when they are read. The two fences are SeqCst and each other's partner: of an
-//! event and a watch at the same time, either the event finds the slot, or the first look finds the event.
-//! The count is written before the eventfd, so a thread that is woken sees what woke it.
+//! An event dirties its row's line, which the walk has just written, and none of the ancestors' lines: their counts
+//! are collected when they are read. The two fences are SeqCst and each other's partner: of an event and a watch at
+//! the same time, either the event finds the slot, or the first look finds the event. The count is written before the
+//! eventfd, so a woken thread sees the event that woke it.
 
 use crate::control::alarm::Alarm;
 use crate::control::listener::{self, Seat};
@@ -39,35 +39,36 @@ use std::time::Duration;
 /// The most watches of one ledger that one process may have at a time.
 pub const WATCHES_MAX: usize = 256;
 
-/// How often limits were met, as `memory.events` counts it.
+/// Counts of met limits, like in `memory.events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Events {
-    /// How often a reclaimer gave something back although its group was below its low, since nothing else
-    /// was left.
+    /// Number of times that a reclaimer freed units although its group was below its low, since nothing else was
+    /// left.
     pub low: u64,
-    /// How many walks to the counters ended above a group's high.
+    /// Number of walks to the counters that ended above a group's high.
     pub high: u64,
-    /// How many charges met a group's max: were refused there, went over it, or were measured above it.
+    /// Number of charges that met a group's max: that were refused there, went over it, or were measured above it.
     pub max: u64,
-    /// How often a victim was looked for, because a group was full and nothing else made room.
+    /// Number of times that a victim was looked for, because a group was full and nothing else made room.
     pub oom: u64,
-    /// How many groups were cancelled as victims.
+    /// Number of groups that were cancelled as victims.
     pub oom_kill: u64,
-    /// How many groups had everything cancelled at once ([`Group::set_oom_group`]).
+    /// Number of groups in which everything was cancelled at once ([`Group::set_oom_group`]).
     pub oom_group_kill: u64,
-    /// How often a reclaimer was named since it ran for ten times as long as it may
-    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)), in this process and as long as its group lives:
-    /// snapshots and other processes have zero here. The kernel's `memory.events` has no such line, so this is not printed.
+    /// Number of times that a reclaimer was reported because it ran for ten times its allowed time
+    /// ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)), in this process and as long as its
+    /// group lives. Snapshots and other processes have zero here. The kernel's `memory.events` has no such line, so
+    /// this is not printed.
     pub reclaimer_hung: u64,
-    /// How often a limit (max, high, low or min) was set to another one than before, by whichever process. The kernel's
+    /// Number of times that a limit (max, high, low or min) was set to another value, by any process. The kernel's
     /// `memory.events` has no such line, so this is not printed.
     pub limits: u64,
 }
 
 impl Events {
-    /// The events in what a group, or its subtree, counted (`table/sums.rs`).
+    /// Extracts the events from the counts of a group, or of its subtree (`table/sums.rs`).
     pub(crate) fn of_words(totals: &[i64]) -> Events {
         let sum = |sum: Sum| totals[COUNTED + sum as usize] as u64;
         Events {
@@ -84,7 +85,7 @@ impl Events {
 }
 
 impl std::fmt::Display for Events {
-    /// The lines of cgroup v2's `memory.events`.
+    /// Formats the lines of cgroup v2's `memory.events`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
@@ -99,14 +100,14 @@ impl std::fmt::Display for Events {
 struct Slot {
     id: AtomicU64,
     eventfd: AtomicI32,
-    /// The alarm of a future that waits for it (0: there is none).
+    /// The alarm of a future that waits for it; 0 for none.
     alarm: AtomicU32,
-    /// How many changes of limits were told (`wake_changed`).
+    /// Number of limit changes that were reported (`wake_changed`).
     limits: AtomicU64,
 }
 
 const FREE: u64 = 0;
-/// No group has this id: its generation is 0.
+/// No group has this id, since its generation is 0.
 const TAKEN: u64 = 1;
 
 /// The watches of this process on a ledger.
@@ -122,11 +123,11 @@ impl Watchers {
     }
 }
 
-/// Waits for the events of a group and its subtree. It waits by itself, or its file descriptor is given to
-/// `poll` or `epoll`: that is readable when there were events since the last look.
+/// Waits for the events of a group and its subtree. Either call [`wait`](Self::wait), or pass its file descriptor to
+/// `poll` or `epoll`: it is readable if there were events since the last look.
 ///
-/// A group that was destroyed has no events any more. Its watch is not woken, not by the next group of its
-/// row, either. So a wait without a time limit never ends then.
+/// A destroyed group has no more events. Its watch is not woken, not even by the next group of its row. So a wait
+/// without a time limit never ends then.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -156,28 +157,28 @@ pub struct Watch<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// The events of this group and its subtree, including those of destroyed descendants; zeros for a
-    /// group that is gone. Costs as much as [`stat`](Self::stat). Not async-signal-safe.
+    /// Returns the events of this group and its subtree, including those of destroyed descendants; zeros for a group
+    /// that is gone. Costs as much as [`stat`](Self::stat). Not async-signal-safe.
     pub fn events(self) -> Events {
         of(self)[1]
     }
 
-    /// The events of this very group (`memory.events.local`). Costs as much as [`events`](Self::events);
+    /// Returns the events of this very group (`memory.events.local`). Costs as much as [`events`](Self::events);
     /// [`max_events`](Self::max_events) and [`high_events`](Self::high_events) cost a load.
     pub fn local_events(self) -> Events {
         of(self)[0]
     }
 
-    /// Starts to watch this group's subtree. The watch does not tell what happened before.
+    /// Starts to watch this group's subtree. The watch does not report earlier events.
     ///
-    /// It tells when limits are met, and when they are set to others ([`Events::limits`]). In a ledger that processes
-    /// share that may be done by any of them (as by `ledgerline set`): there a thread of this process hears of it, and
-    /// tells within a few milliseconds. It starts with the first watch and ends with the last. It is not asked for
-    /// limits that *charges of other processes* meet.
+    /// It reports limits that are met, and limits that are changed ([`Events::limits`]). In a ledger that processes
+    /// share, any of them may change limits (like `ledgerline set`). There, a thread of this process receives such
+    /// changes and reports them within a few milliseconds. The thread starts with the first watch and ends with the
+    /// last. It does not report limits that *charges of other processes* meet.
     ///
     /// # Errors
-    /// When the group does not exist, this process has [`WATCHES_MAX`] watches of the ledger already, or
-    /// the system gives no eventfd or no thread. ([`io::ErrorKind::Unsupported`] on systems other than Linux.)
+    /// If the group does not exist, this process has [`WATCHES_MAX`] watches of the ledger already, or the system
+    /// gives no eventfd or no thread. [`io::ErrorKind::Unsupported`] on systems other than Linux.
     pub fn watch(self) -> io::Result<Watch<'l>> {
         if !self.exists() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the group does not exist"));
@@ -196,7 +197,7 @@ impl<'l> Group<'l> {
         };
         slot.eventfd.store(bell.number(), Ordering::Relaxed);
         if seat.is_some() {
-            // (A change from here on may be told, though the caller's first look finds it.)
+            // A change from here on may be reported although the caller's first look finds it.
             totals::collect_changes(self.table());
             slot.limits.store(totals::changes(self.table(), self.id()), Ordering::Relaxed);
         }
@@ -210,32 +211,32 @@ impl<'l> Group<'l> {
 }
 
 impl Watch<'_> {
-    /// Waits until there are events that no look has told yet. Returns the counts of the subtree, which
-    /// include the events that ended the wait; `None` when the time is up. (After a fork, events of the
-    /// child end a wait in the parent, too, and the reverse.)
+    /// Waits until there are events that no look has reported yet. Returns the counts of the subtree, which include
+    /// the events that ended the wait; `None` when the time is up. After a fork, events of the child also end a wait
+    /// in the parent, and the reverse.
     ///
     /// # Errors
-    /// When the wait is interrupted by a signal.
+    /// If the wait is interrupted by a signal.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Events>> {
         Ok(if self.bell.wait(timeout)? { self.look() } else { None })
     }
 
-    /// The counts, if there were events since the last look. Does not wait: it is for programs that wait
-    /// for the descriptor.
+    /// Returns the counts if there were events since the last look. Does not wait: it is for programs that wait for
+    /// the descriptor.
     pub fn look(&self) -> Option<Events> {
         self.bell.was_rung().then(|| self.group.events())
     }
 }
 
 impl<'l> Watch<'l> {
-    /// Waits for the next events without a thread. The future is ready with the counts of the subtree when
-    /// there were events that no look has told yet. One task at a time may wait.
+    /// Waits for the next events without blocking a thread. The future is ready with the counts of the subtree once
+    /// there were events that no look has reported yet. One task at a time may wait.
     pub fn changed(&self) -> Changed<'_, 'l> {
         Changed { watch: self, alarm: Alarm::default() }
     }
 }
 
-/// Ready when there are events: [`Watch::changed`].
+/// The future of [`Watch::changed`], ready when there are events.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Changed<'w, 'l> {
@@ -272,19 +273,19 @@ impl Drop for Watch<'_> {
         let watchers = &self.group.ledger().control().watchers;
         self.slot.id.store(TAKEN, Ordering::Relaxed);
         watchers.count.fetch_sub(1, Ordering::Relaxed);
-        // A thread that found the slot before is inside the gate, and may be about to write to the
-        // descriptor. Its number must not become another file's until that thread is out.
+        // A thread that found the slot before is inside the gate, and may be about to write to the descriptor. The
+        // number must not become another file's until that thread is out.
         if GATE.close(lock::thread()) {
             GATE.open();
             // SAFETY: dropped once, here.
             unsafe { std::mem::ManuallyDrop::drop(&mut self.bell) };
             self.slot.id.store(FREE, Ordering::Release);
         }
-        // Otherwise some thread stays inside for long: slot and descriptor are given up.
+        // Otherwise some thread stays inside for long: slot and descriptor are leaked.
     }
 }
 
-/// The events of a group, and of its subtree.
+/// Returns the events of a group, and of its subtree.
 fn of(group: Group<'_>) -> [Events; 2] {
     let totals = totals::of(group.table(), group.id());
     let (own, subtree) = totals.split_at(totals.len() / 2);
@@ -304,24 +305,24 @@ fn of(group: Group<'_>) -> [Events; 2] {
     events
 }
 
-/// Counts that a reclaimer of a group was named, and tells the watchers.
+/// Counts that a reclaimer of a group was reported, and notifies the watchers.
 pub(crate) fn count_hung(ledger: &Ledger, id: GroupId) {
     *lock::gated(&ledger.control().hung).entry(id.raw()).or_default() += 1;
     announce_from(ledger, id, 1);
 }
 
-/// Counts an event that the group's row does not count itself, and tells the watchers.
+/// Counts an event that the group's row does not count itself, and notifies the watchers.
 pub(crate) fn count(ledger: &Ledger, id: GroupId, event: Sum) {
     sums::note(ledger.table(), id, event, 1);
     announce_from(ledger, id, 1);
 }
 
-/// Tells the watchers that a group has another limit, which is counted in its row. Async-signal-safe.
+/// Counts a change of a group's limit in its row, and notifies the watchers. Async-signal-safe.
 pub(crate) fn limits_changed(ledger: &Ledger, id: GroupId) {
     let _pass = lock::pass();
     let Some(path) = RowPath::of(ledger.table(), id) else { return };
     if ledger.is_shared() {
-        // The threads of all processes, this one's too, tell their watches.
+        // The threads of all processes, including this one's, notify their watches.
         ledger.table().note_changed(ledger.table().columns.current(), path.leaf());
         listener::tell(ledger);
     } else {
@@ -329,7 +330,7 @@ pub(crate) fn limits_changed(ledger: &Ledger, id: GroupId) {
     }
 }
 
-/// The slots in use, each with the group that it watches.
+/// Returns the slots in use, each with the group that it watches.
 fn watched(ledger: &Ledger) -> impl Iterator<Item = (&Slot, GroupId)> {
     ledger.control().watchers.slots.iter().filter_map(|slot| {
         // Acquire: partner of the Release in `watch`.
@@ -338,8 +339,8 @@ fn watched(ledger: &Ledger) -> impl Iterator<Item = (&Slot, GroupId)> {
     })
 }
 
-/// Wakes the watches whose groups count other changes of limits than were told. Nothing is told twice, nor by halves:
-/// the counts are the rows'.
+/// Wakes the watches whose groups count more changes of limits than were reported. No change is reported twice or in
+/// part, since the counts are the rows'.
 pub(crate) fn wake_changed(ledger: &Ledger) {
     totals::collect_changes(ledger.table());
     let _pass = lock::pass();
@@ -353,8 +354,8 @@ pub(crate) fn wake_changed(ledger: &Ledger) {
     }
 }
 
-/// Tells the watchers that limits were met at some levels of a group's path. The caller has counted that there.
-/// Async-signal-safe.
+/// Notifies the watchers that limits were met at some levels of a group's path. The caller has counted the events
+/// there. Async-signal-safe.
 #[cold]
 pub(crate) fn announce_from(ledger: &Ledger, id: GroupId, levels: Levels) {
     let _pass = lock::pass();
@@ -363,7 +364,7 @@ pub(crate) fn announce_from(ledger: &Ledger, id: GroupId, levels: Levels) {
     }
 }
 
-/// As [`announce_from`], for a caller that has the path, and is inside the gate.
+/// Like [`announce_from`], for a caller that has the path and is inside the gate.
 #[cold]
 pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     let column = ledger.table().columns.current();
@@ -377,19 +378,19 @@ pub(crate) fn announce(ledger: &Ledger, path: &RowPath<'_>, levels: Levels) {
     if ledger.control().watchers.count.load(Ordering::Relaxed) == 0 {
         return;
     }
-    // The lowest level at which something happened, and its ancestors.
-    // (A path that was written over may be shorter than the walk's was.)
+    // The lowest level at which something happened, and its ancestors. A path that was written over may be shorter
+    // than the walk's was.
     let rows = path.rows().get(levels.trailing_zeros() as usize..).unwrap_or_default();
     for (slot, group) in watched(ledger) {
-        // (A row of the path serves some group; the group of the watch may be gone.)
+        // A row of the path serves some group; the watched group may be gone.
         if rows.contains(&group.index()) && ledger.table().id(group.index()) == group {
             wake_slot(slot);
         }
     }
 }
 
-/// Makes a watch look. The caller is inside the gate since before it found the slot in use: until it is out, the
-/// descriptor is the watch's.
+/// Wakes a watch. The caller entered the gate before it found the slot in use: until it leaves, the descriptor is the
+/// watch's.
 fn wake_slot(slot: &Slot) {
     Bell::ring_number(slot.eventfd.load(Ordering::Relaxed));
     let alarm = slot.alarm.swap(0, Ordering::SeqCst);

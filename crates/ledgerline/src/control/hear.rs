@@ -1,4 +1,4 @@
-//! The thread that hears of limits which other processes change, and acts on it (`listener.rs` has the protocol).
+//! The thread that receives limit changes of other processes and acts on them (`listener.rs` has the protocol).
 
 use crate::control::listener::{LONGEST, PACE, count};
 use crate::control::{events, reclaim, wait_queue};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// The thread.
+/// Runs the thread's loop.
 pub(crate) fn run(ledger: &Ledger, mut key: u32, stop: &AtomicBool) {
     let listener = &ledger.control().listener;
     let mut heard = listener.of_others(key);
@@ -31,8 +31,8 @@ pub(crate) fn run(ledger: &Ledger, mut key: u32, stop: &AtomicBool) {
     }
 }
 
-/// Does what a setter in this process does beside the change, after another process changed limits: a group that is above
-/// its max is brought down by the reclaimers, and who waits for what is too much now learns of it.
+/// Does after another process's change of limits what a setter in this process does: brings a group above its max
+/// down by its reclaimers, and notifies waiters whose requests are now too large.
 fn follow(ledger: &Ledger) {
     wait_queue::tell_below(ledger, GroupId::ROOT);
     for id in ledger.control().reclaimers.groups() {

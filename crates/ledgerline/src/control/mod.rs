@@ -1,8 +1,8 @@
-//! Control decides which charges are refused, slowed down or made to wait, and which groups are reclaimed
-//! or cancelled; and it tells the watchers.
+//! Control decides which charges are refused, slowed down or made to wait, and which groups are reclaimed or
+//! cancelled. It also notifies the watchers.
 //!
-//! It is the layer above the counters and the stock. Those return what happened (the level that refused,
-//! the levels that met a limit), and control decides what is done about it.
+//! It is the layer above the counters and the stock. Those return the facts (the level that refused, the levels that
+//! met a limit), and control decides on the action.
 
 pub(crate) mod alarm;
 pub(crate) mod attempt;
@@ -51,10 +51,10 @@ use std::time::Duration;
 use victim::Victims;
 use wait_queue::WaitQueues;
 
-/// A time as good as for ever, which can still be added to a clock's time.
+/// A time as good as forever that can still be added to a clock's time.
 pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// How long reclaim, a penalty and a cancelled victim may take (`LedgerBuilder`).
+/// The time limits of reclaim, a penalty and a cancelled victim (`LedgerBuilder`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) reclaim: Duration,
@@ -62,24 +62,24 @@ pub(crate) struct Times {
     pub(crate) victim: Duration,
 }
 
-/// What acts on a ledger by itself, and ends with it (a thread that follows its container).
+/// A thread that acts on a ledger by itself and ends with it, like one that follows its container.
 pub(crate) trait Companion: Any + Send + Sync {
-    /// Stops it. Says whether it has stopped: no thread of it uses the ledger any more.
+    /// Stops it. Returns whether it has stopped: none of its threads uses the ledger any more.
     fn end(&self) -> bool;
 }
 
-/// Everything of a ledger that belongs to this process alone: the table's addresses, and what acts on the
+/// The part of a ledger that belongs to this process alone: the table's addresses, and everything that acts on the
 /// table. It lies in the local page of the ledger's region.
 #[repr(C)]
 pub(crate) struct Control {
     /// First, so that a page's address is that of its control.
     page: LocalPage,
-    /// Follows the charges, if the program asked for that.
+    /// Follows the charges, if the program enabled the audit.
     audit: Option<Box<Audit>>,
     pub(crate) waiting: WaitQueues,
     pub(crate) reclaimers: Reclaimers,
     pub(crate) victims: Victims,
-    /// How often reclaimers of each group were named (`watchdog.rs`).
+    /// Number of times that reclaimers of each group were reported (`watchdog.rs`).
     pub(crate) hung: Mutex<BTreeMap<u64, u64>>,
     pub(crate) peaks: Peaks,
     /// Locked while a thread changes the mode of a subtree.
@@ -87,15 +87,15 @@ pub(crate) struct Control {
     pub(crate) times: Times,
     /// The policy for allocations outside of any `catch` at a limit.
     pub(crate) policy: SharedPolicy,
-    /// Whether charges that do not wait are refused while others wait.
+    /// Whether charges that do not wait are refused while requests wait.
     pub(crate) fair: AtomicBool,
     pub(crate) watchers: Watchers,
     pub(crate) listener: Listener,
-    /// Who was refused, once somebody asks for it.
+    /// Notes of refused charges, once the program asked for them.
     pub(crate) refusals: OnceLock<Box<Notes>>,
     /// Set once at most, before the ledger's maker gives it out.
     pub(crate) companion: OnceLock<Box<dyn Companion>>,
-    /// The ledger's file, if those who watch are to find it; removed with this.
+    /// Announces the ledger's file to readers, if it is to be found; removed with this.
     pub(crate) announcement: OnceLock<Announcement>,
 }
 
@@ -143,34 +143,34 @@ pub(crate) fn lay(
 /// # Safety
 /// The page is that of a control that [`lay`] wrote, and nothing in its region is used afterwards.
 unsafe fn end(page: NonNull<LocalPage>) {
-    // First what may still use the page, while all of it is in its place.
+    // Ends everything that may still use the page, while all of it is in its place.
     // SAFETY: as the caller says, the page is a control's, and no other thread ends it.
     let control = unsafe { page.cast::<Control>().as_ref() };
     let companion_ended = control.companion.get().is_none_or(|companion| companion.end());
     // SAFETY: likewise; the ledger in the page is as valid.
     let listener_ended = control.listener.end(unsafe { LocalPage::ledger(page) });
     if !companion_ended || !listener_ended {
-        // A thread of the ledger's own drops the ledger (in a reclaimer that had the last share of it), and goes on using
-        // it until it returns. What is never unmapped can be used for ever.
+        // A thread of the ledger's own drops the ledger, in a reclaimer that had the last share of it. It uses the
+        // ledger until it returns, so the ledger is never unmapped.
         return;
     }
     // SAFETY: as above.
     drop(unsafe { (*page.cast::<Control>().as_ptr()).companion.take() });
-    // All but the page is dropped at once.
+    // Everything but the page is dropped at once.
     // SAFETY: as the caller says; the copy owns everything, the region included, and lives on this stack.
     let Control { page, .. } = unsafe { page.cast::<Control>().read() };
     drop(page.table.into_region());
 }
 
 impl Ledger {
-    /// The control of the ledger.
+    /// Returns the control of the ledger.
     #[inline]
     pub(crate) fn control(&self) -> &Control {
         // SAFETY: every page is the first field of a control (`lay`), which is as valid (R3).
         unsafe { self.local_page().cast().as_ref() }
     }
 
-    /// The audit that follows the charges, if the program asked for one.
+    /// Returns the audit that follows the charges, if the program enabled it.
     #[inline]
     pub(crate) fn audit(&self) -> Option<&Audit> {
         self.control().audit.as_deref()

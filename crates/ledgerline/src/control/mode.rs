@@ -1,9 +1,8 @@
 //! The mode of a subtree: whether the ledger enforces limits there, only measures, or does nothing.
 //!
-//! Every row has the mode that was set last on it or on an ancestor. Whether its limit is enforced is a bit
-//! of the limit itself, so a walk learns it without another load. Whether it is accounted at all is a flag
-//! that the slow path looks at: a group that is not accounted keeps no cell, so each of its charges takes
-//! the slow path.
+//! Every row has the mode that was set last on it or on an ancestor. A bit of the limit itself tells whether it is
+//! enforced, so a walk learns it without another load. A flag tells whether the group is accounted at all. The slow
+//! path checks it: a group that is not accounted keeps no cell, so each of its charges takes the slow path.
 //!
 //! ```text
 //! set_mode(top, mode), with the modes' lock             create(parent)
@@ -25,14 +24,14 @@ use crate::sync::{Ordering, fence};
 use crate::table::path::leads_through;
 use crate::table::row::{Row, flag, state};
 
-/// What a ledger does with charges of a group.
+/// The accounting of a group's charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlMode {
-    /// Counts them, and refuses what is above a limit.
+    /// Counts charges, and refuses those above a limit.
     #[default]
     Enforce,
-    /// Counts them and refuses nothing: a charge that ends above the group's max counts a `max` event.
-    /// Limits of ancestors that enforce theirs hold all the same.
+    /// Counts charges and refuses nothing: a charge that ends above the group's max counts a `max` event. Limits of
+    /// ancestors in `Enforce` still hold.
     Measure,
     /// Counts nothing, in the group and in its ancestors, and refuses nothing (up to 2^62 units).
     Off,
@@ -56,9 +55,9 @@ impl Row {
 
     /// Gives a new row the mode of its parent.
     pub(crate) fn adopt_mode(&self, parent: &Row) {
-        // SeqCst loads (`Row::has`, `is_enforced`) after the SeqCst store in `Row::begin`: partners of
-        // the fence in `Group::set_mode`. (A round for each change of the parent's mode meanwhile: so many changes are
-        // those of a program that writes over the ledger.)
+        // SeqCst loads (`Row::has`, `is_enforced`) after the SeqCst store in `Row::begin`: partners of the fence in
+        // `Group::set_mode`. One round for each concurrent change of the parent's mode. Only a program that
+        // overwrites the ledger causes this many changes.
         for _ in 0..1000 {
             let mode = parent.mode();
             if self.mode() == mode {
@@ -70,16 +69,15 @@ impl Row {
 }
 
 impl Group<'_> {
-    /// Sets the mode of this group and of all groups below it, present and future, until it is set on one
-    /// of those. Costs a pass over the rows in use, and a drain. Not async-signal-safe.
+    /// Sets the mode of this group and of all groups below it, present and future, until it is set on one of those.
+    /// Costs a pass over the rows in use, and a drain. Not async-signal-safe.
     ///
-    /// A change from [`Measure`](ControlMode::Measure) to [`Enforce`](ControlMode::Enforce) leaves what is
-    /// in use above a limit, and charges are refused until usage is below. While a group is
-    /// [`Off`](ControlMode::Off), a new [`Charge`](crate::Charge) holds nothing and returns nothing; one
-    /// from before is returned as ever. Units without a guard ([`try_charge_units`](Self::try_charge_units)
-    /// and the like) are counted all the same, as in `Measure`: otherwise the ledger could not know later
-    /// whether to take them back. Charges of a group that is off take about 10 ns. Requests that wait below
-    /// look again at once ([`Request::wait`](crate::Request::wait)).
+    /// A change from [`Measure`](ControlMode::Measure) to [`Enforce`](ControlMode::Enforce) may leave usage above a
+    /// limit; charges are then refused until usage is below. While a group is [`Off`](ControlMode::Off), a new
+    /// [`Charge`](crate::Charge) holds nothing and returns nothing; an older one is returned as before. Units without
+    /// a guard ([`try_charge_units`](Self::try_charge_units) and the like) are counted nevertheless, as in `Measure`:
+    /// otherwise the ledger could not know later whether to take them back. Charges of a group that is off take about
+    /// 10 ns. Requests that wait below look again at once ([`Request::wait`](crate::Request::wait)).
     ///
     /// ```
     /// # use ledgerline::{ControlMode, Ledger, Limit};
@@ -97,7 +95,7 @@ impl Group<'_> {
     /// ```
     pub fn set_mode(self, mode: ControlMode) {
         self.set_mode_below(mode);
-        // Nothing is locked here: wakers are foreign code.
+        // Called without a lock: wakers are foreign code.
         wait_queue::tell_below(self.ledger(), self.id());
     }
 
@@ -117,12 +115,12 @@ impl Group<'_> {
         for row in (0..ledger.table().high_water()).filter(|&row| row != top && below(row)) {
             ledger.table().row(row).set_mode(mode);
         }
-        // This takes the cells from before: none may serve a group that is off, and where limits hold
-        // again, too much may lie idle. For the third mode it does no harm.
+        // Takes the cells from before. None may serve a group that is off, and where limits hold again, too much may
+        // lie idle. In the third mode it is harmless.
         drain::subtree(ledger.table(), top);
     }
 
-    /// The mode that holds for this group; the default for one that is gone.
+    /// Returns the mode of this group; the default for one that is gone.
     pub fn mode(self) -> ControlMode {
         self.read(Row::mode).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Finds the groups that are over their own limits, and what is to be said when nothing gives way.
+//! Finds the groups that are over their own limits, and reports allocations that fail because no work gives way.
 //!
-//! Allocations may go over a limit, until their work ends ([`OnLimit::Overrun`](crate::alloc::OnLimit)). So a group may fill
-//! what others below a common ancestor need. These are not refused for that: what would fit if all neighbours were within their own
-//! limits is granted.
+//! Allocations may go over a limit until their work ends ([`OnLimit::Overrun`](crate::alloc::OnLimit)). So a group
+//! may use up room that others below a common ancestor need. Their charges are not refused for that: a charge that
+//! would fit if all neighbours were within their own limits is granted.
 
 use crate::counter::COUNTER_MAX;
 use crate::group::Group;
@@ -14,7 +14,7 @@ use crate::table::path::{self, RowPath};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// By how much a row's group is over its own limit; what may lie idle is nobody's.
+/// Returns by how much a row's group is over its own limit, without idle stock.
 fn excess(table: &Table, row: u32) -> u64 {
     let counter = &table.row(row).counter;
     let max = counter.max();
@@ -24,11 +24,13 @@ fn excess(table: &Table, row: u32) -> u64 {
     counter.usage().saturating_sub(counter.idle_at_most()).saturating_sub(max)
 }
 
-/// Whether `units` that are lacking below a full group's limit are other groups' fault: whether those below it that are over their
-/// own limits are so by as much together. Groups on the path of the one that asks do not count, nor those below it. Costs a pass
-/// over the rows in use, unless the one that was found last suffices. Allocates nothing.
+/// Returns whether other groups are the reason that `units` do not fit below a full group's limit: whether groups
+/// below it exceed their own limits by as much together. Groups on the path of the asking group do not count, nor
+/// those below it. Costs a pass over the rows in use, unless the group that was found last suffices. Allocates
+/// nothing.
 ///
-/// So a group that is over its limit by little gives its neighbours little, and nobody grows behind another's back.
+/// A group that is slightly over its limit thus gives its neighbours only that much, and no group can use the excuse
+/// to grow further.
 pub(crate) fn is_anothers(full: Group<'_>, asking: Group<'_>, units: u64) -> bool {
     /// The row that was found last, in any ledger: a hint.
     static LAST: AtomicU32 = AtomicU32::new(0);
@@ -68,8 +70,8 @@ pub(crate) fn is_anothers(full: Group<'_>, asking: Group<'_>, units: u64) -> boo
     false
 }
 
-/// Says on standard error that an allocation fails since the root is full and nothing gave way, at most once a second: the
-/// program may end by it. Its caller sees to it that nobody is charged.
+/// Reports on standard error that an allocation fails since the root is full and nothing gave way, at most once a
+/// second: the program may end by it. The caller exempts this from accounting.
 pub(crate) fn say_full(asking: Group<'_>, units: u64) {
     static SAID: Mutex<Option<Instant>> = Mutex::new(None);
     let Ok(mut said) = SAID.try_lock() else { return };
@@ -96,10 +98,10 @@ pub(crate) fn say_full(asking: Group<'_>, units: u64) {
 }
 
 impl Group<'_> {
-    /// By how many units the group is over its own limit, without what may lie idle; zero where it is not. A few loads.
+    /// Returns by how many units the group is over its own limit, without idle stock; zero if it is not. A few loads.
     ///
-    /// A group is over its limit by [`charge`](Self::charge), by a limit that was set below what is in use, and by allocations
-    /// of work that has not ended yet ([`OnLimit::Overrun`](crate::alloc::OnLimit)).
+    /// A group gets over its limit by [`charge`](Self::charge), by a limit that was set below its usage, and by
+    /// allocations of work that has not ended yet ([`OnLimit::Overrun`](crate::alloc::OnLimit)).
     pub fn over(self) -> u64 {
         self.read(|_| excess(self.table(), self.id().index())).unwrap_or(0)
     }

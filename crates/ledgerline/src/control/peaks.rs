@@ -17,14 +17,14 @@ pub(crate) struct Noted {
 }
 
 impl Peaks {
-    /// Locks them inside the gate, so that no fork finds them locked.
+    /// Locks the peaks inside the gate, so that no fork finds them locked.
     pub(crate) fn lock(&self) -> Gated<'_, Noted> {
         lock::gated(&self.0)
     }
 }
 
 impl Noted {
-    /// Adds a reader. Returns its number.
+    /// Adds a reader and returns its number.
     pub(crate) fn add(&mut self, group: GroupId) -> u64 {
         self.numbers += 1;
         self.by_reader.insert((group.raw(), self.numbers), (0, 0));
@@ -35,19 +35,19 @@ impl Noted {
         self.by_reader.remove(&(group.raw(), reader));
     }
 
-    /// The peak that a reader noted.
+    /// Returns the peak that a reader noted.
     pub(crate) fn of(&self, group: GroupId, reader: u64) -> (u64, u64) {
         self.by_reader.get(&(group.raw(), reader)).copied().unwrap_or_default()
     }
 
-    /// Has a reader forget what it noted.
+    /// Removes a reader's peak.
     pub(crate) fn forget(&mut self, group: GroupId, reader: u64) {
         if let Some(noted) = self.by_reader.get_mut(&(group.raw(), reader)) {
             *noted = (0, 0);
         }
     }
 
-    /// Has each reader of a group note a peak.
+    /// Notes a peak for each reader of a group.
     pub(crate) fn note(&mut self, group: GroupId, (least, most): (u64, u64)) {
         let theirs = (group.raw(), 0)..=(group.raw(), u64::MAX);
         for (_, noted) in self.by_reader.range_mut(theirs) {

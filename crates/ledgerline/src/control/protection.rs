@@ -1,8 +1,8 @@
-//! Effective protection is how much of a group reclaim must leave (`min`), or leaves unless nothing else is
-//! left (`low`). It matters when a parent's protection does not suffice for all children that ask for some.
+//! Effective protection is how much of a group reclaim must leave (`min`), or leaves unless nothing else is left
+//! (`low`). It matters if a parent's protection does not suffice for all children with a setting.
 //!
-//! It is a query over the tree as it is now, from the reclaimed group downwards. Nothing is stored, so
-//! nothing is stale. For a child that uses `usage` and asks for `setting` (either of the two):
+//! It is a query over the current tree, from the reclaimed group downwards. Nothing is stored, so nothing is stale.
+//! For a child with usage `usage` and setting `setting` (either of the two):
 //!
 //! ```text
 //! claim     = min(usage, setting)                     protection for memory that is not there is of no use
@@ -33,17 +33,16 @@ pub struct Protection {
     pub low: u64,
 }
 
-/// What becomes of protection that a parent is granted and its children do not claim (cgroup v2's
-/// `memory_recursiveprot`).
+/// The use of protection that a parent is granted and its children do not claim (cgroup v2's `memory_recursiveprot`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unclaimed {
     /// It protects no child.
     Lost,
-    /// It protects the children all the same, in proportion to what they use.
+    /// It protects the children in proportion to their usage.
     Shared,
 }
 
-/// What a parent can give, and what its children ask for.
+/// The protection that a parent can give, and the claims of its children.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parent {
     effective: u64,
@@ -52,12 +51,12 @@ struct Parent {
     claims: u128,
 }
 
-/// The formula of the module's documentation, below the first level.
+/// Computes the formula of the module's documentation, below the first level.
 fn effective(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> u64 {
     let claim = u128::from(usage.min(setting));
     let usage = u128::from(usage);
     let (granted, parent_usage) = (u128::from(parent.effective), u128::from(parent.usage));
-    // The numbers are read one after the other, so a child's claim may be above the sum.
+    // The numbers are read one after the other, so a child's claim may exceed the sum.
     let claims = parent.claims.max(claim);
     let protected = if claims > granted {
         // Not zero: it is above `granted`.
@@ -73,17 +72,16 @@ fn effective(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> 
 }
 
 impl Group<'_> {
-    /// The group's effective protection when `top` is reclaimed (the root, if the whole ledger is). It is
-    /// zero for `top` itself and for groups outside of it, which that reclaim does not touch. It is zero
-    /// where one of the two groups is gone.
+    /// Returns the group's effective protection when `top` is reclaimed (the root, if the whole ledger is). It is
+    /// zero for `top` itself and for groups outside of it, which that reclaim does not touch, and if one of the two
+    /// groups is gone.
     ///
-    /// A group right below `top` has what was set. Further down, a group claims what was set as far as it
-    /// uses that. Where the children claim more than their parent has, they share it in proportion to their
-    /// claims; what none of them claims is shared in proportion to the rest of their usage, or lost
-    /// ([`Unclaimed`]).
+    /// A group right below `top` has its setting. Further down, a group claims its setting up to its usage. If the
+    /// children claim more than their parent has, they share it in proportion to their claims. Unclaimed protection
+    /// is shared in proportion to the rest of their usage, or lost ([`Unclaimed`]).
     ///
-    /// Usage includes what lies idle. For each level at which there is protection to share, this costs a
-    /// pass over the rows in use, about a nanosecond a row. It allocates nothing.
+    /// Usage includes idle stock. For each level with protection to share, this costs a pass over the rows in use,
+    /// about a nanosecond a row. It allocates nothing.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit, Unclaimed};
@@ -100,7 +98,7 @@ impl Group<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn protection(self, top: Group<'_>, unclaimed: Unclaimed) -> Protection {
-        // (While this group exists, so does `top` if it is an ancestor. So `top` is asked first and last.)
+        // While this group exists, so does `top` if it is an ancestor. So `top` is checked first and last.
         let now = || self.read(|_| self.protection_now(top, unclaimed)).flatten();
         top.read(|_| now()).flatten().unwrap_or_default()
     }
@@ -114,15 +112,15 @@ impl Group<'_> {
     }
 }
 
-/// What a row asks for: its min and its low.
+/// Returns a row's min and low.
 fn settings(row: &Row) -> [u64; 2] {
     let limits = &row.counter.limits;
     [&limits.min, &limits.low].map(|setting| setting.load(Ordering::Relaxed))
 }
 
-/// Computes the effective protection of the rows of a path, when the parent of the topmost one is
-/// reclaimed. `rows` has the deepest first; `hand_out` gets the topmost first. Costs a pass over the rows
-/// in use for each row, as far as there is protection.
+/// Computes the effective protection of the rows of a path when the parent of the topmost one is reclaimed. `rows`
+/// has the deepest first; `hand_out` gets the topmost first. Costs a pass over the rows in use for each row that can
+/// have protection.
 pub(crate) fn down(
     ledger: &Ledger,
     rows: &[u32],
@@ -132,7 +130,7 @@ pub(crate) fn down(
     protect_with(ledger, rows, unclaimed, |parent| claims(ledger, parent), hand_out);
 }
 
-/// As [`down`], with a function that says what the children of a row claim.
+/// Like [`down`], with a function that returns the claims of a row's children.
 fn protect_with(
     ledger: &Ledger,
     rows: &[u32],
@@ -162,16 +160,16 @@ fn protect_with(
     }
 }
 
-/// Whether a child can have any protection from its parent's. Without a grant to the parent there is none;
-/// without a setting of its own the child has only what no child claims.
+/// Returns whether a child can have any protection from its parent's. Without a grant to the parent there is none.
+/// Without a setting of its own, the child has only a share of unclaimed protection.
 fn may_protect(granted: [u64; 2], child: &Row, unclaimed: Unclaimed) -> bool {
     let may = |(granted, setting)| granted > 0 && (unclaimed == Unclaimed::Shared || setting > 0);
     granted.into_iter().zip(settings(child)).any(may)
 }
 
-/// The effective protection of many groups when `top` is reclaimed, and whether it depends on what others
-/// use. (It does not right below `top`, where it is the group's own setting.) Costs one pass over the rows
-/// in use, and none where no group's protection depends on others.
+/// Returns the effective protection of many groups when `top` is reclaimed, and whether it depends on the usage of
+/// others. Right below `top` it does not: there it is the group's own setting. Costs one pass over the rows in use,
+/// and none if no group's protection depends on others.
 pub(crate) fn below(top: Group<'_>, groups: &[GroupId]) -> Vec<(Protection, bool)> {
     let ledger = top.ledger();
     let row = |index: u32| ledger.table().row(index);
@@ -183,7 +181,7 @@ pub(crate) fn below(top: Group<'_>, groups: &[GroupId]) -> Vec<(Protection, bool
     let paths: Vec<Vec<u32>> = groups.iter().map(|id| below_top(id).unwrap_or_default()).collect();
     let mut claims: BTreeMap<u32, [u128; 2]> = BTreeMap::new();
     for rows in &paths {
-        // This goes as deep as every row has a setting: no grant reaches deeper.
+        // Stops at the first row without a setting: no grant reaches deeper.
         for pair in rows.windows(2).rev() {
             if !may_protect(settings(row(pair[1])), row(pair[0]), Unclaimed::Lost) {
                 break;
@@ -198,7 +196,7 @@ pub(crate) fn below(top: Group<'_>, groups: &[GroupId]) -> Vec<(Protection, bool
             }
         });
     }
-    // (A setting made meanwhile does not count yet.)
+    // A setting made meanwhile does not count yet.
     let claims = |parent: u32| claims.get(&parent).copied().unwrap_or_default();
     let of = |rows: &Vec<u32>| {
         let mut protection = Protection::default();
@@ -208,7 +206,7 @@ pub(crate) fn below(top: Group<'_>, groups: &[GroupId]) -> Vec<(Protection, bool
     paths.iter().map(of).collect()
 }
 
-/// How much the children of a row claim, of min and of low.
+/// Returns the sums of the min and of the low that the children of a row claim.
 fn claims(ledger: &Ledger, parent: u32) -> [u128; 2] {
     let mut claims = [0; 2];
     each_child(ledger, |of, row| {
@@ -219,7 +217,7 @@ fn claims(ledger: &Ledger, parent: u32) -> [u128; 2] {
     claims
 }
 
-/// Shows every row in use but the root's, with its parent, in one pass.
+/// Calls `show` for every row in use but the root's, with its parent, in one pass.
 fn each_child(ledger: &Ledger, mut show: impl FnMut(u32, &Row)) {
     for index in 1..ledger.table().high_water() {
         let row = ledger.table().row(index);
@@ -243,8 +241,8 @@ mod tests {
     use crate::{Ledger, Limit};
     use proptest::prelude::*;
 
-    /// The formula by trial: the largest number that satisfies its defining inequality, found a bit
-    /// at a time. No division, no common code.
+    /// Computes the formula by trial: the largest number that satisfies its defining inequality, found a bit at a
+    /// time. No division, and no common code.
     fn by_trial(usage: u64, setting: u64, parent: Parent, unclaimed: Unclaimed) -> u64 {
         let largest = |holds: &dyn Fn(u128) -> bool| {
             (0..64).rev().fold(0u128, |found, bit| {
@@ -264,7 +262,7 @@ mod tests {
         (claim + largest(&|n| n * over <= (granted - parent.claims) * mine)) as u64
     }
 
-    /// Numbers of every size up to `most`, near the ends of the range more often.
+    /// Numbers of every size up to `most`, more often near the ends of the range.
     fn sizes(most: u64) -> impl Strategy<Value = u64> {
         prop_oneof![
             Just(0),
@@ -328,7 +326,7 @@ mod tests {
         }
         for _ in 0..4000 {
             ledger.root().drain();
-            // All are looked at before any is reclaimed.
+            // All are read before any is reclaimed.
             let reclaim = asked.map(|child| {
                 let min = child.protection(ledger.root(), Unclaimed::Lost).min;
                 child.precise().saturating_sub(min) / 128

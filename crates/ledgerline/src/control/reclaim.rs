@@ -1,5 +1,5 @@
-//! Reclaim asks reclaimers for units before a charge is refused. This decides which are asked, for how
-//! much, in which order.
+//! Reclaim asks reclaimers for units before a charge is refused. This module decides which are asked, for how much
+//! and in which order.
 //!
 //! ```text
 //! reclaim(full, missing)                              full: the lowest group that has no room
@@ -13,25 +13,24 @@
 //!   progress: the caller tries again
 //! ```
 //!
-//! **Why in rounds.** What a child of a protected parent may keep depends on what its siblings use. As one
-//! is reclaimed, its claim falls, and the others' shares grow. The kernel goes through siblings again and
-//! again and takes a small part of (usage - effective protection) of each, so where it ends is the end of
-//! many small steps. One large step, in proportion to the protection at its start, ends elsewhere: of
-//! children that claim 75, 25, 0 and 500 MiB below a parent with 50, and use 50, 50, 50 and 0, such a step
-//! leaves 33.7, 17.3, 1 and 0 when 98 are asked for, and infinitely many small ones 29.1, 21.9, 1 and 0
-//! (the kernel's own test wants 29 and 21 within a tenth). So where effective protection moves, a round
-//! asks for a quarter of what is above it at most: that leaves 29.5, 21.5, 1 and 0, off by 2 % at the
-//! worst, after 14 rounds (a half: 30.0 and 21.0 after six; an eighth: 29.3 and 21.7 after thirty). Below a
-//! sixty-fourth of what the first round found, a round asks for the rest at once, so that the rounds have
-//! an end. Many small requests take small steps by themselves. Where no group's protection depends on
-//! others (there is none, or it is set right below the full group), one round asks for all: the proportions
-//! stay.
+//! **Why in rounds.** The part of a protected parent that a child may keep depends on the usage of its siblings. As
+//! one sibling is reclaimed, its claim falls, and the others' shares grow. The kernel goes through siblings again and
+//! again and takes a small part of (usage - effective protection) of each, so its result is that of many small steps.
+//! One large step, in proportion to the protection at its start, has another result. Take children that claim 75, 25,
+//! 0 and 500 MiB below a parent with 50, and use 50, 50, 50 and 0. When 98 are asked for, one such step leaves 33.7,
+//! 17.3, 1 and 0, and infinitely many small ones 29.1, 21.9, 1 and 0 (the kernel's own test wants 29 and 21 within a
+//! tenth).
 //!
-//! **Shares by lot.** A share of a few units is not worth a call. So a request is cut into pieces of a
-//! sixty-fourth of what one candidate has on average. They are dealt out over the candidates at equal
-//! distances, from a start that is drawn by lot. Each candidate gets its share to within a piece, and on
-//! average exactly. A small request is one piece, and goes to one candidate. Many small requests come out
-//! in proportion, whatever the grain of the caches (which give back whole pages, say).
+//! So if effective protection moves, a round asks for at most a quarter of the excess above it. That leaves 29.5,
+//! 21.5, 1 and 0, off by 2 % at the worst, after 14 rounds (a half: 30.0 and 21.0 after six; an eighth: 29.3 and 21.7
+//! after thirty). Below a sixty-fourth of the first round's excess, a round asks for the rest at once, so that the
+//! rounds end. Many small requests take small steps by themselves. If no group's protection depends on others (there
+//! is none, or it is set right below the full group), one round asks for everything, since the proportions stay.
+//!
+//! **Shares by lot.** A share of a few units is not worth a call. So a request is cut into pieces of a sixty-fourth
+//! of the candidates' average excess. They are dealt out over the candidates at equal distances, from a random start.
+//! Each candidate gets its share to within a piece, and on average exactly. A small request is one piece, and goes to
+//! one candidate. Many small requests come out in proportion, even if caches give back only whole pages.
 
 use crate::control::audit::By;
 use crate::control::reclaimers::{Entry, Outcome};
@@ -53,11 +52,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where protection moves, a round asks for this part of what is above it.
+/// If protection moves, a round asks for this part of the excess above it.
 const STEP: u64 = 4;
-/// When what is left is this part of what the first round found, a round asks for all of it.
+/// If the excess is at most this part of the first round's, a round asks for all of it.
 const LAST_STEP: u64 = 64;
-/// How many pieces one candidate's excess has on average.
+/// Number of pieces in one candidate's excess, on average.
 const PIECES: u64 = 64;
 
 /// A reclaimer that may be asked during one reclaim.
@@ -65,28 +64,28 @@ struct Asked {
     entry: Arc<Entry>,
     /// Whether the event was counted that its low did not protect it.
     told: bool,
-    /// How often in a row nobody saw what it says that it gave.
+    /// Number of consecutive runs whose claimed units did not show in the usage.
     unseen: u32,
 }
 
 /// A reclaimer that is asked in one round.
 struct Candidate {
-    /// Its index among those that may be asked.
+    /// Its index among the reclaimers that may be asked.
     asked: usize,
-    /// Whether only `low` protects what it would free.
+    /// Whether its excess is protected by `low` alone.
     protected: bool,
     priority: i32,
-    /// How much its group keeps.
+    /// The units that its group keeps.
     keeps: u64,
-    /// How much its group has above that.
+    /// The units that its group has above that.
     excess: u64,
-    /// Whether what it keeps depends on what others use.
+    /// Whether the kept units depend on the usage of other groups.
     moves: bool,
     share: u64,
 }
 
-/// How long reclaimers may run for one request. The time is up only when one of them was asked: a thread that lost its
-/// CPU for as long as that asks all the same.
+/// The time limit of reclaimers for one request. It applies only after a reclaimer was asked: a preempted thread
+/// still asks once.
 pub(crate) struct Clock {
     until: Instant,
     asked: Cell<bool>,
@@ -103,23 +102,23 @@ impl Clock {
     }
 }
 
-/// How much is asked for, and how long.
+/// A request to reclaimers, with its time limit.
 struct Order<'m> {
-    /// The group whose charge waits, or the one that is reclaimed.
+    /// The group whose charge waits, or the group that is reclaimed.
     for_whom: GroupId,
-    /// What is still missing.
+    /// Returns the units still missing.
     missing: &'m dyn Fn() -> u64,
     clock: &'m Clock,
     /// Whether a charge is about to be refused. Then reclaim also waits for reclaimers that other threads
     /// run, and asks those that gave nothing the last time.
     urgent: bool,
-    /// Whether nothing was missing at one of the looks, whoever made the room. Then a charge is worth another try,
-    /// though another thread may have taken the room meanwhile.
+    /// Whether nothing was missing at one of the looks. Then the charge is worth another try, even if another thread
+    /// has taken the room meanwhile.
     saw_room: Cell<bool>,
 }
 
 impl Order<'_> {
-    /// How much is missing, while there is time.
+    /// Returns how much is missing, while there is time.
     fn open(&self) -> Option<u64> {
         let missing = (self.missing)();
         self.saw_room.set(self.saw_room.get() || missing == 0);
@@ -127,14 +126,15 @@ impl Order<'_> {
         (missing > 0 && !is_over).then_some(missing)
     }
 
-    /// Whether there is no time to begin: for somebody who asked, or who need not ask.
+    /// Returns whether there is no time to begin another run: the time is up, and a reclaimer was asked or none is
+    /// needed.
     fn is_over(&self) -> bool {
         self.clock.is_up() && (self.clock.asked.get() || (self.missing)() == 0)
     }
 }
 
-/// Charges what was refused at the first try, if the reclaimers below the full group can make room. Tries
-/// again as long as that is of use. The refusal is not counted.
+/// Retries a refused charge if the reclaimers below the full group can make room, as long as that makes progress. The
+/// refusal is not counted.
 #[cold]
 #[inline(never)]
 pub(crate) fn and_charge(
@@ -159,7 +159,7 @@ pub(crate) fn and_charge(
     Err(refusal)
 }
 
-/// Tries to make room for a charge that was refused. Says whether another try is worth it.
+/// Tries to make room for a refused charge. Returns whether another try is worth it.
 fn reclaim(ledger: &Ledger, refusal: &Refusal, clock: &Clock) -> bool {
     let full = ledger.group(refusal.group);
     let counter = &full.row().counter;
@@ -168,7 +168,7 @@ fn reclaim(ledger: &Ledger, refusal: &Refusal, clock: &Clock) -> bool {
     reclaim_below(full, refusal.charged, &missing, clock, true)
 }
 
-/// Tries to bring a group down to `level`. Says whether there was any progress.
+/// Tries to bring a group down to `level`. Returns whether there was any progress.
 pub(crate) fn above(group: Group<'_>, level: u64, clock: &Clock) -> bool {
     let counter = &group.row().counter;
     let missing = || counter.usage().saturating_sub(level);
@@ -177,14 +177,14 @@ pub(crate) fn above(group: Group<'_>, level: u64, clock: &Clock) -> bool {
 }
 
 impl Group<'_> {
-    /// Asks the reclaimers of this group, and of those below it, for `units`, whatever the limits say: as the kernel's
-    /// `memory.reclaim`. For a program that knows better than any limit when memory is short. Who is asked for how much,
-    /// [`add_reclaimer`](Self::add_reclaimer) says; it ends after
+    /// Asks the reclaimers of this group and of those below it for `units`, regardless of limits, like the kernel's
+    /// `memory.reclaim`. For a program that knows better than any limit when memory is short.
+    /// [`add_reclaimer`](Self::add_reclaimer) describes which are asked for how much. It ends after
     /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time).
     ///
-    /// Returns by how many units the group's charges fell meanwhile: less than that was given back where others charge
-    /// it at the same time, more where others return what they hold. Zero inside a reclaimer of this ledger, which it
-    /// does not nest, and for a group that was destroyed. Not async-signal-safe.
+    /// Returns by how many units the group's charges fell meanwhile. That is less than the reclaimers freed if other
+    /// threads charge at the same time, and more if other threads return units. Zero inside a reclaimer of this
+    /// ledger, since reclaims do not nest, and for a group that was destroyed. Not async-signal-safe.
     ///
     /// ```
     /// # use ledgerline::{Charge, Ledger};
@@ -211,8 +211,9 @@ impl Group<'_> {
     }
 }
 
-/// Asks for `units`, whatever the limits say. Returns how much the group's charges fell. `urgent`: as for a charge that
-/// is about to be refused; otherwise those that gave nothing the last time are left alone for a while.
+/// Asks for `units` regardless of limits, and returns how much the group's charges fell. With `urgent`, asks as for a
+/// charge that is about to be refused. Otherwise reclaimers that freed nothing the last time are left alone for a
+/// while.
 pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
     let ledger = group.ledger();
     if !ledger.control().reclaimers.can_help() || !group.exists() {
@@ -226,12 +227,12 @@ pub(crate) fn units(group: Group<'_>, units: u64, urgent: bool) -> u64 {
     before.saturating_sub(charged())
 }
 
-/// Reclaims after a charge that ended above the high of some levels of its path: asks the reclaimers there,
-/// the lowest level first.
+/// Reclaims after a charge that ended above the high of some levels of its path: asks the reclaimers there, the
+/// lowest level first.
 ///
-/// A group may stay above its high for long, so this must cost little each time. So what may lie idle does
-/// not count: otherwise the surplus that each walk fetches would be drained again at once, and each charge
-/// would be a walk. And a reclaimer that gave nothing is left alone for a while.
+/// A group may stay above its high for long, so each call must be cheap. So idle stock does not count: otherwise the
+/// surplus of each walk would be drained again at once, and each charge would be a walk. And a reclaimer that freed
+/// nothing is left alone for a while.
 #[cold]
 #[inline(never)]
 pub(crate) fn high(group: Group<'_>, met: Levels) {
@@ -254,7 +255,7 @@ pub(crate) fn high(group: Group<'_>, met: Levels) {
     }
 }
 
-/// Asks the reclaimers below a full group, for a charge of `for_whom`. Says whether there was any progress.
+/// Asks the reclaimers below a full group, for a charge of `for_whom`. Returns whether there was any progress.
 fn reclaim_below(
     full: Group<'_>,
     for_whom: GroupId,
@@ -266,7 +267,7 @@ fn reclaim_below(
     if order.is_over() || reclaiming::is_inside(full.ledger()) {
         return false;
     }
-    // What they allocate is nobody's, and no limit refuses it: they make the room that is lacking.
+    // Allocations of reclaimers are not accounted, and no limit refuses them: they make the missing room.
     whose::nobody(|| ask_all(full, &order))
 }
 
@@ -289,7 +290,7 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
     let ledger = full.ledger();
     let mut progress = false;
     let mut busy: Vec<Arc<Entry>> = Vec::new();
-    // What the first round found above protection that moves.
+    // The excess above moving protection that the first round found.
     let mut first = 0;
     while let Some(missing) = order.open() {
         let mut done = Vec::new();
@@ -298,7 +299,7 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
             let Some(missing) = order.open() else { break };
             let asked = &mut asked[candidate.asked];
             let entry = &asked.entry;
-            // Other threads may have reclaimed there meanwhile, and a group below counts into this one.
+            // Other threads may have reclaimed there meanwhile, and a lower group counts into this one.
             let left =
                 precise::charged(ledger.table(), entry.group).saturating_sub(candidate.keeps);
             let need = candidate.share.min(missing).min(left);
@@ -322,7 +323,7 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
                     }
                 }
                 None => {
-                    // (Nothing comes of a run that a fork left behind.)
+                    // A run that a fork left behind never ends.
                     if !entry.is_lost() {
                         busy.push(entry.clone());
                     }
@@ -333,11 +334,11 @@ fn ask_in_rounds(full: Group<'_>, mut asked: Vec<Asked>, order: &Order<'_>) -> b
         if !ran {
             break;
         }
-        // From behind, so that the places of the others stay.
+        // Removes from the end, so that the other indices stay valid.
         done.sort_unstable();
         done.into_iter().rev().for_each(|place| drop(asked.swap_remove(place)));
     }
-    // (A reclaimer may have raised the limit instead of giving anything back.)
+    // A reclaimer may have raised the limit instead of freeing units.
     let _ = order.open();
     if progress || !order.urgent || order.saw_room.get() {
         return progress || order.saw_room.get();
@@ -390,9 +391,8 @@ fn round(full: Group<'_>, asked: &[Asked], missing: u64, first: &mut u64) -> Vec
     round
 }
 
-/// Deals `ask` units out in proportion to what each has: in pieces at equal distances, the first at a place
-/// that the number of the lot decides. `ask` is at most the sum of what they have, and the shares sum to
-/// it.
+/// Deals out `ask` units in proportion to `excess`: in pieces at equal distances, the first at a place that the
+/// number of the lot decides. `ask` is at most the sum of `excess`, and the shares sum to it.
 fn shares(excess: &[u64], ask: u64, lot: u64) -> Vec<u64> {
     let sum: u128 = excess.iter().copied().map(u128::from).sum();
     if sum == 0 || ask == 0 {
@@ -401,18 +401,17 @@ fn shares(excess: &[u64], ask: u64, lot: u64) -> Vec<u64> {
     let piece = (sum / (u128::from(PIECES) * excess.len() as u128)).max(1);
     let ask = u128::from(ask);
     let pieces = ask.div_ceil(piece);
-    // Multiples of the golden ratio fall evenly, however many there are. This takes the upper half of the
-    // product's fraction, in 2^-32 of the distance of two pieces.
+    // Multiples of the golden ratio are evenly distributed for any count. Takes the upper half of the product's
+    // fraction, in 2^-32 of the distance of two pieces.
     let start = u128::from(lot.wrapping_mul(GOLDEN) >> 32);
-    // (Only proportions count, so the upper 64 bits do.)
+    // Only proportions count, so the upper 64 bits suffice.
     let shift = (u128::BITS - sum.leading_zeros()).saturating_sub(64);
     let (mut before, mut dealt) = (0, 0);
     excess
         .iter()
         .map(|&excess| {
             before += u128::from(excess);
-            // How many pieces lie before the end of this one's part: at most 2^25 of them, so nothing
-            // overflows.
+            // The number of pieces before the end of this one's part: at most 2^25, so nothing overflows.
             let end = (((before >> shift) * pieces) << 32) / (sum >> shift);
             let theirs = if end > start { ((end - start - 1) >> 32) + 1 } else { 0 };
             let all = ask * theirs / pieces;
@@ -448,7 +447,7 @@ mod tests {
             let piece = sum as f64 / (PIECES as f64 * excess.len() as f64);
             for (&excess, &share) in excess.iter().zip(&shares) {
                 let exact = excess as f64 * ask as f64 / (sum as f64).max(1.0);
-                // (Of small numbers a piece is one unit; of large ones a float is not exact.)
+                // For small numbers a piece is one unit; for large ones a float is not exact.
                 let slack = piece.max(1.0) * 1.001 + 1.0 + exact * 1e-9;
                 prop_assert!((share as f64 - exact).abs() <= slack, "{share} {exact}, {piece}");
             }

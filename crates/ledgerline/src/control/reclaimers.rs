@@ -1,12 +1,11 @@
-//! Registers reclaimers, finds them and runs them. `reclaim.rs` decides which are asked for how much when a
-//! limit is met.
+//! Registers reclaimers, finds them and runs them. `reclaim.rs` decides which are asked for how much when a limit is
+//! met.
 //!
-//! An entry is kept under every group of its path (which never changes while its group lives), so that
-//! those below a full group are found without a look at any other.
+//! An entry is kept under every group of its path, which never changes while its group lives. So the reclaimers below
+//! a full group are found without a look at any others.
 //!
-//! Nothing is locked while a reclaimer runs. It may uncharge, destroy groups (its own, too), register
-//! reclaimers, and charge. What it charges is served where there is room, reclaims nothing and waits for
-//! nothing (`reclaiming.rs`).
+//! No lock is held while a reclaimer runs. It may uncharge, destroy groups (its own, too), register reclaimers, and
+//! charge. Its charges are served if there is room; they do not reclaim and do not wait (`reclaiming.rs`).
 
 use crate::control::listener::{self, Seat};
 use crate::control::{reclaiming, watchdog};
@@ -28,7 +27,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Reclaimers {
     entries: RwLock<Entries>,
-    /// How many there are. A refusal looks at this first.
+    /// The number of reclaimers. A refusal checks this first.
     count: AtomicUsize,
     /// Lots drawn so far (`reclaim.rs`).
     pub(crate) lots: AtomicU64,
@@ -38,13 +37,13 @@ pub(crate) struct Reclaimers {
 struct Entries {
     /// The entries, by each group of their path, and by age.
     below: BTreeMap<(u64, u64), Arc<Entry>>,
-    /// How many were registered so far.
+    /// Number of registrations so far.
     numbers: u64,
 }
 
-/// How often any reclaimer is asked again that says it gave units which nobody saw.
+/// Number of times that a reclaimer is asked again after runs whose claimed units did not show in the usage.
 const UNSEEN: u32 = 2;
-/// How often one is whose units were seen before.
+/// The same for a reclaimer whose units showed before.
 const CREDIT: u32 = 64;
 
 /// One registered reclaimer.
@@ -55,36 +54,37 @@ pub(crate) struct Entry {
     path: Vec<GroupId>,
     pub(crate) priority: i32,
     run: Box<dyn Fn(u64) -> u64 + Send + Sync>,
-    /// The number of the thread that runs it (`gate/forked.rs`); zero when none does.
+    /// The number of the thread that runs it (`gate/forked.rs`); zero if none does.
     runner: AtomicU64,
     registered: Instant,
-    /// Until when it is not asked for what is above a high, in nanoseconds since it was registered.
+    /// The time until which it is not asked for an excess over a high, in nanoseconds since it was registered.
     tired: AtomicU64,
-    /// How many runs in a row are believed that give what nobody sees. Whoever runs it changes that.
+    /// Number of consecutive runs that are believed although their units do not show. Changed only by the running
+    /// thread.
     credit: AtomicU32,
     report: Mutex<ReclaimReport>,
 }
 
-/// What a reclaimer's runs achieved.
+/// Results of a reclaimer's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReclaimReport {
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// Units that it said it had freed.
+    /// Units that it reported as freed.
     pub claimed: u64,
     /// Units by which its group's usage fell while it ran.
     pub freed: u64,
-    /// Runs that freed less than they said (or whose group was charged meanwhile).
+    /// Runs that freed less than they reported, or whose group was charged meanwhile.
     pub short: u64,
-    /// Runs that panicked: one at most, since it is not run again.
+    /// Runs that panicked: at most one, since it is not run again.
     pub panics: u64,
 }
 
-/// A registered reclaimer. Dropping this takes it out, and waits until no other thread runs it. (So do not
-/// drop it under a lock that the reclaimer takes.) A drop inside a reclaimer does not wait: two reclaimers
-/// that drop each other's registrations would wait for each other. A forked child does not wait for runs of threads
-/// that it does not have; it does not ask a reclaimer again in which such a thread was.
+/// A registered reclaimer. Dropping this unregisters it, and waits until no other thread runs it. So do not drop it
+/// under a lock that the reclaimer takes. A drop inside a reclaimer does not wait: two reclaimers that drop each
+/// other's registrations would wait for each other. A forked child does not wait for runs of threads that it does not
+/// have. It does not ask a reclaimer again that such a thread was running.
 #[must_use = "a reclaimer that is dropped at once is taken out at once"]
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
@@ -104,35 +104,35 @@ impl std::fmt::Debug for Reclaimer<'_> {
 }
 
 impl<'l> Group<'l> {
-    /// Registers a function that gives back memory of this group. Before a charge below a full group (this
-    /// one or an ancestor) is refused, `reclaim(need)` is called; it uncharges about `need` units and
-    /// returns how many it did. Lower priorities are asked first (caches, then spilling to disk).
-    /// Reclaimers of equal priority are asked in proportion to what their groups hold above their
-    /// protection ([`protection`](Self::protection) below the full group, with
-    /// [`Unclaimed::Lost`](crate::Unclaimed)); for a small request one is drawn by lot. In the same way
-    /// they are asked for the excess when a charge ends above a high ([`set_high`](Self::set_high)), and
-    /// before a limit is lowered below what is in use ([`set_max`](Self::set_max)).
+    /// Registers a function that gives back memory of this group. Before a charge below a full group (this one or an
+    /// ancestor) is refused, `reclaim(need)` is called. It uncharges about `need` units and returns how many it did.
+    /// Lower priorities are asked first (caches, then spilling to disk). Reclaimers of equal priority are asked in
+    /// proportion to their groups' units above their protection ([`protection`](Self::protection) below the full
+    /// group, with [`Unclaimed::Lost`](crate::Unclaimed)). For a small request one is drawn by lot. They are also
+    /// asked for the excess if a charge ends above a high ([`set_high`](Self::set_high)), and before a limit is
+    /// lowered below usage ([`set_max`](Self::set_max)).
     ///
-    /// The thread whose charge met the limit runs it, with nothing locked, and one thread at a time does.
+    /// The thread whose charge met the limit runs it, without holding a lock, and only one thread at a time does.
     /// Only [`try_charge`](Self::try_charge) and [`request`](Self::request) run it, never
-    /// [`try_charge_units`](Self::try_charge_units), which allocators call. It should be short: the time
-    /// given to reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is looked at
-    /// between reclaimers. One that runs ten times as long is named with the charge that waits for it: once on standard error,
-    /// in [`Events::reclaimer_hung`](crate::Events::reclaimer_hung), and in [`Group::diagnose`]. It must not take a lock that a
-    /// thread holds while it charges: that thread would wait for itself. If it panics, the charge goes on without it, and it is not run again. What it says
-    /// that it gave and nobody sees in the group's usage, another thread may have charged at once: then it is
-    /// asked again, twice at most, and up to 64 times where what it gave was seen before.
+    /// [`try_charge_units`](Self::try_charge_units), which allocators call. It should be short: the time limit of
+    /// reclaim ([`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)) is checked only between
+    /// reclaimers. If it runs ten times as long, it is reported together with the waiting charge: once on standard
+    /// error, in [`Events::reclaimer_hung`](crate::Events::reclaimer_hung), and in [`Group::diagnose`].
     ///
-    /// Hold no lock around a charge that the function takes: the charging thread would wait for itself. A statement like
-    /// `pages.lock().unwrap().push(cache.try_charge(10)?)` locks before it charges.
+    /// If it panics, the charge goes on without it, and it is not run again. If it reports units that do not show in
+    /// the group's usage, another thread may have charged them at once. Then it is asked again, at most twice, or up
+    /// to 64 times if its units showed before.
     ///
-    /// In a ledger that processes share it is also asked when another process sets a max below what is in use
-    /// ([`set_max_now`](Self::set_max_now)): by a thread that each process with reclaimers or watches of such a ledger
-    /// has.
+    /// Hold no lock around a charge if the function takes that lock: the charging thread would wait for itself. A
+    /// statement like `pages.lock().unwrap().push(cache.try_charge(10)?)` locks before it charges.
     ///
-    /// It may uncharge, destroy groups (this one, too) and charge. What it charges to any group of this
-    /// ledger is served where there is room, and starts no reclaim. Where there is no room it is refused at
-    /// once, even if it asked to wait. [`charge`](Self::charge) succeeds as ever.
+    /// In a ledger that processes share, it is also asked when another process sets a max below usage
+    /// ([`set_max_now`](Self::set_max_now)). Each process with reclaimers or watches of such a ledger has a thread
+    /// for this.
+    ///
+    /// It may uncharge, destroy groups (this one, too) and charge. Its charges to any group of this ledger are served
+    /// if there is room, and start no reclaim. Without room they are refused at once, even if they asked to wait.
+    /// [`charge`](Self::charge) succeeds as always.
     ///
     /// ```
     /// # use ledgerline::{Charge, Ledger, Limit};
@@ -165,7 +165,7 @@ impl<'l> Group<'l> {
         priority: i32,
         reclaim: impl Fn(u64) -> u64 + Send + Sync + 'static,
     ) -> Reclaimer<'l> {
-        // (The entry is nobody's.)
+        // The entry is not accounted.
         whose::nobody(|| self.enter_reclaimer(priority, Box::new(reclaim)))
     }
 
@@ -196,14 +196,14 @@ impl<'l> Group<'l> {
             ledger.control().reclaimers.count.fetch_add(1, Ordering::Relaxed);
             entry
         });
-        // (Without a thread it is not asked for what another process does.)
+        // Without the thread it is not asked because of other processes.
         let seat = listener::join(ledger).unwrap_or(None);
         Reclaimer { ledger, _seat: seat, entry }
     }
 }
 
 impl Reclaimer<'_> {
-    /// What its runs achieved so far.
+    /// Returns the results of its runs so far.
     pub fn report(&self) -> ReclaimReport {
         *lock::gated(&self.entry.report)
     }
@@ -217,30 +217,30 @@ impl Drop for Reclaimer<'_> {
             }
             self.ledger.control().reclaimers.count.fetch_sub(1, Ordering::Relaxed);
         });
-        // A thread that found it before may still run it. (A reclaimer does not wait: it may be this very
-        // one, or be waited for by this one.)
+        // A thread that found the entry before may still run it. A reclaimer does not wait: it may be this very one,
+        // or be waited for by this one.
         wait_until(None, || !self.entry.is_running() || reclaiming::is_inside_any());
     }
 }
 
-/// What came of a reclaimer's run.
+/// The outcome of a reclaimer's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Its group's usage fell.
     Freed,
-    /// It says that it gave units back, and the usage did not fall: either another thread charged as many meanwhile,
-    /// or that is not so.
+    /// It reported units, and the usage did not fall: either another thread charged as many meanwhile, or the report
+    /// is wrong.
     Unseen,
-    /// It gave nothing.
+    /// It freed nothing.
     Nothing,
 }
 
 impl Entry {
-    /// Runs it for a charge of `for_whom`, unless another thread does. Says what came of it, if it ran to its end.
+    /// Runs it for a charge of `for_whom`, unless another thread does. Returns the outcome if it ran to its end.
     pub(crate) fn run(&self, ledger: &Ledger, units: u64, for_whom: GroupId) -> Option<Outcome> {
         let me = forked::thread();
-        // Acquire, partner of the Release below: one run sees what the last one did. (Before the report, so that those who
-        // find it running take no lock.)
+        // Acquire, partner of the Release below: each run sees the effects of the last one. Comes before the report,
+        // so that threads that find it running take no lock.
         self.runner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // The state of a reclaimer that panicked is unknown.
         if self.has_panicked() {
@@ -256,7 +256,7 @@ impl Entry {
         report.freed = report.freed.saturating_add(freed);
         match claimed {
             Ok(claimed) => {
-                // (It may say anything, and a sum that wraps says less than nothing.)
+                // The function may return anything, and a sum that wraps would be meaningless.
                 report.claimed = report.claimed.saturating_add(claimed);
                 report.short += u64::from(claimed > freed);
             }
@@ -264,7 +264,7 @@ impl Entry {
         }
         drop(report);
         if freed > 0 {
-            // If it destroyed its group, the nearest ancestor that exists gets the count.
+            // If it destroyed its group, the nearest existing ancestor gets the count.
             let there = self.path.iter().find(|&&id| ledger.group(id).exists());
             let units = i64::try_from(freed).unwrap_or(i64::MAX);
             sums::note(ledger.table(), *there.unwrap_or(&GroupId::ROOT), Sum::Reclaimed, units);
@@ -283,19 +283,20 @@ impl Entry {
         outcome
     }
 
-    /// Whether it is asked again, which so many times in a row gave what nobody saw: threads may charge what comes back
-    /// at once. One whose units were seen before is believed for longer. (One that only says so would be asked as often
-    /// for each charge that is refused.)
+    /// Returns whether it is asked again after `unseen` consecutive runs whose units did not show: other threads may
+    /// charge returned units at once. A reclaimer whose units showed before is believed for longer. Without a bound,
+    /// one with wrong reports would be asked as often for each refused charge.
     pub(crate) fn is_believed(&self, unseen: u32) -> bool {
         unseen <= UNSEEN || self.credit.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        // Acquire, partner of the Release in `run`: whoever sees that a run has ended sees what it did.
+        // Acquire, partner of the Release in `run`: a thread that sees the end of a run sees its effects.
         forked::is_here(self.runner.load(Ordering::Acquire))
     }
 
-    /// Whether a thread ran it that this process, a forked child, does not have. It is not run again: its state is unknown.
+    /// Returns whether a thread ran it that this process, a forked child, does not have. It is not run again, since
+    /// its state is unknown.
     pub(crate) fn is_lost(&self) -> bool {
         let runner = self.runner.load(Ordering::Relaxed);
         runner != 0 && !forked::is_here(runner)
@@ -305,7 +306,7 @@ impl Entry {
         lock::gated(&self.report).panics > 0
     }
 
-    /// Exempts it for a while from requests for what is above a high: it gave nothing just now.
+    /// Exempts it for a while from requests for the excess over a high, since it freed nothing just now.
     pub(crate) fn rest(&self, time: Duration) {
         let until = (self.registered.elapsed() + time).as_nanos();
         self.tired.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -318,7 +319,7 @@ impl Entry {
 }
 
 impl Reclaimers {
-    /// The groups that have one, or have one below.
+    /// Returns the groups that have a reclaimer at or below them.
     pub(crate) fn groups(&self) -> Vec<GroupId> {
         // Inside the gate, as below.
         let _pass = lock::pass();
@@ -329,14 +330,14 @@ impl Reclaimers {
         groups
     }
 
-    /// Whether there is any reclaimer.
+    /// Returns whether there is any reclaimer.
     pub(crate) fn can_help(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// The reclaimers registered at a group or below it, by age.
+    /// Returns the reclaimers registered at a group or below it, by age.
     pub(crate) fn below(&self, group: GroupId) -> Vec<Arc<Entry>> {
-        // This is inside the gate, so that no fork finds the lock held.
+        // Inside the gate, so that no fork finds the lock held.
         let _pass = lock::pass();
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let theirs = entries.below.range((group.raw(), 0)..=(group.raw(), u64::MAX));

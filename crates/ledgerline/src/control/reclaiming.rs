@@ -1,14 +1,14 @@
-//! Tells whether work reclaims: whether it runs in a reclaimer, by the scopes that it runs in.
+//! Determines from the scopes of work whether it runs in a reclaimer.
 //!
-//! A charge of a reclaimer to its own ledger reclaims nothing and does not wait, since it could wait for itself. A charge to another
-//! ledger may do both. That holds for the parts that it hands to other threads, too, and not for a job of somebody else
-//! that its thread runs while the reclaimer waits for a part.
+//! A charge of a reclaimer to its own ledger does not reclaim or wait, since it could wait for itself. A charge to
+//! another ledger may do both. This also holds for the parts that a reclaimer hands to other threads. It does not
+//! hold for an unrelated job that its thread runs while it waits for a part.
 
 use crate::ledger::Ledger;
 use crate::scope::{self, Held};
 use crate::whose;
 
-/// Calls `act` as work that reclaims in a ledger; `None` where there are too many scopes.
+/// Calls `act` as work that reclaims in a ledger; `None` if there are too many scopes.
 pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> Option<T> {
     let outer = whose::scope();
     let scope = Held::begin_reclaim(outer, ledger.table())?;
@@ -16,12 +16,12 @@ pub(crate) fn inside<T>(ledger: &Ledger, act: impl FnOnce() -> T) -> Option<T> {
     Some(whose::peek().within(id).scope(act))
 }
 
-/// Whether the calling thread's work reclaims in a ledger.
+/// Returns whether the calling thread's work reclaims in a ledger.
 pub(crate) fn is_inside(ledger: &Ledger) -> bool {
     scope::reclaims(whose::scope(), Some(ledger.table()))
 }
 
-/// Whether it reclaims in any ledger.
+/// Returns whether the calling thread's work reclaims in any ledger.
 pub(crate) fn is_inside_any() -> bool {
     scope::reclaims(whose::scope(), None)
 }

@@ -1,10 +1,10 @@
-//! Keeps note of who was refused how much, for those who tell of it: of charges that limits refused, folded by the group that
-//! was charged and the one that refused.
+//! Keeps notes of refused charges for reports: folded by the group that was charged and the group whose limit
+//! refused.
 //!
-//! Nothing is kept until somebody asks for notes. Then a refusal, which walked to the root and drained cells before, tries a
-//! lock and writes one of a few rows. A refusal that finds it locked (by a thread at the same time, or by the one that its
-//! signal handler interrupted) is not noted. So a note allocates nothing and waits for nobody; the counts of groups miss
-//! none, and say how many there were.
+//! Nothing is kept until the program asks for notes. Then a refusal, which has already walked to the root and drained
+//! cells, tries a lock and writes one of a few rows. A refusal that finds the lock held, by another thread or by the
+//! one that its signal handler interrupted, is not noted. So a note neither allocates nor waits. The counts of groups
+//! miss no refusal.
 
 use crate::group::Group;
 use crate::ledger::Ledger;
@@ -16,39 +16,38 @@ use crate::table::path::{DEPTH_MAX, RowPath};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-/// How many pairs of a group that was charged and one that refused are noted between two calls of
-/// [`Group::take_refusals`].
+/// Number of pairs of a charged and a refusing group that are noted between two calls of [`Group::take_refusals`].
 pub const REFUSALS_NOTED: usize = 32;
 
 /// Charges of one group that one limit refused since the last [`Group::take_refusals`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotedRefusal {
-    /// The path of the group that was to be charged, as it was then: the group may be gone by now.
+    /// The path of the charged group at that time: the group may be gone by now.
     pub charged: String,
-    /// The path of the group whose limit refused: that group, or an ancestor.
+    /// The path of the group whose limit refused: the charged group, or an ancestor.
     pub refused_by: String,
     /// The units of the largest of these charges.
     pub units: u64,
-    /// How many were noted. (Where threads are refused at the same time, some are not.)
+    /// Number of refusals noted. Of concurrent refusals, some are not noted.
     pub count: u64,
 }
 
 /// The notes of a ledger.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    /// The oldest first, at most as many as there is room for. Nobody waits for the lock.
+    /// The oldest first, at most as many as there is room for. No thread waits for the lock.
     rows: Mutex<VecDeque<Note>>,
 }
 
-/// The names of a path from the group up, without the root's.
+/// The names of a path from the group upwards, without the root's.
 type Names = [[u8; NAME_MAX]; DEPTH_MAX - 1];
 
 #[derive(Debug)]
 struct Note {
     charged: GroupId,
     by: GroupId,
-    /// How many names lie in `names`, and how many of them are below the group that refused.
+    /// Number of names in `names`, and how many of them are below the refusing group.
     depth: usize,
     below: usize,
     names: Names,
@@ -59,17 +58,17 @@ struct Note {
 impl Notes {
     fn new() -> Notes {
         let rows = Mutex::new(VecDeque::with_capacity(REFUSALS_NOTED));
-        // (Where a lock of the system's is allocated when it is first taken, that is now.)
+        // Some systems allocate a lock when it is first taken; this takes it now.
         drop(rows.lock());
         Notes { rows }
     }
 
-    /// Calls with the rows, unless somebody else has them.
+    /// Calls `change` with the rows, unless the lock is held.
     fn with<T>(&self, change: impl FnOnce(&mut VecDeque<Note>) -> T) -> Option<T> {
         self.rows.try_lock().ok().map(|mut rows| change(&mut rows))
     }
 
-    /// Notes a refusal. Async-signal-safe: it allocates nothing, and waits for nothing.
+    /// Notes a refusal. Async-signal-safe: it neither allocates nor waits.
     pub(super) fn note(&self, table: &Table, refusal: &Refusal) {
         let Refusal { charged, group: by, requested, .. } = *refusal;
         self.with(|rows| {
@@ -87,7 +86,7 @@ impl Notes {
 }
 
 impl Note {
-    /// `None` if the group is gone by now, or does not lie below the one that refused.
+    /// Creates a note; `None` if the group is gone by now, or does not lie below the one that refused.
     fn new(table: &Table, charged: GroupId, by: GroupId, units: u64) -> Option<Note> {
         let path = RowPath::of(table, charged)?;
         let rows = path.rows();
@@ -100,7 +99,7 @@ impl Note {
         path.is_current(table).then_some(Note { charged, by, depth, below, names, units, count: 1 })
     }
 
-    /// The path without its lowest names.
+    /// Returns the path without its lowest names.
     fn path(&self, without: usize) -> String {
         let names = self.names[without.min(self.depth)..self.depth].iter().rev();
         let path: String = names.map(|bytes| format!("/{}", name::of_bytes(bytes))).collect();
@@ -114,8 +113,8 @@ impl Note {
 }
 
 impl Ledger {
-    /// Begins to keep note of charges that limits refuse in this process, for [`Group::take_refusals`]. It takes 60 KiB. Each
-    /// refusal looks through the notes, and the first of a group copies its path; charges that are granted cost the same as
+    /// Begins to note charges that limits refuse in this process, for [`Group::take_refusals`]. It takes 60 KiB. Each
+    /// refusal looks through the notes, and the first of a group copies its path. Granted charges cost the same as
     /// before.
     pub fn note_refusals(&self) {
         self.control().refusals.get_or_init(|| Box::new(Notes::new()));
@@ -123,9 +122,9 @@ impl Ledger {
 }
 
 impl Group<'_> {
-    /// Takes what was noted of charges that a limit of this group or of one below it refused, since the last call or since
-    /// [`Ledger::note_refusals`], without which there is nothing. At most the last [`REFUSALS_NOTED`] of the ledger; the groups'
-    /// [`max_events`](Self::max_events) count them all. Not async-signal-safe.
+    /// Takes the notes of charges that a limit of this group or of one below it refused, since the last call or since
+    /// [`Ledger::note_refusals`]; empty without that call. At most the last [`REFUSALS_NOTED`] of the ledger are
+    /// noted. The groups' [`max_events`](Self::max_events) count all of them. Not async-signal-safe.
     pub fn take_refusals(self) -> Vec<NotedRefusal> {
         let Some(notes) = self.ledger().control().refusals.get() else { return Vec::new() };
         let top = self.path();
@@ -133,7 +132,7 @@ impl Group<'_> {
             let rest = told.refused_by.strip_prefix(top.trim_end_matches('/'));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        // Whoever is refused meanwhile is not noted: what allocates waits until the rows are given back.
+        // Refusals meanwhile are not noted, so this allocates before it takes the rows.
         let mut taken: Vec<Note> = Vec::with_capacity(REFUSALS_NOTED);
         let _busy = notes.with(|rows| taken.extend(rows.drain(..)));
         let (mine, others): (Vec<Note>, Vec<Note>) =
@@ -169,7 +168,7 @@ mod tests {
         }
         tenant.try_charge_units(13).unwrap_err();
         other.try_charge(14).unwrap_err();
-        // Who tries again before telling anybody was not refused.
+        // Attempts and uncounted requests do not count as refused.
         assert!(tenant.attempt(15).is_err() && tenant.request(15).uncounted().charge().is_err());
         assert_eq!(tenant.max_events(), 5);
         query.destroy().unwrap();

@@ -1,5 +1,5 @@
-//! Sets limits: the hard one, which either is refused where more is in use or holds at once; and `high`, `low` and `min`,
-//! which refuse nothing.
+//! Sets limits: the hard one, which is either refused if usage is above it or holds at once; and `high`, `low` and
+//! `min`, which refuse nothing.
 
 use crate::control::{events, reclaim, wait_queue};
 use crate::counter::NotSet;
@@ -13,20 +13,20 @@ use crate::table::allocate;
 use crate::table::row::Row;
 use std::fmt;
 
-/// Why a limit was not set. Nothing was changed.
+/// The reason why a limit was not set. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetMaxError {
-    /// The limit is lower than what is in use.
+    /// The limit is lower than usage.
     Busy {
-        /// What is in use, after idle stock was returned and reclaimers were asked.
+        /// Usage after idle stock was returned and reclaimers were asked.
         usage: u64,
-        /// The limit that was asked for.
+        /// The requested limit.
         limit: u64,
     },
     /// The group was destroyed.
     Gone,
-    /// The process that made the ledger alone sets limits
+    /// Only the process that made the ledger sets limits
     /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
     ReadOnly,
 }
@@ -54,24 +54,21 @@ impl fmt::Display for SetMaxError {
 impl std::error::Error for SetMaxError {}
 
 impl Group<'_> {
-    /// Sets the hard limit. Where more than that is in use, idle stock below the group is returned first,
-    /// and the reclaimers there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for
-    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most). If that does not
-    /// suffice, the limit is refused. (No charge ever sees a limit that does not hold, not even for a
-    /// moment.)
+    /// Sets the hard limit. If usage is above it, idle stock below the group is returned first, and the reclaimers
+    /// there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for at most
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)). If that does not suffice, the limit is
+    /// refused. No charge ever sees a limit that does not hold, not even for a moment.
     ///
-    /// [`set_max_now`](Self::set_max_now) sets a limit that holds at once, whatever is in use.
+    /// [`set_max_now`](Self::set_max_now) sets a limit that holds at once, regardless of usage.
     ///
-    /// The first waiter at this group looks again. A waiter elsewhere below that asks for more than the
-    /// limit now allows learns of it when its turn comes. (A signal handler, which may call this, cannot
-    /// tell the others.)
+    /// The first waiter at this group looks again. Other waiters below the group whose requests exceed the new limit
+    /// learn of it when their turn comes: this may be called in a signal handler, which cannot notify them.
     ///
     /// Async-signal-safe as long as the ledger has no reclaimers in this process; a few microseconds.
     ///
     /// # Errors
-    /// [`SetMaxError::Busy`] when more than that is in use; the limit then stays as it was.
-    /// [`SetMaxError::Gone`] when the group was destroyed. [`SetMaxError::ReadOnly`] where only the ledger's maker
-    /// sets limits.
+    /// [`SetMaxError::Busy`] if usage is above the limit; the old limit then stays. [`SetMaxError::Gone`] if the
+    /// group was destroyed. [`SetMaxError::ReadOnly`] if only the ledger's maker sets limits.
     pub fn set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let ledger = self.ledger();
         let clock = reclaim::Clock::start(ledger);
@@ -83,16 +80,16 @@ impl Group<'_> {
         }
     }
 
-    /// Sets the hard limit, whatever is in use: for a runaway group. Where more than that is in use, every
-    /// charge is refused until usage has come down. Idle stock below the group is returned, and the
-    /// reclaimers there are asked for the excess ([`add_reclaimer`](Self::add_reclaimer), for
-    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time) at most). Returns how many units
-    /// are above the limit after that. No victim is cancelled for it.
+    /// Sets the hard limit regardless of usage, for a runaway group. While usage is above it, every charge is
+    /// refused. Idle stock below the group is returned, and the reclaimers there are asked for the excess
+    /// ([`add_reclaimer`](Self::add_reclaimer), for at most
+    /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time)). Returns how many units are above the
+    /// limit after that. No victim is cancelled for it.
     ///
-    /// No charge that begins after this returns oversteps the limit. A charge in flight meanwhile was
-    /// accepted within the old limit, and may still be granted a moment later. What was above the new limit
-    /// before stays there until it is returned, and from then on usage never passes the limit. Requests
-    /// that wait below for more than the limit now allows are refused. Not async-signal-safe.
+    /// No charge that begins after this returns oversteps the limit. A charge in flight meanwhile was accepted within
+    /// the old limit, and may still be granted a moment later. An existing excess stays until it is returned, and
+    /// from then on usage never passes the limit. Waiting requests below the group that exceed the new limit are
+    /// refused. Not async-signal-safe.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit};
@@ -108,13 +105,13 @@ impl Group<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`SetMaxError::Gone`] when the group was destroyed. [`SetMaxError::ReadOnly`] where only the ledger's maker
-    /// sets limits.
+    /// [`SetMaxError::Gone`] if the group was destroyed. [`SetMaxError::ReadOnly`] if only the ledger's maker sets
+    /// limits.
     pub fn set_max_now(self, limit: Limit) -> Result<u64, SetMaxError> {
         self.set_max_only(limit)?;
         let above = || self.row().counter.usage().saturating_sub(limit.raw());
         let clock = reclaim::Clock::start(self.ledger());
-        // (Again after the run of another thread, which was asked for something else.)
+        // Repeats after the run of another thread, which may have been asked for less.
         while above() > 0
             && self.row().counter.is_enforced()
             && reclaim::above(self, limit.raw(), &clock)
@@ -122,7 +119,7 @@ impl Group<'_> {
         Ok(if self.exists() { above() } else { 0 })
     }
 
-    /// As [`set_max_now`](Self::set_max_now), and asks no reclaimer.
+    /// Like [`set_max_now`](Self::set_max_now), but asks no reclaimer.
     pub(crate) fn set_max_only(self, limit: Limit) -> Result<(), SetMaxError> {
         let (table, row) = (self.table(), self.id().index());
         self.change_limit(|| {
@@ -133,30 +130,30 @@ impl Group<'_> {
                 }
                 return Err(SetMaxError::Gone);
             }
-            // This keeps caps that the old limit allowed, and the stock in their cells, from serving
-            // charges.
+            // Keeps cells from serving charges with caps that the old limit allowed, and with the stock that they
+            // hold.
             drop(HeldOff::begin(table, row));
             Ok(())
         })?;
-        // A waiter anywhere below that asks for more than the limit now allows would wait in vain.
+        // A waiter below whose request exceeds the new limit would wait in vain.
         wait_queue::tell_below(self.ledger(), self.id());
         Ok(())
     }
 
-    /// Tries once to set the limit, and drains idle stock if that stands in the way.
+    /// Tries once to set the limit, and drains idle stock if necessary.
     fn try_set_max(self, limit: Limit) -> Result<(), SetMaxError> {
         let (table, row) = (self.table(), self.id().index());
         self.change_limit(|| {
             let try_set = || self.row().counter.set_max(limit.raw(), || self.exists());
             let result = try_set().or_else(|_| {
-                // Stock may be fetched between the drain and this try; then it is small, since caps are held off.
+                // Stock may be fetched between the drain and this try. It is small then, since caps are held off.
                 let _held_off = HeldOff::begin(table, row);
                 try_set()
             });
             match result {
                 // The group was destroyed meanwhile, and this was the last hold on its row.
                 Ok(true) => allocate::recycle(table, row),
-                // A lower limit leaves less headroom for what already lies idle.
+                // A lower limit leaves less headroom for existing idle stock.
                 Ok(false) => caps::trim_for_headroom(table, row),
                 _ => {}
             }
@@ -168,8 +165,8 @@ impl Group<'_> {
         })
     }
 
-    /// Changes a limit inside the gate, if this process may and the group exists, and tells of it where that changed
-    /// anything.
+    /// Changes a limit inside the gate, if this process may and the group exists, and reports the change if there was
+    /// one.
     fn change_limit(
         self,
         change: impl FnOnce() -> Result<(), SetMaxError>,
@@ -191,27 +188,27 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Sets the soft limit above which charges count `high` events. A [`try_charge`](Self::try_charge) or
-    /// [`request`](Self::request) that asks the counters and ends above it, by more than what may lie idle
-    /// ([`Estimate::bound`](crate::Estimate)), asks the reclaimers below for the excess
-    /// ([`add_reclaimer`](Self::add_reclaimer)). A reclaimer that gave nothing is left alone for
+    /// Sets the soft limit above which charges count `high` events. It applies to a [`try_charge`](Self::try_charge)
+    /// or [`request`](Self::request) that asks the counters and ends above it by more than the idle stock
+    /// ([`Estimate::bound`](crate::Estimate)). Such a charge asks the reclaimers below for the excess
+    /// ([`add_reclaimer`](Self::add_reclaimer)). A reclaimer that freed nothing is left alone for
     /// [`LedgerBuilder::reclaim_time`](crate::LedgerBuilder::reclaim_time). No charge is refused for it.
     ///
-    /// In a ledger that lets only its maker set limits, other processes change nothing by this
+    /// If only the ledger's maker may set limits, this has no effect in other processes
     /// ([`LedgerBuilder::steerable`](crate::LedgerBuilder::steerable)).
     pub fn set_high(self, limit: Limit) {
         self.set_other(Which::High, limit);
     }
 
-    /// Sets how much is protected from reclaim unless nothing else is left ([`Events::low`](crate::Events::low)
-    /// counts how often that is so). How siblings share what their parent is granted,
-    /// [`protection`](Self::protection) says.
+    /// Sets how much is protected from reclaim unless nothing else is left. [`Events::low`](crate::Events::low)
+    /// counts the exceptions. [`protection`](Self::protection) describes how siblings share their parent's
+    /// protection.
     pub fn set_low(self, limit: Limit) {
         self.set_other(Which::Low, limit);
     }
 
     /// Sets how much is always protected from reclaim. A charge is refused before this is reclaimed.
-    /// How siblings share what their parent is granted, [`protection`](Self::protection) says.
+    /// [`protection`](Self::protection) describes how siblings share their parent's protection.
     pub fn set_min(self, limit: Limit) {
         self.set_other(Which::Min, limit);
     }
@@ -228,7 +225,7 @@ impl Group<'_> {
 mod tests {
     use crate::{Ledger, Limit};
 
-    /// The group goes, and another comes, between the question and the change: as bad as it gets.
+    /// The worst case: the group goes, and another comes, between the check and the change.
     #[test]
     fn a_limit_is_never_the_next_groups_however_the_row_changes_hands() {
         let limit = Limit::units(2);

@@ -1,4 +1,4 @@
-//! The slow path of a charge and of an uncharge, taken where the running CPU's cell does not serve.
+//! The slow path of a charge and of an uncharge, taken if the running CPU's cell cannot serve them.
 //!
 //! ```text
 //! charge(group, n)                                    uncharge(group, n)
@@ -19,7 +19,7 @@ use crate::stock::refusal::{Reason, Refusal};
 use crate::stock::{self, AtLimit, cell, transfer};
 use crate::table::sums::{self, Sum};
 
-/// Charges units without a guard. Asks no reclaimer, waits for nothing, allocates nothing.
+/// Charges units without a guard. Asks no reclaimer, does not wait, allocates nothing.
 #[cold]
 #[inline(never)]
 pub(crate) fn charge_units(
@@ -37,7 +37,7 @@ pub(crate) fn charge_units(
     finally(group, attempt::once(group, units, at, By::Hand(site))).map(|_met| ())
 }
 
-/// Charges units for an allocation. A refusal is not counted: the allocator decides what comes of it.
+/// Charges units for an allocation. Does not count a refusal: the allocator decides what follows.
 pub(crate) fn ask_units(
     group: Group<'_>,
     units: u64,
@@ -50,7 +50,7 @@ pub(crate) fn ask_units(
     attempt::once(group, units, at, By::Hand(site)).map(|_met| ())
 }
 
-/// Charges units for a guard, over the limits if need be. Asks no reclaimer.
+/// Charges units for a guard, over the limits if necessary. Asks no reclaimer.
 pub(crate) fn charge(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {
         return Ok(Grant::Counted);
@@ -62,7 +62,7 @@ pub(crate) fn charge(group: Group<'_>, units: u64, site: Site) -> Result<Grant, 
         .map(|_met| Grant::Counted)
 }
 
-/// Charges units for a guard. Asks reclaimers for help where a limit refuses.
+/// Charges units for a guard. Asks reclaimers if a limit refuses.
 #[inline(never)]
 pub(crate) fn try_charge(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if cell::fold_and_take(group.table(), group.id(), units) {
@@ -73,7 +73,7 @@ pub(crate) fn try_charge(group: Group<'_>, units: u64, site: Site) -> Result<Gra
     finally(group, charged)
 }
 
-/// As [`try_charge`], but a refusal is not counted: the caller may try again.
+/// Like [`try_charge`], but does not count a refusal: the caller may try again.
 pub(crate) fn try_again(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if group.take_prepaid(units) {
         return Ok(Grant::Counted);
@@ -81,8 +81,7 @@ pub(crate) fn try_again(group: Group<'_>, units: u64, site: Site) -> Result<Gran
     charge_with_help(group, units, site)
 }
 
-/// Asks the reclaimers where a limit refuses, and where the charge ends above a high. A refusal is not
-/// counted.
+/// Asks the reclaimers if a limit refuses, and if the charge ends above a high. A refusal is not counted.
 fn charge_with_help(group: Group<'_>, units: u64, site: Site) -> Result<Grant, Refusal> {
     if attempt::is_off(group, units) {
         return Ok(Grant::Uncounted);
@@ -96,20 +95,20 @@ fn charge_with_help(group: Group<'_>, units: u64, site: Site) -> Result<Grant, R
     Ok(Grant::Counted)
 }
 
-/// Gives the final answer: counts a refusal.
+/// Counts the refusal, if any, as the final answer.
 fn finally<T>(group: Group<'_>, result: Result<T, Refusal>) -> Result<T, Refusal> {
     result.inspect_err(|refusal| attempt::count_refusal(group.ledger(), refusal))
 }
 
-/// Returns units that were charged without a guard. Says `false` if that was seen to be a mistake.
+/// Returns units that were charged without a guard. Returns `false` if that was found to be a mistake.
 #[cold]
 #[inline(never)]
 pub(crate) fn uncharge_units(group: Group<'_>, units: u64, site: Site) -> bool {
     uncharge(group, units, By::Hand(site))
 }
 
-/// Returns units for which the running CPU's cell has no room. Says `false`, and returns nothing, if that was
-/// seen to be a mistake.
+/// Returns units for which the running CPU's cell has no room. Returns `false` and changes nothing if that was found
+/// to be a mistake.
 pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) -> bool {
     let (ledger, id) = (group.ledger(), group.id());
     let table = ledger.table();
@@ -121,7 +120,7 @@ pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) -> bool {
     {
         return false;
     }
-    // This is counted before the units go, since they keep the row.
+    // Counted before the units go, since they keep the row.
     sums::note_flow(table, id, Sum::Freed, units);
     let returned = stock::uncharge(table, id, units);
     if !returned {
@@ -130,7 +129,7 @@ pub(crate) fn uncharge(group: Group<'_>, units: u64, by: By) -> bool {
     returned
 }
 
-/// Moves granted units from one group to another of its ledger: those of a guard, or of a charge without one.
+/// Moves granted units, of a guard or of a charge without one, to another group of the ledger.
 pub(crate) fn transfer(
     from: Group<'_>,
     to: Group<'_>,

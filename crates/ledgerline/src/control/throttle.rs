@@ -6,15 +6,15 @@
 //! penalty = 64 s * ratio^2 * units / batch            at most the ledger's `throttle_time`
 //! ```
 //!
-//! The curve is that of the kernel's memory controller (`calculate_high_delay`: the square of the overage,
-//! scaled by 2^6 seconds, in proportion to what was charged of a batch; at most two seconds). A small
-//! excess costs next to nothing, and a large one so much that reclaim, the owner or the operator gets
-//! ahead. The limit for each charge keeps a group that stays above its high from hanging. What was paid is
-//! counted (`throttled`, `throttled_usec` in [`Group::stat`](crate::Group::stat)).
+//! The curve is that of the kernel's memory controller (`calculate_high_delay`: the square of the overage, scaled by
+//! 2^6 seconds, in proportion to the charge's share of a batch; at most two seconds). A small excess costs next to
+//! nothing. A large one costs so much that reclaim, the owner or the operator gets ahead. The limit per charge keeps
+//! a group that stays above its high from hanging. The time paid is counted (`throttled`, `throttled_usec` in
+//! [`Group::stat`](crate::Group::stat)).
 //!
-//! The kernel remembers what a task owes until it returns to user space. Here nothing is remembered: a
-//! penalty shorter than a millisecond, which is not worth a sleep, is paid as a whole millisecond by one
-//! charge in so many, chosen at random. So a thousand small charges pay what one large one does.
+//! The kernel accumulates a task's debt until the task returns to user space. Here nothing is accumulated: a penalty
+//! shorter than a millisecond is not worth a sleep, so a random fraction of such charges pays a whole millisecond. On
+//! average, a thousand small charges pay as much as one large one.
 
 use crate::control::alarm::Alarm;
 use crate::control::{LONGEST, reclaim};
@@ -36,10 +36,10 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest penalty, unless the builder sets another.
 pub(crate) const THROTTLE_TIME: Duration = Duration::from_secs(2);
 
-/// The formula of the module's documentation.
+/// Computes the formula of the module's documentation.
 fn penalty(usage: u64, high: u64, units: u64, batch: u64) -> Duration {
     let over = u128::from(usage.saturating_sub(high));
-    // The ratio in units of 2^-20, at most a million: then its square has 80 bits, and 64 s in nanoseconds
+    // The ratio in units of 2^-20, at most a million. So its square has at most 80 bits, and 64 s in nanoseconds have
     // 36.
     let ratio = ((over << 20) / u128::from(high.max(1))).min(1 << 40);
     let batchful = (ratio * ratio * STEEPNESS) >> 40;
@@ -47,8 +47,8 @@ fn penalty(usage: u64, high: u64, units: u64, batch: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
-/// Turns a short penalty into none or the shortest one, at random, so that the mean stays: `random` is
-/// uniform over 64 bits.
+/// Rounds a short penalty to none or to the shortest one, at random and with the same mean. `random` is uniform over
+/// 64 bits.
 fn rounded(penalty: Duration, random: u64) -> Duration {
     if penalty >= SHORTEST {
         return penalty;
@@ -57,14 +57,14 @@ fn rounded(penalty: Duration, random: u64) -> Duration {
     if chosen { SHORTEST } else { Duration::ZERO }
 }
 
-/// A random number (SplitMix64), good enough for this.
+/// Returns a random number (SplitMix64), good enough for this.
 fn random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
     mixed(STATE.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN))
 }
 
-/// The time that a charge above high owes. A caller sleeps it off ([`sleep`](Self::sleep)), awaits it, or,
-/// if it may do neither, takes it as a hint ([`penalty`](Self::penalty)). Below high nothing is owed.
+/// The time that a charge above high owes. A caller sleeps it off ([`sleep`](Self::sleep)), awaits it, or uses it as
+/// a hint if it may do neither ([`penalty`](Self::penalty)). Below high nothing is owed.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -90,7 +90,7 @@ pub struct Backoff<'l> {
 }
 
 impl<'l> Group<'l> {
-    /// As [`Charge::backoff`](crate::Charge::backoff), for units that were charged without a guard.
+    /// Like [`Charge::backoff`](crate::Charge::backoff), for units that were charged without a guard.
     pub fn backoff(self, units: u64) -> Backoff<'l> {
         let mut worst = self.above_high();
         if let Some((above, _, high)) = worst
@@ -111,39 +111,39 @@ impl<'l> Group<'l> {
         }
     }
 
-    /// The group of the path that is furthest above its high, in proportion; with its usage and its high.
+    /// Returns the group of the path that is furthest above its high, in proportion, with its usage and its high.
     fn above_high(self) -> Option<(Group<'l>, u64, u64)> {
         self.read(|_| self.above_high_now()).flatten()
     }
 
-    /// As [`above_high`](Self::above_high), whichever group has the row.
+    /// Like [`above_high`](Self::above_high), but does not check that the group still has the row.
     fn above_high_now(self) -> Option<(Group<'l>, u64, u64)> {
         let ledger = self.ledger();
         let path = RowPath::new(ledger.table(), self.id().index())?;
         let levels = path.rows().iter().zip(path.counters());
         let above = levels.filter_map(|(&row, counter)| {
             let high = counter.limits.high.load(Ordering::Relaxed);
-            // All CPUs write the usage's line, so it is not read where there is no high.
+            // All CPUs write the usage's line, so it is not read if there is no high.
             if high >= COUNTER_MAX {
                 return None;
             }
-            // What may lie idle is nobody's charge.
+            // Idle stock belongs to no charge.
             let usage = counter.usage().saturating_sub(counter.idle_at_most());
             (usage > high).then_some((row, usage, high))
         });
         let times = |(_, usage, high): &(u32, u64, u64), other_high: u64| {
             u128::from(usage - high) * u128::from(other_high.max(1))
         };
-        // (Of equals the last one, which is the lowest.)
+        // Of equals, the last one, which is the lowest.
         let worst = above.rev().max_by(|one, other| times(one, other.2).cmp(&times(other, one.2)));
         let (row, usage, high) = worst?;
         Some((ledger.group(ledger.table().id(row)), usage, high))
     }
 }
 
-/// Slows an allocation down that goes over a limit by more than it may at full speed: 25 ms for as much as the limit at twice the
-/// limit, in proportion to both, and at most 10 ms. So work that never looks whether it was refused grows ever more slowly, and
-/// work that ends soon pays little.
+/// Slows down an allocation that goes beyond the allowance over a limit. At twice the limit it takes 25 ms for as
+/// many units as the limit, in proportion to both, and at most 10 ms. So work that never checks for a refusal grows
+/// ever more slowly, and work that ends soon pays little.
 pub(crate) fn slow_down(group: Group<'_>, units: u64, beyond: u64, limit: u64) {
     const FULL: u128 = 25_000_000;
     const LONGEST: Duration = Duration::from_millis(10);
@@ -167,17 +167,17 @@ fn note(group: Group<'_>, time: Duration) {
 }
 
 impl<'l> Backoff<'l> {
-    /// How long to wait. Zero below high, and for most small charges a little above it.
+    /// Returns the time to wait. Zero below high, and for most small charges a little above it.
     pub fn penalty(&self) -> Duration {
         self.penalty
     }
 
-    /// The group that is above its high.
+    /// Returns the group that is above its high.
     pub fn group(&self) -> Option<Group<'l>> {
         self.above
     }
 
-    /// Waits in this thread, and counts that.
+    /// Waits in this thread, and counts the wait.
     pub fn sleep(self) {
         if !self.penalty.is_zero() {
             self.count();
@@ -214,7 +214,7 @@ impl Future for Backoff<'_> {
 mod tests {
     use super::*;
 
-    /// The curve in floating point.
+    /// Computes the curve in floating point.
     fn obvious(usage: u64, high: u64, units: u64, batch: u64) -> f64 {
         let ratio = (usage.saturating_sub(high) as f64 / high.max(1) as f64).min(1_048_576.0);
         64.0 * ratio * ratio * units as f64 / batch.max(1) as f64
@@ -254,7 +254,7 @@ mod tests {
             let tries = 100_000;
             let paid: Duration = (0..tries).map(|_| rounded(short, random())).sum();
             let average = paid.as_nanos() as f64 / f64::from(tries);
-            // Five standard deviations of a coin that falls so often.
+            // Five standard deviations of a biased coin.
             let chance = micros as f64 / 1000.0;
             let slack = 5.0 * 1e6 * (chance * (1.0 - chance) / f64::from(tries)).sqrt();
             let owed = short.as_nanos() as f64;

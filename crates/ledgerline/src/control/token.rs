@@ -1,4 +1,4 @@
-//! A token tells work to stop. The work asks it, awaits it, or is called back.
+//! A token tells work to stop. The work polls it, awaits it, or registers a callback.
 
 use crate::gate::lock::{self, Gated};
 use crate::size;
@@ -11,22 +11,22 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-/// Why a group was cancelled.
+/// The reason why a group was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Killed {
     /// The path of the victim.
     pub group: String,
-    /// How many units it held.
+    /// The units that it held.
     pub usage: u64,
     /// The path of the full group.
     pub full: String,
-    /// How many units another charge asked for there.
+    /// The units that another charge requested there.
     pub requested: u64,
 }
 
 impl Killed {
-    /// A reason for a program that cancels a group itself ([`CancelToken::cancel`]): `group` held `usage`
+    /// Creates a reason for a program that cancels a group itself ([`CancelToken::cancel`]): `group` held `usage`
     /// units, and `full` had no room for `requested` more.
     pub fn new(
         group: impl Into<String>,
@@ -53,7 +53,7 @@ impl fmt::Display for Killed {
 
 impl std::error::Error for Killed {}
 
-/// Tells work that it should stop, once. Clones are the same token.
+/// Tells work to stop, once. Clones are the same token.
 ///
 /// ```
 /// use ledgerline::{CancelToken, Killed};
@@ -92,22 +92,22 @@ impl fmt::Debug for CancelToken {
 }
 
 impl Shared {
-    /// Locks inside the gate, so that no fork finds it locked. Nobody's code runs meanwhile.
+    /// Locks inside the gate, so that no fork finds it locked. No foreign code runs meanwhile.
     fn waiting(&self) -> Gated<'_, Waiting> {
         lock::gated(&self.waiting)
     }
 }
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> CancelToken {
         CancelToken::default()
     }
 
-    /// Cancels the work. Says `false` if it was cancelled before. Callbacks run here and now, in the order
-    /// of their registration; one that panics keeps none of the others from running.
+    /// Cancels the work. Returns `false` if it was cancelled before. Callbacks run in this call, in the order of
+    /// their registration. If one panics, the others still run.
     pub fn cancel(&self, why: Killed) -> bool {
-        // A waiter that comes from here on sees it set: it looks under the lock. (Nor does a fork find it half set.)
+        // Later waiters see the token set, since they look under the lock. No fork finds it half set.
         let mut waiting = self.shared.waiting();
         if self.shared.killed.set(why).is_err() {
             return false;
@@ -124,21 +124,21 @@ impl CancelToken {
         true
     }
 
-    /// Whether the work should stop. One load.
+    /// Returns whether the work should stop. One load.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.shared.killed.get().is_some()
     }
 
-    /// Why the work should stop, if it should.
+    /// Returns why the work should stop, if it should.
     pub fn killed(&self) -> Option<&Killed> {
         self.shared.killed.get()
     }
 
-    /// `Err` once the work should stop: for `?` in a loop.
+    /// Returns `Err` once the work should stop, for `?` in a loop.
     ///
     /// # Errors
-    /// Why the work should stop.
+    /// The reason why the work should stop.
     pub fn check(&self) -> Result<(), Killed> {
         self.killed().map_or(Ok(()), |killed| Err(killed.clone()))
     }
@@ -162,7 +162,7 @@ impl CancelToken {
     }
 }
 
-/// Ready when a token is cancelled: [`CancelToken::cancelled`].
+/// The future of [`CancelToken::cancelled`], ready when the token is cancelled.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Cancelled {
@@ -182,9 +182,9 @@ impl Future for Cancelled {
         }
         let place = *self.place.get_or_insert(waiting.next);
         waiting.next = waiting.next.max(place + 1);
-        // (Nobody's, so that no limit unwinds out of a half-made change.)
+        // Not accounted, so that no limit unwinds out of a half-made change.
         let before = whose::nobody(|| waiting.wakers.insert(place, waker));
-        // (The one before is dropped after the lock is free.)
+        // The previous one is dropped after the lock is released.
         drop(waiting);
         drop(before);
         Poll::Pending
@@ -194,7 +194,7 @@ impl Future for Cancelled {
 impl Drop for Cancelled {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            // (It is dropped after the lock is free.)
+            // Dropped after the lock is released.
             let _waker = self.token.shared.waiting().wakers.remove(&place);
         }
     }

@@ -1,5 +1,5 @@
-//! Chooses a victim when a group is full, nothing can be reclaimed, and a request asks for another group's
-//! end rather than its own refusal ([`Request::oom`](crate::Request::oom)).
+//! Chooses a victim if a group is full, nothing can be reclaimed, and a request asks to cancel another group rather
+//! than be refused ([`Request::oom`](crate::Request::oom)).
 //!
 //! ```text
 //! choose(full), the lowest full group                candidates: victims registered below full, not
@@ -13,13 +13,13 @@
 //!   cancel what was noted
 //! ```
 //!
-//! Scores and callbacks are the program's own code, and run while nothing is locked. A victim is kept under
-//! every group of its path, so that those below a full group are found without a look at any other. The
-//! cancelled victims that may still hold something are kept apart, so that every waiter may ask for them;
-//! only a choice looks at all candidates.
+//! Scores and callbacks are the program's own code, and run while no lock is held. A victim is kept under every group
+//! of its path, so that the victims below a full group are found without a look at any others. The cancelled victims
+//! that may still hold units are kept apart, so that every waiter may query them cheaply. Only a choice looks at all
+//! candidates.
 //!
-//! The first pass gives an upper bound: exact usage is less by idle stock and by protection, and a score
-//! must not fall as its units grow. So the second pass finds the true maximum, and looks closely at few.
+//! The first pass gives an upper bound: exact usage is less by idle stock and by protection, and a score must not
+//! fall as its units grow. So the second pass finds the true maximum, and examines few candidates.
 
 use crate::control::protection::Unclaimed;
 use crate::control::token::{CancelToken, Killed};
@@ -46,9 +46,9 @@ pub(crate) const VICTIM_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Victims {
     entries: Mutex<Entries>,
     count: AtomicUsize,
-    /// How many of them the ledger cancelled.
+    /// The number of them that the ledger cancelled.
     cancelled: AtomicUsize,
-    /// How often a victim was chosen. Locked while a choice is noted.
+    /// Number of choices so far. Locked while a choice is noted.
     choices: Mutex<u64>,
 }
 
@@ -58,12 +58,12 @@ struct Entries {
     below: BTreeMap<(u64, u64), Arc<Entry>>,
     /// The victims that the ledger cancelled, by their own group.
     cancelled: BTreeSet<(u64, u64)>,
-    /// The cancelled victims that may still hold something, by each group of their path, and in the order
-    /// in which they were cancelled: the last one has the most time.
+    /// The cancelled victims that may still hold units, by each group of their path, in the order of their
+    /// cancellation: the last one has the most time left.
     dying: BTreeMap<(u64, u64), Arc<Entry>>,
-    /// How often a victim was cancelled.
+    /// Number of cancellations.
     cancellations: u64,
-    /// How many victims there are.
+    /// Number of victims.
     count: usize,
     numbers: u64,
 }
@@ -77,12 +77,12 @@ struct Entry {
     path: Vec<GroupId>,
     token: CancelToken,
     score: Option<Score>,
-    /// When the ledger cancelled it, and the number of that cancellation.
+    /// The time at which the ledger cancelled it, and the number of that cancellation.
     cancelled: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Entries {
-    /// Forgets a cancelled victim: nothing waits for it any more.
+    /// Removes a cancelled victim, so that no request waits for it any more.
     fn forget_dying(&mut self, entry: &Entry) {
         if let Some((_, number)) = entry.cancelled() {
             for above in &entry.path {
@@ -93,7 +93,7 @@ impl Entries {
 }
 
 impl Victims {
-    /// Looks at the entries, or changes them, inside the gate, so that no fork finds them locked.
+    /// Calls `look` with the entries inside the gate, so that no fork finds them locked.
     fn with<T>(&self, look: impl FnOnce(&mut Entries) -> T) -> T {
         let mut entries = lock::gated(&self.entries);
         let seen = look(&mut entries);
@@ -104,13 +104,13 @@ impl Victims {
 }
 
 impl Entry {
-    /// The score of so many units; zero if the score function panics.
+    /// Returns the score of `units`; zero if the score function panics.
     fn score(&self, units: u64) -> u64 {
         let Some(score) = &self.score else { return units };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| score(units))).unwrap_or(0)
     }
 
-    /// Notes that it is cancelled, for threads that look before it is told.
+    /// Notes that it is cancelled, for threads that look before its token fires.
     fn note_cancelled(self: &Arc<Self>, victims: &Victims) {
         victims.with(|entries| {
             entries.forget_dying(self);
@@ -118,7 +118,7 @@ impl Entry {
             let number = entries.cancellations;
             *lock::gated(&self.cancelled) = Some((Instant::now(), number));
             let own = (self.group.raw(), self.number);
-            // (Its registration may have ended meanwhile.)
+            // Its registration may have ended meanwhile.
             if entries.below.contains_key(&own) {
                 entries.cancelled.insert(own);
                 let theirs = self.path.iter().map(|above| ((above.raw(), number), self.clone()));
@@ -132,7 +132,7 @@ impl Entry {
     }
 }
 
-/// A group that may be cancelled to make room for others, until this is dropped.
+/// The registration of a group that may be cancelled to make room for others, until this is dropped.
 #[must_use = "a victim that is dropped at once is taken out at once"]
 pub struct Victim<'l> {
     ledger: &'l Ledger,
@@ -147,7 +147,7 @@ impl std::fmt::Debug for Victim<'_> {
 
 impl Drop for Victim<'_> {
     fn drop(&mut self) {
-        // (The last reference, and with it the score, which is foreign code, goes outside of the lock.)
+        // The last reference drops the score, which is foreign code, so that happens outside of the lock.
         self.ledger.control().victims.with(|entries| {
             entries.count -= 1;
             for above in &self.entry.path {
@@ -162,9 +162,9 @@ impl Drop for Victim<'_> {
 /// The result of the search for a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// A victim was cancelled, and is expected to return its units until then.
+    /// A victim was cancelled, and should return its units until then.
     Dying(Instant),
-    /// The group of the request was cancelled itself.
+    /// The group of the request was itself cancelled.
     Yourself,
     /// There is room by now, at least in the group that was full.
     Room,
@@ -173,10 +173,10 @@ pub(crate) enum Choice {
 }
 
 impl<'l> Group<'l> {
-    /// Registers this group as one that may be cancelled when a charge elsewhere asks for that
-    /// ([`Request::oom`](crate::Request::oom)). Its work watches `token` and, once that is cancelled, stops
-    /// and returns what it charged. The group with the most units above its protection is chosen (of equals
-    /// the one that registered last).
+    /// Registers this group as one that may be cancelled for a charge elsewhere that asks for it
+    /// ([`Request::oom`](crate::Request::oom)). Its work watches `token`, and once that is cancelled, stops and
+    /// returns its charges. The group with the most units above its protection is chosen; of equals, the one that
+    /// registered last.
     ///
     /// ```
     /// # use ledgerline::{CancelToken, Ledger, Limit};
@@ -206,9 +206,8 @@ impl<'l> Group<'l> {
         whose::nobody(|| self.enroll(token, None))
     }
 
-    /// As [`add_victim`](Self::add_victim), with a score of the program's own. It turns the units above
-    /// protection into the number that is compared. It must not fall as the units grow. A group with score
-    /// zero is never chosen.
+    /// Like [`add_victim`](Self::add_victim), with a score of the program's own. It maps the units above protection
+    /// to the number that is compared. It must not fall as the units grow. A group with score zero is never chosen.
     pub fn add_victim_scored(
         self,
         token: &CancelToken,
@@ -234,20 +233,20 @@ impl<'l> Group<'l> {
         Victim { ledger, entry }
     }
 
-    /// Whether the victims below this group are cancelled together, whichever of them is chosen (cgroup
-    /// v2's `memory.oom.group`): for work whose parts are of no use without each other.
+    /// Sets whether the victims below this group are cancelled together if one of them is chosen (cgroup v2's
+    /// `memory.oom.group`): for work whose parts are useless without each other.
     pub fn set_oom_group(self, together: bool) {
         self.change(|row| row.set(flag::OOM_GROUP, together));
     }
 
-    /// See [`set_oom_group`](Self::set_oom_group). `false` for a group that is gone.
+    /// Returns the setting of [`set_oom_group`](Self::set_oom_group); `false` for a group that is gone.
     pub fn oom_group(self) -> bool {
         self.read(|row| row.has(flag::OOM_GROUP)).unwrap_or(false)
     }
 }
 
-/// Chooses a victim below a full group for `asking` and cancels it, unless a cancelled victim still holds
-/// something there. Its score must be more than `least`.
+/// Chooses a victim below a full group for `asking` and cancels it, unless a cancelled victim there still holds
+/// units. Its score must be more than `least`.
 pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64, least: u64) -> Choice {
     let ledger = full.ledger();
     let victims = &ledger.control().victims;
@@ -271,9 +270,9 @@ pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64, least: u6
         });
         let mut now = lock::gated(&victims.choices);
         if *now != choices {
-            continue; // Two would be cancelled where one was enough.
+            continue; // another thread chose meanwhile; one victim may be enough
         }
-        // (There may be room there, and none further up: then other victims are due.)
+        // If there is room here, but none further up, other victims are due.
         if refusal::lowest_full(ledger.table(), asking, requested) != Some(full.id()) {
             return Choice::Room;
         }
@@ -285,7 +284,7 @@ pub(crate) fn choose(full: Group<'_>, asking: GroupId, requested: u64, least: u6
     }
 }
 
-/// Cancels the victims that are registered for a group, but not those below it: its work met a limit.
+/// Cancels the victims that are registered for a group whose work met a limit, but not those below it.
 pub(crate) fn cancel_all_of(group: Group<'_>, full: Group<'_>, requested: u64) {
     let victims = &group.ledger().control().victims;
     let mut dying = victims_below(group);
@@ -300,7 +299,7 @@ pub(crate) fn cancel_all_of(group: Group<'_>, full: Group<'_>, requested: u64) {
     cancel(&dying, None, full, requested);
 }
 
-/// Whether a victim below a full group may have a score of more than `least`. Runs no score.
+/// Returns whether a victim below a full group may have a score of more than `least`. Calls no score.
 pub(crate) fn may_outdo(full: Group<'_>, least: u64) -> bool {
     any(full.ledger())
         && victims_below(full).iter().any(|entry| {
@@ -309,19 +308,19 @@ pub(crate) fn may_outdo(full: Group<'_>, least: u64) -> bool {
         })
 }
 
-/// Whether there is any victim, cancelled or not.
+/// Returns whether there is any victim, cancelled or not.
 pub(crate) fn any(ledger: &Ledger) -> bool {
     ledger.control().victims.count.load(Ordering::Relaxed) != 0
 }
 
-/// Until when requests wait for the cancelled victims below a group; `None` if all of them hold nothing
-/// now, or have had their time.
+/// Returns how long requests wait for the cancelled victims below a group; `None` if all of them hold nothing now, or
+/// have had their time.
 pub(crate) fn dying_below(ledger: &Ledger, full: GroupId) -> Option<Instant> {
     let victims = &ledger.control().victims;
     if victims.cancelled.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    // The last victim that was cancelled has the most time left.
+    // The last cancelled victim has the most time left.
     let mut before = u64::MAX;
     loop {
         let theirs = (full.raw(), 0)..(full.raw(), before);
@@ -340,7 +339,7 @@ pub(crate) fn dying_below(ledger: &Ledger, full: GroupId) -> Option<Instant> {
     }
 }
 
-/// The victims below a group, cancelled or not, by age.
+/// Returns the victims below a group, cancelled or not, by age.
 fn victims_below(full: Group<'_>) -> Vec<Arc<Entry>> {
     let (ledger, full) = (full.ledger(), full.id().raw());
     let mut below: Vec<Arc<Entry>> = ledger.control().victims.with(|entries| {
@@ -355,8 +354,7 @@ fn verdict(ledger: &Ledger, asking: GroupId, until: Instant) -> Choice {
     if is_cancelled(ledger, asking) { Choice::Yourself } else { Choice::Dying(until) }
 }
 
-/// Cancels the tokens of the chosen victims. Counts the events first, so that a victim that is told sees
-/// them counted.
+/// Cancels the tokens of the chosen victims. Counts the events first, so that a notified victim sees them counted.
 fn cancel(dying: &[Arc<Entry>], top: Option<GroupId>, full: Group<'_>, requested: u64) {
     let ledger = full.ledger();
     events::count(ledger, full.id(), Sum::Oom);
@@ -373,7 +371,7 @@ fn cancel(dying: &[Arc<Entry>], top: Option<GroupId>, full: Group<'_>, requested
     }
 }
 
-/// Whether the ledger cancelled this group or one above it.
+/// Returns whether the ledger cancelled this group or one above it.
 pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
     let victims = &ledger.control().victims;
     if victims.cancelled.load(Ordering::Relaxed) == 0 {
@@ -387,7 +385,7 @@ pub(crate) fn is_cancelled(ledger: &Ledger, id: GroupId) -> bool {
 }
 
 /// Makes the two passes of the module's documentation. Returns the victim with the highest score above `least`; of
-/// equals the one that registered last.
+/// equals, the one that registered last.
 fn highest(full: Group<'_>, entries: &[Arc<Entry>], least: u64) -> Option<Arc<Entry>> {
     let ledger = full.ledger();
     let mut candidates: Vec<(u64, usize)> = entries
@@ -414,7 +412,7 @@ fn highest(full: Group<'_>, entries: &[Arc<Entry>], least: u64) -> Option<Arc<En
     best.map(|(_, age)| entries[age].clone())
 }
 
-/// The topmost group from a victim's up to the full one with `oom_group` set.
+/// Returns the topmost group with `oom_group` set, from a victim's up to the full one.
 fn oom_group_above(victim: GroupId, full: Group<'_>) -> Option<GroupId> {
     let path = RowPath::new(full.table(), victim.index())?;
     let below = path.rows().iter().position(|&row| row == full.id().index())?;

@@ -13,13 +13,14 @@
 //!     the time is up: try for the last time
 //! ```
 //!
-//! A try asks the reclaimers below the full group. So they are asked for every waiter: when its turn comes,
-//! before it is refused, and before a victim is cancelled for it. They are not asked at every notice.
+//! A try asks the reclaimers below the full group. So they are asked for every waiter: when its turn comes, before it
+//! is refused, and before a victim is cancelled for it. They are not asked at every notification.
 //!
-//! A plain `try_charge` does not queue, and may be served in between, unless the ledger is fair (`wait_queue::pass`).
+//! A plain `try_charge` does not queue, and may be served before waiters, unless the ledger is fair
+//! (`wait_queue::pass`).
 //!
-//! [`Wait`] takes these steps as far as they go without sleeping. A thread then sleeps on the eventcount
-//! that it names (here); a future leaves its waker (`charge/request.rs`).
+//! [`Wait`] takes these steps until it has to sleep. A thread then sleeps on the eventcount that it returns (here); a
+//! future leaves its waker (`charge/request.rs`).
 
 use crate::control::alarm::Alarm;
 use crate::control::attempt::{self, Grant};
@@ -34,12 +35,11 @@ use crate::table::id::GroupId;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How long the first waiter of a queue sleeps at most where other processes may return what it waits for:
-/// they wake no waiter here.
+/// The longest sleep of the first waiter of a queue if other processes may return units: they wake no waiter here.
 const ACROSS_PROCESSES: Duration = Duration::from_millis(10);
 
-/// A charge with the caller's wishes. [`Group::request`] makes it; [`charge`](Self::charge) carries it out
-/// in a thread, `.await` in a task.
+/// A charge with options, made by [`Group::request`]. [`charge`](Self::charge) carries it out in a thread, `.await`
+/// in a task.
 ///
 /// ```
 /// # use ledgerline::{Ledger, Limit};
@@ -66,18 +66,18 @@ pub struct Request<'l> {
     pub(crate) throttled: bool,
     pub(crate) explained: bool,
     pub(crate) uncounted: bool,
-    /// The line that asked (`control/audit.rs`).
+    /// The line that made the request (`control/audit.rs`).
     pub(crate) site: Site,
 }
 
 /// A charge that waits.
 pub(crate) struct Wait<'l> {
     request: Request<'l>,
-    /// When it stops waiting.
+    /// The end of its patience.
     until: Instant,
     /// Its place in a queue, once it has one.
     place: Option<Place<'l>>,
-    /// Whether it has tried since it is the first there.
+    /// Whether it has tried since it became the first there.
     tried: bool,
 }
 
@@ -87,14 +87,14 @@ pub(crate) enum Step {
     Asleep(Sleep),
 }
 
-/// It goes on when there is a notice after the key was read, or at `until`.
+/// It continues after a notification that follows the key, or at `until`.
 #[derive(Clone, Copy)]
 pub(crate) struct Sleep {
     key: u32,
     until: Instant,
 }
 
-/// What a request knows without a place in a queue.
+/// The part of a request that needs no place in a queue.
 impl Request<'_> {
     fn try_now(&self) -> Result<Grant, Refusal> {
         slow_path::try_again(self.group, self.units, self.site)
@@ -104,29 +104,29 @@ impl Request<'_> {
         refusal::can_ever_fit(self.group.table(), self.group.id(), self.units)
     }
 
-    /// The lowest group of the path that has no room for it.
+    /// Returns the lowest group of the path that has no room for it.
     fn lowest_full(&self) -> Option<GroupId> {
         refusal::lowest_full(self.group.table(), self.group.id(), self.units)
     }
 
-    /// Whether the charge is not to be counted.
+    /// Returns whether the charge is exempt from counting.
     fn is_off(&self) -> bool {
         self.group.mode() == ControlMode::Off
     }
 
-    /// Whether the caller's own group was cancelled. (This is looked at after the key was read: the thread
-    /// that cancels it sends a notice afterwards.)
+    /// Returns whether the caller's own group was cancelled. Called after the key was read: the thread that cancels
+    /// it sends a notification afterwards.
     fn is_cancelled(&self) -> bool {
         victim::is_cancelled(self.group.ledger(), self.group.id())
     }
 
-    /// The refusal of a request that no waiting helps: by the lowest full group.
+    /// Refuses a request that cannot be served by waiting, in the name of the lowest full group.
     fn refused(&self, full: GroupId) -> Step {
         let (charged, requested) = (self.group.id(), self.units);
         let group = self.lowest_full().unwrap_or(full);
         let full = self.group.ledger().group(group);
         let full_now = full.read(|row| (row.counter.max(), row.counter.usage()));
-        // (The charged group lies below it, so it is gone too.)
+        // The charged group lies below it, so it is gone too.
         let Some((limit, usage)) = full_now else { return self.gone() };
         Step::Done(Err(Refusal { group, charged, limit, usage, requested, reason: Reason::Limit }))
     }
@@ -145,9 +145,9 @@ impl<'l> Wait<'l> {
         Wait { request, until, place: None, tried: false }
     }
 
-    /// Goes as far as it can without sleeping.
+    /// Takes steps until it has to sleep.
     pub(crate) fn step(&mut self) -> Step {
-        // A forked child's copy of a future begins anew there: the place was its parent's.
+        // A forked child's copy of a future starts over: the place was its parent's.
         self.place.take_if(|place| place.is_inherited());
         loop {
             let went = match &self.place {
@@ -156,7 +156,7 @@ impl<'l> Wait<'l> {
                 Some(_) => self.queue(),
             };
             if let Some(step) = went {
-                // The final answer, after however many tries.
+                // The final answer, regardless of the number of tries.
                 if let Step::Done(Err(refusal)) = &step
                     && !self.request.uncounted
                 {
@@ -167,25 +167,24 @@ impl<'l> Wait<'l> {
         }
     }
 
-    /// Sleeps until there is a notice after the key was read.
+    /// Sleeps until there is a notification after the key was read.
     pub(crate) fn sleep(&self, Sleep { key, until }: Sleep) {
         if let Some(place) = &self.place {
             place.eventcount().wait(key, until);
         }
     }
 
-    /// Leaves a future's waker, so that it is woken when it can go on. Says `false` if it can go on
-    /// already.
+    /// Leaves a future's waker, so that it is woken when it can continue. Returns `false` if it can continue already.
     pub(crate) fn leave_waker(&self, alarm: &mut Alarm, waker: &Waker, sleep: Sleep) -> bool {
         let Sleep { key, until } = sleep;
         let Some(place) = &self.place else { return false };
         alarm.set(waker, Some(until));
         place.leave_waker(waker, alarm.number());
-        // A notice from before the waker was left could not wake it.
+        // A notification from before the waker was left could not wake it.
         !place.eventcount().is_past(key) && Instant::now() < until
     }
 
-    /// Queues behind those that wait already, unless it takes no room. If none does, tries at once.
+    /// Queues behind existing waiters, unless it takes no room. If there are none, tries at once.
     fn begin(&mut self) -> Option<Step> {
         match wait_queue::queued_on_the_way(self.request.group.ledger(), self.request.group.id()) {
             Some(full) if self.request.units > 0 && !self.request.is_off() && self.may_wait() => {
@@ -198,8 +197,8 @@ impl<'l> Wait<'l> {
         }
     }
 
-    /// Whether waiting can help: not where some limit of the path can never allow the charge, nor where there is no time.
-    /// (Nor does it wait inside a reclaimer: it could wait for itself.)
+    /// Returns whether waiting can help. It cannot if some limit of the path can never allow the charge, or if there
+    /// is no time. Inside a reclaimer it does not wait, since it could wait for itself.
     fn may_wait(&self) -> bool {
         !self.is_late()
             && self.request.can_ever_fit()
@@ -210,7 +209,7 @@ impl<'l> Wait<'l> {
         Instant::now() >= self.until
     }
 
-    /// Waits at the group that refused, where that can help.
+    /// Waits at the group that refused, if that can help.
     fn wait_or_give_up(&mut self, refusal: Refusal) -> Option<Step> {
         if refusal.reason == Reason::Limit && self.may_wait() {
             self.queue_at(refusal.group)
@@ -220,10 +219,10 @@ impl<'l> Wait<'l> {
     }
 
     fn queue_at(&mut self, full: GroupId) -> Option<Step> {
-        // The earlier place is given up first: in the same queue the charge would be behind itself.
+        // Gives the earlier place up first: in the same queue the charge would be behind itself.
         (self.place, self.tried) = (None, false);
         self.place = Place::take(self.request.group.ledger().group(full), self.request.group.id());
-        // Where there is none, the full group is gone, and so are all below it.
+        // Without a place, the full group is gone, and so are all below it.
         self.place.is_none().then(|| self.request.gone())
     }
 
@@ -233,7 +232,7 @@ impl<'l> Wait<'l> {
         (!place.is_first()).then(|| self.look_from_behind(key, full))
     }
 
-    /// Looks while others are before it: is there anything to do but to wait for them?
+    /// Checks for something to do while other waiters are before it.
     fn look_from_behind(&self, key: u32, full: GroupId) -> Step {
         let ledger = self.request.group.ledger();
         if !self.request.group.exists() {
@@ -245,7 +244,7 @@ impl<'l> Wait<'l> {
         let late = self.is_late();
         if late || self.request.is_off() {
             match self.request.try_now() {
-                // (The group is no longer off: it waits on.)
+                // The group is no longer off, so it continues to wait.
                 Err(refusal) if !late && refusal.reason == Reason::Limit => {}
                 done => return Step::Done(done),
             }
@@ -253,8 +252,7 @@ impl<'l> Wait<'l> {
         if !self.request.can_ever_fit() {
             return self.request.refused(full);
         }
-        // What reclaimers can give back is given back before a victim is cancelled. It serves the first
-        // waiter, whose turn it is.
+        // Reclaimers are asked before a victim is cancelled. The first waiter gets the units, since it is its turn.
         if self.may_choose(full) && ledger.control().reclaimers.can_help() {
             let group = ledger.group(full);
             let level = group.row().counter.max().saturating_sub(self.request.units);
@@ -269,8 +267,7 @@ impl<'l> Wait<'l> {
         let (full, key) = (place.full(), place.eventcount().key());
         let tried = std::mem::replace(&mut self.tried, true);
         let ledger = self.request.group.ledger();
-        // (Where there is room here and none further up, the group further up is reclaimed before it waits
-        // there.)
+        // If there is room here but none further up, the group further up is reclaimed before this waits there.
         let room = self.request.lowest_full() != Some(full) || self.request.is_off();
         if !room {
             if !self.request.group.exists() {
@@ -302,13 +299,13 @@ impl<'l> Wait<'l> {
         Some(step)
     }
 
-    /// Whether a victim should be cancelled for it. Not where there is room for it here: then those before
-    /// it want more, or wait further up by now. Nor where it could never be served.
+    /// Returns whether a victim should be cancelled for it. Not if there is room for it here: then the waiters before
+    /// it want more, or wait further up by now. Not if it could never be served.
     fn wants_a_victim(&self, full: GroupId) -> bool {
         self.request.oom && self.request.lowest_full() == Some(full) && self.request.can_ever_fit()
     }
 
-    /// Whether it is about to choose a victim: it wants one, and no cancelled victim still holds something.
+    /// Returns whether it is about to choose a victim: it wants one, and no cancelled victim still holds units.
     fn may_choose(&self, full: GroupId) -> bool {
         let ledger = self.request.group.ledger();
         self.wants_a_victim(full)
@@ -316,8 +313,8 @@ impl<'l> Wait<'l> {
             && victim::dying_below(ledger, full).is_none()
     }
 
-    /// There is no room, or others come first. Chooses a victim, if the request asked for that, and sleeps.
-    /// Ends if its own group was cancelled.
+    /// Sleeps, since there is no room or other waiters come first. Chooses a victim first if the request asked for
+    /// that. Ends if its own group was cancelled.
     fn sleep_or_cancel(&self, key: u32, full: GroupId) -> Step {
         if self.request.is_cancelled() {
             return self.request.cancelled();
@@ -333,7 +330,7 @@ impl<'l> Wait<'l> {
                 Choice::Dying(next) => until = until.min(next),
                 Choice::Yourself => return self.request.cancelled(),
                 Choice::Room => until = Instant::now(),
-                // There is no victim, so it waits as others do.
+                // Without a victim, it waits like the others.
                 Choice::Nobody => {}
             }
         }

@@ -1,18 +1,17 @@
-//! Wait queues: the waiters for room at each group, in order of arrival, and how they are told.
+//! Wait queues: the waiters for room at each group, in order of arrival, and their notification.
 //!
-//! The first waiter at a group makes its queue, and the last one ends it. While there is a queue, no cell
-//! below its group gets a cap. So what is returned there reaches the counters, and the queue's head tells
-//! the first waiter (`wake/queue_head.rs`). The others sleep until the one before leaves: a thread on an
-//! eventcount of its own, a future with its waker left. So units that come back wake one waiter, not all of
-//! them.
+//! The first waiter at a group makes its queue, and the last one ends it. While there is a queue, no cell below its
+//! group gets a cap. So units returned there reach the counters, and the queue's head notifies the first waiter
+//! (`wake/queue_head.rs`). The others sleep until the one before leaves: a thread on an eventcount of its own, a
+//! future with its waker left. So returned units wake one waiter, not all of them.
 //!
-//! The queues are in a map by group, and a queue's waiters in a map by ticket. Joining, leaving from
-//! anywhere and finding the first cost the logarithm of their number. The heads lie in memory that this
-//! process alone has, even where the ledger is a file: each process has its own waiters.
+//! The queues are in a map by group, and a queue's waiters in a map by ticket. Joining, leaving from anywhere and
+//! finding the first cost the logarithm of their number. The heads lie in memory of this process alone, even if the
+//! ledger is a file: each process has its own waiters.
 //!
-//! Invariant W1: while the lock is held, the head of a queue's row names that queue's group, unless the row
-//! is another group's by now and the head serves that group's queue. The queues counted as open are those
-//! in the map, and each of them holds one of its row's `draining`.
+//! Invariant W1: while the lock is held, the head of a queue's row names that queue's group, unless the row is
+//! another group's by now and the head serves that group's queue. The queues counted as open are those in the map,
+//! and each of them holds one of its row's `draining`.
 
 use crate::control::{attempt, reclaiming};
 use crate::gate::lock::{self, Gated};
@@ -42,7 +41,7 @@ struct Queues {
     next_ticket: u64,
     /// The waiters, by the raw id of the group that they charge, and by ticket.
     by_charged: BTreeMap<(u64, u64), Arc<Waiter>>,
-    /// The process whose waiters these are (0: there were none yet). A forked child has none of them.
+    /// The process that these waiters belong to; 0 before the first one. A forked child has none of them.
     process: u32,
 }
 
@@ -50,7 +49,7 @@ struct Queues {
 struct Queue {
     /// The waiters, by ticket. The first has the lowest.
     waiters: BTreeMap<u64, Arc<Waiter>>,
-    /// Whether the stock that lay idle below the group when the queue was made has been returned.
+    /// Whether the stock that was idle below the group when the queue was made has been returned.
     drained: bool,
 }
 
@@ -71,12 +70,12 @@ impl Waiter {
     fn call(&self) {
         self.eventcount.notify();
         if let Some(waker) = self.leave_waker(None) {
-            // A waker that panics harms its own executor alone.
+            // A waker that panics affects only its own executor.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 
-    /// Replaces its waker; the one before.
+    /// Replaces its waker and returns the previous one.
     fn leave_waker(&self, waker: Option<Waker>) -> Option<Waker> {
         let mut left = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *left, waker)
@@ -93,7 +92,7 @@ fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
         for &group in std::mem::take(&mut queues.by_group).keys() {
             let row = GroupId::from_raw(group).index();
             heads.of(row).serve(0);
-            // (In a file the parent raised it, and lowers it.)
+            // In a file, the parent raised the count, and lowers it.
             if !ledger.is_shared() {
                 ledger.table().row(row).counter.track.draining.fetch_sub(1, Ordering::SeqCst);
             }
@@ -103,7 +102,7 @@ fn queues(ledger: &Ledger) -> Gated<'_, Queues> {
     queues
 }
 
-/// The nearest group of the path at which a request waits.
+/// Returns the nearest group of the path at which a request waits.
 pub(crate) fn queued_on_the_way(ledger: &Ledger, id: GroupId) -> Option<GroupId> {
     let heads = &ledger.table().heads;
     if !heads.open.any() {
@@ -115,11 +114,12 @@ pub(crate) fn queued_on_the_way(ledger: &Ledger, id: GroupId) -> Option<GroupId>
     })
 }
 
-/// Lets a charge pass that does not wait, unless the ledger is fair and a request waits on its path. (While one waits, no cell below
-/// the full group serves charges, so all of them come here. A reclaimer's charge makes room for those that wait.)
+/// Admits a charge that does not wait, unless the ledger is fair and a request waits on its path. While one waits, no
+/// cell below the full group serves charges, so all of them come here. A reclaimer's charge always passes, since it
+/// makes room for the waiters.
 pub(crate) fn pass(group: Group<'_>, units: u64) -> Result<(), Refusal> {
     let ledger = group.ledger();
-    // Relaxed: the flag is all there is to see.
+    // Relaxed: no other data depends on the flag.
     if !ledger.control().fair.load(Ordering::Relaxed) || units == 0 {
         return Ok(());
     }
@@ -134,10 +134,11 @@ pub(crate) fn pass(group: Group<'_>, units: u64) -> Result<(), Refusal> {
 }
 
 impl Ledger {
-    /// Sets whether charges of this process that do not wait queue behind those that do (default `false`). In a fair ledger
-    /// [`Group::try_charge`] and [`Group::try_charge_units`] are refused ([`Reason::Queued`]) while a
-    /// [request waits](crate::Request::wait) at a group of the path, also where there is room: large requests get their turn
-    /// however many small charges there are. [`Group::charge`], allocations and the charges of reclaimers pass as ever.
+    /// Sets whether charges of this process that do not wait are refused while requests wait (default `false`). In a
+    /// fair ledger [`Group::try_charge`] and [`Group::try_charge_units`] are refused ([`Reason::Queued`]) while a
+    /// [request waits](crate::Request::wait) at a group of the path, even if there is room. So large requests get
+    /// their turn despite many small charges. [`Group::charge`], allocations and the charges of reclaimers always
+    /// pass.
     ///
     /// ```
     /// # use ledgerline::{Ledger, Limit, Reason};
@@ -160,8 +161,8 @@ impl Ledger {
     }
 }
 
-/// Makes all waiters look again that charge a group or one below it, after a change there. Looks at all
-/// waiters, if there are any. Not async-signal-safe.
+/// Makes all waiters that charge a group or one below it look again, after a change there. Looks at all waiters, if
+/// there are any. Not async-signal-safe.
 pub(crate) fn tell_below(ledger: &Ledger, top: GroupId) {
     // The fence of this call follows the change, as it follows a return.
     if !ledger.table().heads.open.any_after_return() {
@@ -175,8 +176,8 @@ pub(crate) fn tell_below(ledger: &Ledger, top: GroupId) {
     tell(ledger, queues, &told);
 }
 
-/// Makes all waiters look again that charge a group that was destroyed. Costs the logarithm of the number
-/// of other waiters. Not async-signal-safe.
+/// Makes all waiters that charge a destroyed group look again. Costs the logarithm of the number of other waiters.
+/// Not async-signal-safe.
 #[cold]
 pub(crate) fn tell_of_end(ledger: &Ledger, gone: GroupId) {
     let queues = queues(ledger);
@@ -187,9 +188,8 @@ pub(crate) fn tell_of_end(ledger: &Ledger, gone: GroupId) {
 
 fn tell(ledger: &Ledger, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
     for waiter in told {
-        // The first waiter of a queue waits on its head once it has looked, and until then as the others
-        // do. (The head may serve the row's next group: then that queue's first waiter looks once for
-        // nothing.)
+        // The first waiter of a queue waits on its head once it has looked, and until then like the others. The head
+        // may serve the row's next group; then that queue's first waiter looks once without need.
         if queues.is_first(waiter) {
             ledger.table().heads.of(waiter.full.index()).notify(rung::ring);
         }
@@ -202,7 +202,7 @@ fn tell(ledger: &Ledger, queues: Gated<'_, Queues>, told: &[Arc<Waiter>]) {
 pub(crate) struct Place<'l> {
     ledger: &'l Ledger,
     waiter: Arc<Waiter>,
-    /// The process whose place it is: a forked child does not have it.
+    /// The process that the place belongs to: a forked child does not have it.
     process: u32,
     /// Whether it was [found](Self::is_first) to be the first.
     pub(crate) first: bool,
@@ -237,13 +237,13 @@ impl<'l> Place<'l> {
         Some(place)
     }
 
-    /// The group at whose limit the queue waits.
+    /// Returns the group at whose limit the queue waits.
     pub(crate) fn full(&self) -> GroupId {
         self.waiter.full
     }
 
-    /// Whether it is the first. From then on it waits at the head, and what lay idle below the full group
-    /// has been returned.
+    /// Returns whether it is the first. From then on it waits at the head, and stock that was idle below the full
+    /// group has been returned.
     pub(crate) fn is_first(&mut self) -> bool {
         let mut queues = queues(self.ledger);
         let queue = queues.by_group.get_mut(&self.waiter.full.raw());
@@ -257,7 +257,7 @@ impl<'l> Place<'l> {
         self.first
     }
 
-    /// It waits on this: the first of a queue at the head, and the others until they are the first.
+    /// Returns the eventcount that it waits on: the head's for the first of a queue, else its own.
     pub(crate) fn eventcount(&self) -> &Eventcount {
         if self.first { &self.head().eventcount } else { &self.waiter.eventcount }
     }
@@ -266,22 +266,22 @@ impl<'l> Place<'l> {
         self.ledger.table().heads.of(self.waiter.full.index())
     }
 
-    /// Leaves what wakes a future: of the first the alarm, which units that come back ring, and of others the waker, for
-    /// when they are the first. (The future asks afterwards whether it was called meanwhile.)
+    /// Leaves the means to wake a future: for the first waiter the alarm, which returned units ring, and for others
+    /// the waker, for when they become the first. The future checks afterwards whether it was called meanwhile.
     pub(crate) fn leave_waker(&self, waker: &Waker, alarm: u32) {
         if !self.first {
-            // The waker is cloned and dropped while nothing is locked.
+            // The waker is cloned and dropped while no lock is held.
             drop(self.waiter.leave_waker(Some(waker.clone())));
             return;
         }
         let _queues = queues(self.ledger);
-        // Otherwise the head serves the row's next group, and this waiter was told so (W1).
+        // Otherwise the head serves the row's next group, and this waiter was notified of that (W1).
         if self.head().group() == self.waiter.full.raw() {
             self.head().leave_alarm(alarm);
         }
     }
 
-    /// Whether it was taken in the process from which this one was forked.
+    /// Returns whether it was taken in the process from which this one was forked.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
@@ -289,7 +289,7 @@ impl<'l> Place<'l> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        // (The lock is released before the call.)
+        // The lock is released before the call.
         let next = queues(self.ledger).leave(self);
         if let Some(next) = next {
             next.call();
@@ -303,14 +303,14 @@ impl Queues {
         queue.and_then(|queue| queue.waiters.keys().next()) == Some(&waiter.ticket)
     }
 
-    /// Opens a queue at a group that has none. Returns those that wait at the row's earlier group, to
-    /// charge groups that are gone as well. The caller calls them, so that they end.
+    /// Opens a queue at a group that has none. Returns the waiters at the row's earlier group, whose groups are gone
+    /// as well. The caller calls them, so that they end.
     fn open(&mut self, ledger: &Ledger, full: GroupId) -> Vec<Arc<Waiter>> {
         let head = ledger.table().heads.of(full.index());
         let gone = self.by_group.get(&head.group()).into_iter();
         let gone: Vec<_> = gone.flat_map(|queue| queue.waiters.values().cloned()).collect();
         if !gone.is_empty() {
-            // This tells the first of them, while its alarm is still there.
+            // Notifies the first of them while its alarm is still there.
             head.notify(rung::ring);
         }
         head.serve(full.raw());
@@ -321,8 +321,8 @@ impl Queues {
         gone
     }
 
-    /// Takes a place out, if it is there (an inherited one is not). Returns the waiter that became the
-    /// first by that, if one did.
+    /// Takes a place out, if it is there; an inherited one is not. Returns the waiter that became the first by that,
+    /// if any.
     fn leave(&mut self, place: &Place<'_>) -> Option<Arc<Waiter>> {
         let Waiter { charged, full, ticket, .. } = *place.waiter;
         let queue = self.by_group.get_mut(&full.raw())?;

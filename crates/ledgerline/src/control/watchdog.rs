@@ -1,8 +1,8 @@
-//! Names reclaimers that run too long, and the charges that wait for them.
+//! Reports reclaimers that run too long, and the charges that wait for them.
 //!
-//! A reclaimer may wait for a lock that the charging thread holds. Then nothing in the process can go on there, and nothing says
-//! why. So each run is listed while it lasts, and the thread of the [alarms](super::alarm) looks at the list when the first one is
-//! due. A run that ends in time costs a lock and an entry.
+//! A reclaimer may wait for a lock that the charging thread holds. Then that thread hangs, and nothing shows why. So
+//! each run is listed while it lasts, and the thread of the [alarms](super::alarm) checks the list when the first one
+//! is due. A run that ends in time costs a lock and an entry.
 
 use super::alarm::Alarm;
 use super::events;
@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// A run is too long after so many times what reclaimers may take for one charge.
+/// A run is too long after this many times the time limit of reclaimers for one charge.
 const PATIENCE: u32 = 10;
 
 /// The runs of reclaimers under way.
 ///
-/// Invariant W1: a run is listed by the thread that runs it, from before its start until after its end, and that thread borrows the
-/// ledger meanwhile. So the ledgers of listed runs live as long as the list is locked.
+/// Invariant W1: a run is listed by the thread that runs it, from before its start until after its end, and that
+/// thread borrows the ledger meanwhile. So the ledgers of listed runs live as long as the list is locked.
 struct Runs {
     runs: Vec<Run>,
     numbers: u64,
-    /// The process whose runs these are.
+    /// The process that these runs belong to.
     process: u32,
-    /// When the alarm goes off, if it is set.
+    /// The time at which the alarm goes off, if it is set.
     due: Option<Instant>,
 }
 
@@ -40,7 +40,7 @@ struct Run {
     for_whom: GroupId,
     began: Instant,
     limit: Duration,
-    /// Whether it was named.
+    /// Whether it was reported.
     named: bool,
 }
 
@@ -83,19 +83,19 @@ impl Run {
     }
 }
 
-/// The list, of this process.
+/// Locks the list of this process.
 fn runs() -> Gated<'static, Runs> {
     let mut runs = lock::gated(&RUNS);
     let process = std::process::id();
     if runs.process != process {
-        // The runs of the process that this one was forked from, and its alarm.
+        // These are the runs of the process that this one was forked from, and its alarm.
         runs.runs.clear();
         (runs.process, runs.due) = (process, None);
     }
     runs
 }
 
-/// Takes a run off the list.
+/// Takes a run off the list when dropped.
 struct Listed(u64);
 
 impl Drop for Listed {
@@ -104,7 +104,8 @@ impl Drop for Listed {
     }
 }
 
-/// Calls `run`, the reclaimer of the group `of`, for a charge of another one. The caller is nobody's.
+/// Calls `run`, the reclaimer of the group `of`, for a charge of another one. The caller exempts this from
+/// accounting.
 pub(crate) fn watch<T>(
     ledger: &Ledger,
     of: GroupId,
@@ -133,12 +134,12 @@ pub(crate) fn watch<T>(
     done
 }
 
-/// Has the alarm go off at a time, unless it goes off sooner.
+/// Makes the alarm go off at a time, unless it goes off sooner.
 fn set_alarm(at: Instant) {
     struct Due(Instant);
     impl Wake for Due {
         fn wake(self: Arc<Self>) {
-            // (Without a thread for alarms, one goes off as it is set.)
+            // Without a thread for alarms, an alarm goes off as it is set.
             if Instant::now() >= self.0 {
                 whose::nobody(name_those_that_hang);
             }
@@ -147,7 +148,8 @@ fn set_alarm(at: Instant) {
     lock::gated(&ALARM).get_or_insert_default().set(&Waker::from(Arc::new(Due(at))), Some(at));
 }
 
-/// Counts each run that is too long, once, in the events of the reclaimer's group, and names the first on standard error.
+/// Counts each run that is too long, once, in the events of the reclaimer's group, and reports the first on standard
+/// error.
 fn name_those_that_hang() {
     let (mut first, mut others) = (None, 0);
     let next = {
@@ -165,7 +167,7 @@ fn name_those_that_hang() {
         runs.due = runs.runs.iter().filter(|run| !run.named).map(Run::due).min();
         runs.due
     };
-    // One line for all that are found at a time: the program's standard error is not ours.
+    // One line for all that are found at a time, since standard error is the program's.
     if let Some(HungReclaimer { group, waiting, running }) = first {
         let seconds = running.as_secs_f64();
         let more =
@@ -180,7 +182,7 @@ fn name_those_that_hang() {
     }
 }
 
-/// The reclaimers of a group and of those below it that have run too long.
+/// Returns the reclaimers of a group and of those below it that have run too long.
 pub(crate) fn hung_below(ledger: &Ledger, top: GroupId) -> Vec<HungReclaimer> {
     let table = ledger.table();
     let runs = runs();

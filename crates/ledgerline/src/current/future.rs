@@ -1,4 +1,4 @@
-//! Tasks that are polled in a group. (Streams and sinks: feature `futures`.)
+//! Tasks that are polled in a group. Streams and sinks need the feature `futures`.
 
 use super::refused::{joined, outer};
 use super::{Current, peek};
@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 /// Puts a future, a stream or a sink into a group.
 pub trait ChargeTo: Sized {
-    /// Whenever this is polled, and when it is dropped, the group is the thread's current one; between polls the
-    /// thread has its own again, also after a panic. Switching adds 1.1 ns to a poll on a virtual EPYC (Zen 5) of
-    /// 2026 (`ledgerline bench task`), and flushes nothing. The result belongs to whoever awaits it: what it holds stays charged to the group
-    /// that was current when it was made.
+    /// Makes the group the thread's current one whenever this is polled, and when it is dropped. Between polls the
+    /// thread has its own group again, also after a panic. Switching adds 1.1 ns to a poll on a virtual EPYC (Zen 5)
+    /// of 2026 (`ledgerline bench task`), and flushes nothing. The result belongs to the awaiting code: its memory
+    /// stays charged to the group that was current when it was allocated.
     ///
     /// Streams and sinks need the feature `futures`.
     ///
@@ -38,14 +38,15 @@ pub trait ChargeTo: Sized {
     /// ```
     fn charged_to(self, group: impl Into<Current>) -> ChargedTo<Self> {
         let mut current: Current = group.into();
-        // It is a part of the work that makes it.
+        // The task is a part of the work that makes it.
         if current.scope.is_unsaid() && peek().scope.is_named() {
             current.scope = outer(current.group);
         }
         ChargedTo { inner: ManuallyDrop::new(self), current, held: Held::new(current.scope) }
     }
 
-    /// As [`charged_to`](Self::charged_to) the group that is current here; with nobody, the task has nobody.
+    /// Like [`charged_to`](Self::charged_to), with the group that is current here. Without a current group, the task
+    /// has none.
     fn charged_to_current(self) -> ChargedTo<Self> {
         self.charged_to(peek())
     }
@@ -53,38 +54,38 @@ pub trait ChargeTo: Sized {
 
 impl<T> ChargeTo for T {}
 
-/// What [`ChargeTo::charged_to`] returns.
+/// A future, stream or sink in a group, made by [`ChargeTo::charged_to`].
 ///
-/// Invariant C1: what is inside is pinned when this is. Nothing moves it out of a pinned value, `drop` drops it in its
-/// place, and this is `Unpin` only if it is.
+/// Invariant C1: the inner value is pinned when this is. Nothing moves it out of a pinned value, `drop` drops it in
+/// its place, and this is `Unpin` only if it is.
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct ChargedTo<T> {
-    /// Dropped in `drop`, or moved out by `into_inner`, and never both.
+    /// Dropped in `drop` or moved out by `into_inner`, never both.
     inner: ManuallyDrop<T>,
     current: Current,
-    /// The work that it is a part of.
+    /// The work that this is a part of.
     held: Option<Held>,
 }
 
 impl<T> ChargedTo<T> {
-    /// What is inside.
+    /// Returns the inner value.
     pub fn get_ref(&self) -> &T {
         &self.inner
     }
 
-    /// What is inside. What is called on it runs in the caller's group.
+    /// Returns the inner value. Its methods run in the caller's group.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// What is inside, pinned. What is called on it runs in the caller's group.
+    /// Returns the inner value, pinned. Its methods run in the caller's group.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut T> {
         // SAFETY: C1 (guarded by `a_pinned_task_stays_where_it_is`).
         unsafe { self.map_unchecked_mut(|this| &mut *this.inner) }
     }
 
-    /// Takes out what is inside, which then has no group.
+    /// Takes out the inner value, which then has no group.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         drop(this.held.take());
@@ -93,12 +94,12 @@ impl<T> ChargedTo<T> {
         unsafe { ManuallyDrop::take(&mut this.inner) }
     }
 
-    /// The group in which it is polled; `None` for nobody.
+    /// Returns the group in which this is polled, if any.
     pub fn group(&self) -> Option<Group<'static>> {
         self.current.group()
     }
 
-    /// Runs `work` on what is inside, in the group.
+    /// Runs `work` on the inner value, in the group.
     #[inline]
     pub(super) fn within<R>(self: Pin<&mut Self>, work: impl FnOnce(Pin<&mut T>) -> R) -> R {
         // SAFETY: C1: only the group is changed here (guarded by `a_pinned_task_stays_where_it_is`).
@@ -126,8 +127,8 @@ impl Drop for Polled<'_> {
     #[inline]
     fn drop(&mut self) {
         let was = whose::replace(self.before);
-        // The slot that the allocator found for the group meanwhile is known at the next poll. It is written only where it is new: a
-        // store of a part makes the next load of the whole wait.
+        // Keeps the slot that the allocator found for the group, for the next poll. Writes it only if it is new:
+        // storing a part stalls the next load of the whole.
         let slot = |current: &Current| current.slot.map(|slot| &raw const *slot);
         if slot(&was) != slot(self.current) && was == *self.current {
             self.current.slot = was.slot;
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!((first.reason, &*first.group), (crate::Reason::Gone, "(destroyed)"));
         assert_eq!(ledger.root().precise(), 5, "what it held stays with the ancestors");
         drop(held);
-        // All rows are in use again, its own by another group.
+        // All rows are in use again; another group has the row of `query`.
         let next = ["1", "2", "3"].map(|name| ledger.root().create(name).unwrap());
         assert!(next.iter().any(|group| group.id().index() == query.id().index()));
         assert_eq!(refused.next().unwrap().reason, crate::Reason::Gone);

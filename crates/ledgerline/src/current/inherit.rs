@@ -1,14 +1,14 @@
-//! Closures that take the current group of where they were made along, to whichever thread runs them.
+//! Closures that carry along the group that was current where they were made, to any thread.
 
 use super::get;
 use super::refused::{checkpoint, held};
 use std::thread::{self, JoinHandle};
 
-/// Makes a closure that runs `work` in the group that is current here, on whichever thread it is called: for
-/// `std::thread::scope`, `std::thread::Builder`, thread pools, callbacks.
+/// Makes a closure that runs `work` in the group that is current here, on any thread: for `std::thread::scope`,
+/// `std::thread::Builder`, thread pools and callbacks.
 ///
-/// It takes no argument. For closures that take one and run often there is [`inherit`]; for all others
-/// `let here = current::get();` outside and `here.scope(|| …)` within.
+/// The closure takes no argument. For closures that take one and run often, use [`inherit`]; for all others, `let
+/// here = current::get();` outside and `here.scope(|| …)` within.
 ///
 /// ```
 /// use ledgerline::{Ledger, current};
@@ -35,9 +35,9 @@ pub fn inherit_once<R, F: FnOnce() -> R>(work: F) -> impl FnOnce() -> R + use<R,
     }
 }
 
-/// As [`inherit_once`], for closures that take an argument and may run often and on several threads at a time: those
-/// of an iterator, sequential or of `rayon`. The current group is exchanged at each call, which costs less
-/// than a nanosecond.
+/// Like [`inherit_once`], for closures that take an argument and may run often and on several threads at a time:
+/// those of an iterator, sequential or of `rayon`. The current group is switched at each call, which costs less than
+/// a nanosecond.
 ///
 /// ```
 /// use ledgerline::{Ledger, current};
@@ -62,13 +62,13 @@ pub fn inherit<A, R, F: Fn(A) -> R>(work: F) -> impl Fn(A) -> R + use<A, R, F> {
     }
 }
 
-/// As [`std::thread::spawn`], for a thread that runs in the group that is current here, as a part of the same work: where a
-/// [`catch`](crate::Group::catch) is around, a limit that refuses the thread's allocations ends the thread and the catch, and
-/// `join` returns the [`Refused`](crate::Refused) as the panic's payload. With a name or a stack size:
-/// `std::thread::Builder` and [`inherit_once`].
+/// Like [`std::thread::spawn`], but the thread runs in the group that is current here, as a part of the same work.
+/// Inside a [`catch`](crate::Group::catch), a limit that refuses the thread's allocations ends the thread and the
+/// catch, and `join` returns the [`Refused`](crate::Refused) as the panic's payload. For a thread with a name or a
+/// stack size, use `std::thread::Builder` and [`inherit_once`].
 ///
 /// # Panics
-/// As `std::thread::spawn`, if the system cannot make a thread.
+/// If the system cannot make a thread, like `std::thread::spawn`.
 pub fn spawn<T, F>(work: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,

@@ -1,8 +1,8 @@
-//! The current group of each thread: what the global allocator ([`Alloc`](crate::Alloc)) charges, and what code
-//! that was handed no group may ask for.
+//! The current group of each thread. The global allocator ([`Alloc`](crate::Alloc)) charges it, and code that was not
+//! given a group can ask for it.
 //!
-//! A thread has one current group, or none. Nothing is flushed at a switch: units lie in the cells of the CPUs, and those
-//! that a thread carries along for its allocations stay in its purse until it has made a hundred or so in another group.
+//! A thread has one current group, or none. A switch flushes nothing: units lie in the cells of the CPUs. A thread's
+//! purse changes to another group only after a hundred or so allocations in that group.
 //!
 //! | to                                        | call                                                        |
 //! |-------------------------------------------|-------------------------------------------------------------|
@@ -11,24 +11,25 @@
 //! | hand it to another thread                 | [`spawn`], [`inherit_once`], [`inherit`]; [`get`] and [`Current::scope`] |
 //! | charge it explicitly                      | [`try_charge`], [`charge`]                                  |
 //! | hand it to tasks and jobs (with features) | `current::tokio`, `current::rayon`                          |
-//! | have it follow spans (with a feature)     | `current::tracing`                                          |
+//! | make it follow spans (with a feature)     | `current::tracing`                                          |
 //! | switch stacks                             | [`swap`]                                                    |
-//! | have what it makes be nobody's            | [`unattributed`]                                            |
+//! | exempt allocations from accounting        | [`unattributed`]                                            |
 //!
-//! A thread, a task or a job inherits nothing by itself: it begins with nobody, unless one of these says otherwise.
-//! The destructors of a thread's thread-locals run with nobody, too.
+//! A thread, a task or a job inherits nothing by itself: it begins without a current group, unless one of these calls
+//! gives it one. The destructors of a thread's thread-locals run without one, too.
 //!
-//! # What outlives its group
+//! # Tasks that outlive their group
 //!
-//! A group that is destroyed stays current wherever it was: tasks and threads go on, and [`group`] still names it.
-//! What such a task charges explicitly is refused as [`Reason::Gone`](crate::Reason::Gone), so that it ends; what it
-//! holds already stays charged to the group's ancestors until it is returned ([`Ledger::leaks`] lists it). Another
-//! group that has the row by then is never charged. Charges belong to the group that was current when they were made,
-//! whoever returns them: a guard or a block that outlives its task, its thread or its scope is returned to that group.
+//! A destroyed group stays current wherever it was: tasks and threads go on, and [`group`] still returns it. An
+//! explicit charge by such a task is refused as [`Reason::Gone`](crate::Reason::Gone), so that it ends. Its existing
+//! charges stay with the group's ancestors until they are returned ([`Ledger::leaks`] lists them). Another group that
+//! has the row by then is never charged. A charge belongs to the group that was current when it was made, regardless
+//! of the thread that returns it: a guard or a block that outlives its task, its thread or its scope is returned to
+//! that group.
 //!
 //! Only groups of a ledger that lives for good can be current (`Group<'static>`): blocks that are charged to a group
-//! may be freed at any time, on any thread, so no scope could keep the ledger for long enough. [`Ledger::into_static`] makes
-//! such a ledger, and so does a `static LazyLock<Ledger>`.
+//! may be freed at any time, on any thread, so no scope could keep the ledger long enough. Use
+//! [`Ledger::into_static`] or a `static LazyLock<Ledger>`.
 //!
 //! ```
 //! use ledgerline::{Ledger, current};
@@ -71,7 +72,7 @@ pub use inherit::{inherit, inherit_once, spawn};
 use std::fmt;
 
 impl Current {
-    /// The group; `None` for nobody.
+    /// Returns the group, if any.
     #[inline]
     pub fn group(self) -> Option<Group<'static>> {
         self.group.map(Group::unpack)
@@ -87,7 +88,7 @@ impl PartialEq for Current {
 impl Eq for Current {}
 
 impl fmt::Debug for Current {
-    /// `Current(/acme/q42)`, `Current(nobody)`.
+    /// Formats as `Current(/acme/q42)` or `Current(nobody)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.group() {
             Some(group) => write!(f, "Current({})", group.path()),
@@ -117,13 +118,13 @@ impl From<Option<Group<'static>>> for Current {
     }
 }
 
-/// The calling thread's current group. Costs a load; async-signal-safe.
+/// Returns the calling thread's current group. Costs a load; async-signal-safe.
 #[inline]
 pub fn group() -> Option<Group<'static>> {
     peek().group()
 }
 
-/// Notes the allocator's slot of a group, if that is the thread's current one, and says whether it is.
+/// Notes the allocator's slot of a group if that group is the thread's current one. Returns whether it is.
 pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
     let current = peek();
     let is_current = current.group == Some(group);
@@ -133,17 +134,17 @@ pub(crate) fn note_slot(group: Packed, slot: &'static Slot) -> bool {
     is_current
 }
 
-/// Runs `work` with nobody as the current group: for what outlives the task that happens to make it, like a cache
-/// that charges explicitly, a connection pool, or a symbol table.
+/// Runs `work` without a current group. For data that outlives the task that happens to make it, like a cache that
+/// charges explicitly, a connection pool or a symbol table.
 #[inline]
 pub fn unattributed<R>(work: impl FnOnce() -> R) -> R {
     Current::NOBODY.scope(work)
 }
 
-/// Fills what std keeps for good and makes when it is first used: its table of symbols, tens of megabytes in a large program, and
-/// the buffer of standard output. So no query is charged for them. Call it once at start, where queries print backtraces of errors;
-/// those of panics are nobody's anyway. A later backtrace through code that none has met may still add some hundred KiB. Takes as
-/// long as one backtrace.
+/// Fills the tables that std makes at their first use and keeps for good, so that no query is charged for them: its
+/// table of symbols, tens of megabytes in a large program, and the buffer of standard output. Call it once at start,
+/// if queries print backtraces of errors. Backtraces of panics are not accounted anyway. A later backtrace through
+/// other code may still add some hundred KiB. Takes as long as one backtrace.
 ///
 /// ```
 /// ledgerline::warm_up();
@@ -151,13 +152,13 @@ pub fn unattributed<R>(work: impl FnOnce() -> R) -> R {
 pub fn warm_up() {
     unattributed(|| {
         let words = std::backtrace::Backtrace::force_capture().to_string();
-        // Nobody is told where standard output is closed.
+        // A closed standard output is not an error here.
         let _ = std::io::Write::flush(&mut std::io::stdout());
         drop(words);
     });
 }
 
-/// Charges the current group as [`Group::try_charge`]; `None` if nobody is current, who has no limits.
+/// Charges the current group by [`Group::try_charge`]. Returns `None` if there is no current group, and so no limit.
 ///
 /// ```
 /// use ledgerline::{Ledger, Reason, current};
@@ -180,7 +181,7 @@ pub fn warm_up() {
 /// ```
 ///
 /// # Errors
-/// As there; for a group that was destroyed the reason is [`Reason::Gone`](crate::Reason::Gone).
+/// The same errors. For a destroyed group the reason is [`Reason::Gone`](crate::Reason::Gone).
 #[inline]
 #[track_caller]
 pub fn try_charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
@@ -188,10 +189,10 @@ pub fn try_charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
     group.try_charge(units).map(Some)
 }
 
-/// Charges the current group as [`Group::charge`], even over its limits; `None` if nobody is current.
+/// Charges the current group by [`Group::charge`], even over its limits. Returns `None` if there is no current group.
 ///
 /// # Errors
-/// As there: for a group that was destroyed, and beyond 2^62 units.
+/// The same errors: for a destroyed group, and beyond 2^62 units.
 #[inline]
 #[track_caller]
 pub fn charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
@@ -200,25 +201,25 @@ pub fn charge(units: u64) -> Result<Option<Charge<'static>>, Refused> {
 }
 
 impl Ledger {
-    /// Keeps the ledger for good, so that its groups are `Group<'static>` and can be current. Its memory goes with
-    /// the process.
+    /// Keeps the ledger for good, so that its groups are `Group<'static>` and can be current. Its memory is freed
+    /// when the process ends.
     pub fn into_static(self) -> &'static Ledger {
         Box::leak(Box::new(self))
     }
 }
 
 impl Group<'static> {
-    /// Makes this the thread's current group until the guard drops; then it is again the one before.
+    /// Makes this the thread's current group until the guard drops, which restores the previous one.
     ///
-    /// Guards of one thread are to be dropped in the order opposite to that in which they were made, as locals are.
-    /// ([`scope`](Self::scope) cannot do otherwise.) In any other order each still brings back what was current when
-    /// it was made, so the last to drop decides, and may leave the group of an earlier guard. A guard that is
-    /// forgotten leaves its group current.
+    /// Drop the guards of one thread in the reverse order of their creation, as locals are. [`scope`](Self::scope)
+    /// enforces this. In any other order each guard still restores the group that was current when it was made, so
+    /// the last to drop decides, and may leave the group of an earlier guard. A forgotten guard leaves its group
+    /// current.
     ///
-    /// The guard must not live across an `await`: another task may be polled on the thread then, and would be
-    /// charged to this group. [`charged_to`](future::ChargeTo::charged_to) is for that. Since the guard is not `Send`,
-    /// most executors refuse such a task. One that runs tasks on a single thread does not; there at least the tasks
-    /// that are `charged_to` groups, whatever they do, leave what they found.
+    /// The guard must not live across an `await`: another task may be polled on the thread then, and would be charged
+    /// to this group. Use [`charged_to`](future::ChargeTo::charged_to) instead. Since the guard is not `Send`, most
+    /// executors refuse such a task. An executor that runs tasks on a single thread does not. On it, at least the
+    /// tasks that are `charged_to` groups always restore the group that they found.
     ///
     /// ```compile_fail,E0277
     /// # use ledgerline::Ledger;
@@ -234,7 +235,7 @@ impl Group<'static> {
         Entered::new(self.into())
     }
 
-    /// Runs `work` with this as the thread's current group, also when it unwinds.
+    /// Runs `work` with this as the thread's current group. Restores the previous one even if `work` unwinds.
     #[inline]
     pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
         Current::from(self).scope(work)

@@ -1,16 +1,17 @@
 //! Jobs of rayon that inherit the current group (feature `rayon`).
 //!
-//! A worker that waits for a part of its job runs other jobs meanwhile, on top of its stack. A job that says nothing
-//! about its group is then charged to whatever the worker was at. These functions hand each closure the group that is
-//! current where they are called; a worker that runs it goes on in its own group afterwards.
+//! A worker that waits for a part of its job runs other jobs meanwhile, on top of its stack. A job without a group of
+//! its own is then charged to the worker's current job. These functions give each closure the group that is current
+//! where they are called. A worker that runs it continues in its own group afterwards.
 //!
 //! **Parallel iterators** spawn their jobs by themselves. There are two ways:
 //!
-//! * Each closure inherits, by [`current::inherit`](super::inherit), for less than a nanosecond an item: `par_iter().for_each(inherit(|row|
-//!   …))`. Where a closure has two arguments: `let here = current::get();` outside, and `here.scope(|| …)` within. What
-//!   the iterator itself allocates between closures, like the parts of a `collect` whose length is not known, is
-//!   charged to what the worker is at.
-//! * A pool has one group for good, all that its workers allocate included. That is for few and large tenants:
+//! * Each closure inherits, by [`current::inherit`](super::inherit), for less than a nanosecond an item:
+//!   `par_iter().for_each(inherit(|row| …))`. For a closure with two arguments, use `let here = current::get();`
+//!   outside, and `here.scope(|| …)` within. Allocations of the iterator itself between closures, like the parts of a
+//!   `collect` of unknown length, are charged to the worker's current job.
+//! * A pool has one group for good, which includes all allocations of its workers. Use this for few and large
+//!   tenants:
 //!
 //! ```
 //! use ledgerline::{Ledger, current};
@@ -38,13 +39,13 @@ use super::refused::{checkpoint, contained, held};
 use super::{get, inherit_once};
 use rayon_core::{Scope, ThreadPool};
 
-/// A part that begins unless the work that it belongs to was refused.
+/// Runs a part of some work, unless that work was refused.
 fn begin<R>(part: impl FnOnce() -> R) -> R {
     checkpoint();
     part()
 }
 
-/// As [`rayon::join`](rayon_core::join): both closures run in the current group, as parts of the same work.
+/// Like [`rayon::join`](rayon_core::join), but both closures run in the current group, as parts of the same work.
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
 where
     A: FnOnce() -> RA + Send,
@@ -55,14 +56,14 @@ where
     rayon_core::join(inherit_once(|| begin(a)), inherit_once(|| begin(b)))
 }
 
-/// As [`rayon::spawn`](rayon_core::spawn), for a job that inherits the current group. A refusal ends the job, and the
-/// [`catch`](crate::Group::catch) that it is a part of; it does not reach the pool's panic handler.
+/// Like [`rayon::spawn`](rayon_core::spawn), but the job inherits the current group. A refusal ends the job and the
+/// [`catch`](crate::Group::catch) that it is a part of. It does not reach the pool's panic handler.
 pub fn spawn(work: impl FnOnce() + Send + 'static) {
     rayon_core::spawn(inherit_once(|| contained(work)));
 }
 
-/// As [`rayon::scope`](rayon_core::scope): `work` runs in the current group. The jobs that it spawns inherit if they
-/// are spawned by [`ScopeExt::spawn_inheriting`].
+/// Like [`rayon::scope`](rayon_core::scope), but `work` runs in the current group. The jobs that it spawns inherit if
+/// they are spawned by [`ScopeExt::spawn_inheriting`].
 ///
 /// ```
 /// use ledgerline::{Ledger, current};
@@ -85,9 +86,9 @@ pub fn scope<'scope, R: Send>(work: impl FnOnce(&Scope<'scope>) -> R + Send) -> 
     rayon_core::scope(move |scope| here.scope(|| work(scope)))
 }
 
-/// Spawns jobs in a [`Scope`] that inherit the current group.
+/// Extends [`Scope`] with jobs that inherit the current group.
 pub trait ScopeExt<'scope>: sealed::Sealed {
-    /// As [`Scope::spawn`].
+    /// Like [`Scope::spawn`], but the job inherits the current group.
     fn spawn_inheriting(&self, work: impl FnOnce(&Scope<'scope>) + Send + 'scope);
 }
 
@@ -101,13 +102,13 @@ impl<'scope> ScopeExt<'scope> for Scope<'scope> {
     }
 }
 
-/// Runs work in a [`ThreadPool`] that inherits the current group.
+/// Extends [`ThreadPool`] with work that inherits the current group.
 pub trait ThreadPoolExt: sealed::Sealed {
-    /// As [`ThreadPool::install`]: `work` runs in the current group. (Jobs below it inherit as anywhere: by these
-    /// functions, or by [`current::inherit`](super::inherit).)
+    /// Like [`ThreadPool::install`], but `work` runs in the current group. Jobs that it spawns inherit only by these
+    /// functions, or by [`current::inherit`](super::inherit).
     fn install_inheriting<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R;
 
-    /// As [`ThreadPool::spawn`].
+    /// Like [`ThreadPool::spawn`], but the job inherits the current group.
     fn spawn_inheriting(&self, work: impl FnOnce() + Send + 'static);
 }
 

@@ -1,4 +1,4 @@
-//! Ends work whose scope was refused: raises the refusal where that work can well end.
+//! Ends work whose scope was refused: raises the refusal at a point where the work can safely end.
 
 use super::{Current, peek};
 use crate::charge::explain;
@@ -12,10 +12,10 @@ use std::panic::resume_unwind;
 #[cfg(feature = "rayon")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Raises the refusal of the work that runs here, if an allocation of it was refused, wherever in it that was: unwinds with a
-/// [`Refused`] to the [`catch`](Group::catch) around it, or to the end of the thread, task or job that is a part of it. To be
-/// called where a query can well end: at the top of a loop over batches. Does nothing outside of a `catch`, and while the
-/// thread unwinds already. Costs two loads.
+/// Raises the refusal of the work that runs here, if one of its allocations was refused, in any of its parts. Unwinds
+/// with a [`Refused`] to the [`catch`](Group::catch) around it, or to the end of the thread, task or job that is a
+/// part of it. Call it where a query can safely end: at the top of a loop over batches. Does nothing outside of a
+/// `catch`, or while the thread already unwinds. Costs two loads.
 ///
 /// # Panics
 /// If the work was refused. No message is printed.
@@ -36,23 +36,24 @@ fn raise(scope: &Held) {
         return;
     }
     if let Some(refused) = told(scope) {
-        // From here on the thread panics, so what destructors allocate is nobody's.
+        // From here on the thread panics, so allocations in destructors are not accounted.
         resume_unwind(whose::nobody(|| Box::new(refused)));
     }
 }
 
-/// The refusal of a scope, in words.
+/// Returns the refusal of a scope, with its text.
 pub(crate) fn told(scope: &Held) -> Option<Refused> {
     let (group, refusal) = scope.refused()?;
     Some(explain(Group::<'static>::unpack(group), &refusal))
 }
 
-/// The scope that work made here belongs to, kept for it.
+/// Returns a handle to the scope of the work that is made here.
 pub(crate) fn held() -> Option<Held> {
     Held::new(peek().scope)
 }
 
-/// Runs a part of some work whose panics nobody takes: a refusal ends it and nothing else, since the work itself is refused.
+/// Runs a part of some work whose panics are not caught. A refusal ends this part and nothing else, since the work
+/// itself is refused.
 #[cfg(feature = "rayon")]
 pub(crate) fn contained(part: impl FnOnce()) {
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -66,9 +67,9 @@ pub(crate) fn contained(part: impl FnOnce()) {
     }
 }
 
-/// The scope in which something is polled that says nothing of one: that of its poller if it is of the same group or lies below
-/// it. So a task in a group may be awaited inside of a `catch` of that group, and one of another group that a runtime runs on
-/// top of a `catch` is not in that.
+/// Gives a polled future without a scope of its own the scope of its poller, if that is of the same group or of one
+/// above. So a task in a group may be awaited inside of a `catch` of that group. A task of another group that a
+/// runtime polls on top of a `catch` is not part of that `catch`.
 #[inline]
 pub(crate) fn joined(current: Current) -> Current {
     let around = peek().scope;
@@ -78,9 +79,9 @@ pub(crate) fn joined(current: Current) -> Current {
     current.within(join(current.group, around))
 }
 
-/// The scope that work of a group begins in: the one around it, if that is of the same group or of one above. Rayon's workers run
-/// jobs of others while they wait, so a job that begins with a `catch` may lie on top of a stranger's. A reclaimer has no group of
-/// its own, and what it begins stays inside of it.
+/// Returns the scope in which work of a group begins: the one around it, if that is of the same group or of one
+/// above. Rayon's workers run other jobs while they wait, so a job that begins with a `catch` may lie on top of an
+/// unrelated one. A reclaimer has no group of its own, and the work that it begins stays inside of it.
 pub(crate) fn outer(group: Option<Packed>) -> scope::ScopeId {
     let around = peek().scope;
     match scope::group(around) {

@@ -1,26 +1,30 @@
 //! Slots: the numbers by which the allocator's blocks name their owners. A group gets one at its first block.
 //!
-//! `SLOTS` has an entry for each number: the group's handle, packed and in parts. A free finds its group there, and an
-//! allocation sees there whether the slot that its thread remembers is still the group's. (The parts are there so that
-//! the fast paths unpack nothing.)
+//! `SLOTS` has an entry for each number: the group's handle, packed and in parts. A free looks up its group there. An
+//! allocation checks there that the slot cached by its thread is still the group's. The parts save the fast paths
+//! from unpacking.
 //!
-//! **The way back**, from a group to its number, is a shadow of the ledgers' cells (`NUMBERS`): the entry of the
-//! group's cell holds the number. It is right if the slot holds that very group.
+//! **The reverse mapping**, from a group to its number, is a shadow of the ledgers' cells (`NUMBERS`): the entry of
+//! the group's cell holds the number. It is right if the slot holds that very group.
 //!
 //! **A number is used again** when its group is over: destroyed, and its row free or another's. No block bears the
-//! number then. For a block has the number of the group that it is charged to, one unit at least; a row is not freed
-//! while a unit is charged there; and a charge that succeeds proves that the group was not over since the thread found
-//! the number in its slot. (A handle of a group that is over is never charged: its generation is not the row's.) A group
-//! in the row of one that is over takes over its number at once. When no fresh number is left, all slots are looked at
-//! for one whose group is over.
+//! number then, for three reasons:
 //!
-//! **Fork.** Groups of a ledger that processes share have numbers from the upper end, in pages that the kernel wipes in
-//! a forked child. What the child inherits then names nobody, and its frees touch no account of its parent's. Those
-//! numbers are never given again in the child, since inherited blocks bear them: a slot that is zero is fresh or dead.
-//! Groups of a ledger in the process's own memory have numbers from the lower end: the child has its own copy of the
-//! ledger, of the blocks and of their owners.
+//! * A block bears the number of the group that it is charged to, with one unit at least.
+//! * A row is not freed while a unit is charged there.
+//! * A charge that succeeds proves that the group was not over since the thread found the number in its slot. A
+//!   handle of a group that is over is never charged, since its generation is not the row's.
 //!
-//! All of it is lock-free. A fork, or a thread that is killed, in the middle of a step loses a number at worst.
+//! A group in the row of one that is over takes over its number at once. When no fresh number is left, all slots are
+//! searched for one whose group is over.
+//!
+//! **Fork.** Groups of a ledger that processes share have numbers from the upper end, in pages that the kernel wipes
+//! in a forked child. So inherited blocks have no owner in the child, and freeing them touches no account of the
+//! parent. The child never gives those numbers again, since inherited blocks bear them: a slot that is zero is fresh
+//! or dead. Groups of a ledger in the process's own memory have numbers from the lower end: the child has its own
+//! copy of the ledger, of the blocks and of their owners.
+//!
+//! All of it is lock-free. A fork, or the death of a thread, in the middle of a step loses at most one number.
 
 use crate::group::Group;
 use crate::os::{self, Advice, memory};
@@ -34,14 +38,14 @@ pub(crate) use crate::whose::Slot;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// Zero is nobody's.
+/// Zero stands for no owner.
 const COUNT: u32 = 1 << 16;
 const PAGE: usize = 4096;
 const IN_PAGE: u32 = (PAGE / size_of::<Slot>()) as u32;
-/// After a look through all slots in vain, so many requests for a number are refused at once.
+/// After a search of all slots without success, this many requests for a number are refused at once.
 const PAUSE: u32 = 256;
 
-/// In a slot's `group`: a thread changes the slot.
+/// A slot's `group` while a thread changes the slot.
 const BUSY: u64 = 1;
 
 #[repr(C, align(4096))]
@@ -58,31 +62,32 @@ static SLOTS: Slots = Slots(
     }; COUNT as usize],
 );
 
-/// The parent of the group in each slot; zero for a root. A task that outlives its group is charged there. (Half a MiB of
-/// zeros, which cost memory where they are touched.)
+/// The parent of the group in each slot; zero for a root. Allocations of a task that outlives its group are charged
+/// there. Half a MiB of zeros; only touched pages cost memory.
 static PARENTS: [AtomicU64; COUNT as usize] = [const { AtomicU64::new(0) }; COUNT as usize];
 
 impl Slot {
-    /// Whether it is the group's.
+    /// Returns whether the slot is the group's.
     #[inline(always)]
     pub(crate) fn holds(&self, group: Packed) -> bool {
-        // Acquire, partner of the Release in `fill`: the parts are the group's, too.
+        // Acquire, partner of the Release in `fill`: the parts are then the group's, too.
         self.group.load(Ordering::Acquire) == group.raw()
     }
 
-    /// The group; `None` in the slot of an inherited block.
+    /// Returns the group; `None` in the slot of an inherited block.
     #[inline(always)]
     pub(crate) fn group(&self) -> Option<Group<'static>> {
-        // (It is not busy: a block bears its number.)
+        // The slot is not busy: a block bears its number.
         Packed::from_raw(self.group.load(Ordering::Relaxed)).map(Group::unpack)
     }
 
-    /// The group's cell and generation bits, for whoever knows by a block that bears the number, or finds by
-    /// [`holds`](Self::holds) *afterwards*, whose they are. The cell is null in the slot of an inherited block.
+    /// Returns the group's cell and generation bits. The caller either holds a block that bears the number, or checks
+    /// *afterwards* by [`holds`](Self::holds) that they are its group's. The cell is null in the slot of an inherited
+    /// block.
     #[inline(always)]
     pub(crate) fn parts(&self) -> (*const Cell, u64) {
-        // Acquire, partners of the Releases in `fill`: whoever sees a part of the next group sees the slot busy, or that
-        // group's, after that.
+        // Acquire, partners of the Releases in `fill`: a thread that sees a part of the next group afterwards sees
+        // the slot busy, or that group's.
         (self.cell.load(Ordering::Acquire), self.generation_bits.load(Ordering::Acquire))
     }
 
@@ -91,7 +96,7 @@ impl Slot {
         self.number.load(Ordering::Relaxed) as u16
     }
 
-    /// Gives the slot, which this thread made busy or has fresh, to a group.
+    /// Gives the slot to a group. This thread made the slot busy, or has it fresh.
     fn fill(&self, group: Packed, number: u16) {
         let handle = group.unpack();
         // Release, partners of the Acquires in `parts`.
@@ -104,11 +109,11 @@ impl Slot {
         self.group.store(group.raw(), Ordering::Release);
     }
 
-    /// Takes the slot over for a group if that of last time is over.
+    /// Takes the slot over for a group if its previous group is over.
     fn take_over(&self, group: Packed, number: u16) -> bool {
         let held = self.group.load(Ordering::Acquire);
         let over = held != BUSY && Packed::from_raw(held).is_some_and(is_over);
-        // AcqRel: of two threads one gets it, and sees all that the last owner's end was.
+        // AcqRel: only one of two threads gets it, and it sees everything up to the end of the last owner.
         let taken = over
             && self.group.compare_exchange(held, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if taken {
@@ -118,7 +123,7 @@ impl Slot {
     }
 }
 
-/// The slot of a number that a block bears.
+/// Returns the slot of a number that a block bears.
 #[inline(always)]
 pub(crate) fn at(number: u16) -> &'static Slot {
     &SLOTS.0[number as usize]
@@ -126,17 +131,17 @@ pub(crate) fn at(number: u16) -> &'static Slot {
 
 /// The number of the group in each row, by the address of the row's cell.
 static NUMBERS: Shadow<AtomicU16, 4> = Shadow::new();
-/// The lowest fresh number, and in the upper half the first that is not fresh again.
+/// The lowest fresh number, and in the upper half the lowest number in use from the upper end.
 static FRESH: AtomicU64 = AtomicU64::new((COUNT as u64) << 32 | 1);
 /// Pages that a fork wipes.
 static WIPED: [AtomicBool; (COUNT / IN_PAGE) as usize] =
     [const { AtomicBool::new(false) }; (COUNT / IN_PAGE) as usize];
 static PAUSING: AtomicU32 = AtomicU32::new(0);
 
-/// Why a group has no slot.
+/// The reason why a group has no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Without {
-    /// It was destroyed.
+    /// The group was destroyed.
     Gone,
     /// Another process charges it, or there is no memory for the number.
     Foreign,
@@ -144,32 +149,33 @@ pub(crate) enum Without {
     Full,
 }
 
-/// The slot of a group, which gets one if it has none. Makes no system call but for the first group in a GiB of cells,
-/// and for the first in a page of numbers of shared ledgers.
+/// Returns the slot of a group, and assigns one if it has none. Makes system calls only for the first group in a GiB
+/// of cells, and for the first in a page of numbers of shared ledgers.
 pub(crate) fn of(group: Group<'static>) -> Result<&'static Slot, Without> {
     known(group).map_or_else(|| give(group), Ok)
 }
 
-/// The slot of a group that has one.
+/// Returns the slot of a group that has one.
 pub(crate) fn known(group: Group<'static>) -> Option<&'static Slot> {
     let number = NUMBERS.entry(cell(group)).map_or(0, |entry| entry.load(Ordering::Relaxed));
     (number != 0 && at(number).holds(group.pack())).then(|| at(number))
 }
 
-/// The parent of a group: of one that holds something, as its row says; of one whose row is free by now, as its slot does, as
-/// long as no other group has its number. `None` if it never had one, and for a root.
+/// Returns the parent of a group. The row has it while the group holds units. If the row is free by now, the slot has
+/// it, as long as no other group has its number. `None` if it never had a slot, and for a root.
 pub(crate) fn parent_of(group: Group<'static>) -> Option<Group<'static>> {
     parent(group).or_else(|| remembered(group))
 }
 
 fn remembered(group: Group<'static>) -> Option<Group<'static>> {
     let slot = known(group)?;
-    // Acquire, partner of the Release in `fill`: if it is the next group's parent, the slot is seen busy or that group's.
+    // Acquire, partner of the Release in `fill`: if this is the next group's parent, `holds` sees the slot busy or
+    // that group's.
     let parent = PARENTS[usize::from(slot.number())].load(Ordering::Acquire);
     slot.holds(group.pack()).then(|| Packed::from_raw(parent).map(Group::unpack))?
 }
 
-/// The parent of a group that exists, or holds something: a row that does keeps its ancestors' rows.
+/// Returns the parent of a group that exists or holds units: such a row keeps its ancestors' rows.
 fn parent(group: Group<'static>) -> Option<Group<'static>> {
     let (table, id) = (group.table(), group.id());
     let parent = |row: &Row| table.id(row.parent.load(Ordering::Relaxed).min(table.capacity() - 1));
@@ -183,8 +189,8 @@ fn cell(group: Group<'static>) -> usize {
 
 #[cold]
 fn give(group: Group<'static>) -> Result<&'static Slot, Without> {
-    // The root comes first: whoever gets no number has an ancestor with one then. (Where the root is another process's,
-    // or none is left for it, it has none.)
+    // The root gets a number first, so that a group without one has an ancestor with one. The root has none if it is
+    // another process's or no number is left.
     let root = group.ledger().root();
     if group != root && known(root).is_none() {
         let _ = number_for(root);
@@ -202,7 +208,7 @@ fn number_for(group: Group<'static>) -> Result<u16, Without> {
         return Err(Without::Foreign);
     }
     let entry = make(&NUMBERS, cell).ok_or(Without::Foreign)?;
-    // The number of the row's last group. (If it became another row's since, that row's group decides.)
+    // The number of the row's last group. If another row has the number since, that row's group decides.
     let last = entry.load(Ordering::Relaxed);
     let of_row = last != 0 && at(last).parts().0.addr() == cell;
     if of_row && (at(last).take_over(packed, last) || at(last).holds(packed)) {
@@ -215,12 +221,12 @@ fn number_for(group: Group<'static>) -> Result<u16, Without> {
         }
         None => look_through(shared, packed).ok_or(Without::Full)?,
     };
-    // (Two threads may have got a number each for one group. Either names it.)
+    // Two threads may each have assigned a number to one group. Both numbers are valid.
     entry.store(number, Ordering::Relaxed);
     Ok(number)
 }
 
-/// As [`Shadow::make`], where system calls are allowed.
+/// Like [`Shadow::make`], but makes no entry where system calls are forbidden.
 pub(crate) fn make<const BITS: u32>(
     shadow: &Shadow<AtomicU16, BITS>,
     address: usize,
@@ -228,17 +234,17 @@ pub(crate) fn make<const BITS: u32>(
     if are_calls_forbidden() { shadow.entry(address) } else { shadow.make(address) }
 }
 
-/// Whether nothing can be charged to a group any more, and nothing is.
+/// Returns whether a group has no charge and can no longer be charged.
 fn is_over(packed: Packed) -> bool {
     let group = Group::<'static>::unpack(packed);
     follow::read_held(group.table(), group.id(), |_| ()).is_none()
 }
 
-/// A number that no group ever had; `None` if there is none left.
+/// Takes a number that no group ever had; `None` if there is none left.
 fn fresh(shared: bool) -> Result<Option<u16>, Without> {
     let take = |word: u64| {
         let (low, high) = (word as u32, (word >> 32) as u32);
-        // A page of slots is wiped on fork or is not.
+        // Each page of slots is either wiped on fork or not.
         let first_wiped = if high == COUNT { COUNT / IN_PAGE } else { high / IN_PAGE };
         if shared {
             ((high - 1) / IN_PAGE > (low - 1) / IN_PAGE).then(|| word - (1 << 32))
@@ -246,7 +252,7 @@ fn fresh(shared: bool) -> Result<Option<u16>, Without> {
             (low < COUNT && low / IN_PAGE < first_wiped).then(|| word + 1)
         }
     };
-    // Relaxed: the numbers are all there is to see.
+    // Relaxed: no other data depends on the numbers.
     let Ok(word) = FRESH.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
         return Ok(None);
     };
@@ -257,10 +263,10 @@ fn fresh(shared: bool) -> Result<Option<u16>, Without> {
     if wipe(number / IN_PAGE) { Ok(Some(number as u16)) } else { Err(Without::Foreign) }
 }
 
-/// Has the kernel wipe a page of slots in forked children.
+/// Makes the kernel wipe a page of slots in forked children.
 fn wipe(page: u32) -> bool {
     let wiped = &WIPED[page as usize];
-    // Acquire and Release are partners: whoever sees the flag has the kernel's word.
+    // Acquire, partner of the Release below: a thread that sees the flag knows that the kernel agreed.
     if wiped.load(Ordering::Acquire) {
         return true;
     }
@@ -268,8 +274,8 @@ fn wipe(page: u32) -> bool {
         return false;
     }
     let start = &raw const SLOTS.0[(page * IN_PAGE) as usize];
-    // SAFETY: the advice is about one page of a table of ours, which begins at a page. (Where pages are larger, the
-    // kernel refuses a part of one. There are no sections there, either.)
+    // SAFETY: the advice is about one page of a table of ours, which begins at a page. With larger pages the kernel
+    // refuses a part of one; such machines have no critical sections, either.
     let done = unsafe {
         os::page_size() == PAGE && memory::advise(start as *mut u8, PAGE, Advice::WipedInChildren)
     };
@@ -279,9 +285,9 @@ fn wipe(page: u32) -> bool {
     done
 }
 
-/// A number whose group is over, among those of the kind, for another group.
+/// Finds a number of the same kind whose group is over, and takes it for another group.
 fn look_through(shared: bool, group: Packed) -> Option<u16> {
-    /// Where the last look ended.
+    /// The number after the one that the last search found.
     static CURSOR: AtomicU32 = AtomicU32::new(0);
     let pause = |left: u32| left.checked_sub(1);
     if PAUSING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pause).is_ok() {

@@ -1,4 +1,4 @@
-//! Streams and sinks that are polled in a group, and what `select!` asks of futures and streams.
+//! Streams and sinks that are polled in a group, and the traits that `select!` needs of futures and streams.
 
 use super::future::ChargedTo;
 use futures_core::future::FusedFuture;

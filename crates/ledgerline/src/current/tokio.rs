@@ -1,14 +1,14 @@
 //! Spawns tasks of tokio that inherit the current group (feature `tokio`).
 //!
-//! A task that is spawned by tokio's own functions begins with nobody. These hand it the group that is current where
-//! they are called: it is current whenever the task is polled, on whichever worker, and when it is dropped. Whatever else
-//! takes a task, like a runtime's handle or a `LocalSet`, takes `task.charged_to_current()`, or
-//! `task.charged_to(group)` for some other group, by [`ChargeTo`].
+//! A task that is spawned by tokio's own functions begins without a current group. These functions give it the group
+//! that is current where they are called. It is current whenever the task is polled, on any worker, and when the task
+//! is dropped. For other functions that take a task, like those of a runtime's handle or a `LocalSet`, pass
+//! `task.charged_to_current()`, or `task.charged_to(group)` for some other group ([`ChargeTo`]).
 //!
-//! Inside of a [`catch`](crate::Group::catch_future) a spawned task is a part of that work. A refusal ends all its parts, each at
-//! its next poll or `checkpoint`, and then a part's handle returns a panic whose payload is the
-//! [`Refused`](crate::Refused). Code that unwraps that result is ended by the refusal as well, and may print a panic's message before;
-//! `std::panic::resume_unwind(error.into_panic())` passes it on without one.
+//! Inside of a [`catch`](crate::Group::catch_future) a spawned task is a part of that work. A refusal ends all its
+//! parts, each at its next poll or `checkpoint`. The handle of a part then returns a panic whose payload is the
+//! [`Refused`](crate::Refused). Code that unwraps that result is ended by the refusal as well, and may print a
+//! panic's message first. `std::panic::resume_unwind(error.into_panic())` passes the refusal on without a message.
 //!
 //! ```
 //! use ledgerline::{Ledger, current};
@@ -30,10 +30,10 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-/// As [`tokio::spawn`], for a task that inherits the current group.
+/// Like [`tokio::spawn`], but the task inherits the current group.
 ///
 /// # Panics
-/// As there, outside of a runtime.
+/// Outside of a runtime.
 #[track_caller]
 pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
 where
@@ -43,10 +43,10 @@ where
     tokio::spawn(part(task).charged_to_current())
 }
 
-/// As [`tokio::task::spawn_local`], for a task that inherits the current group.
+/// Like [`tokio::task::spawn_local`], but the task inherits the current group.
 ///
 /// # Panics
-/// As there, outside of a `LocalSet`.
+/// Outside of a `LocalSet`.
 #[track_caller]
 pub fn spawn_local<F>(task: F) -> JoinHandle<F::Output>
 where
@@ -56,10 +56,10 @@ where
     tokio::task::spawn_local(part(task).charged_to_current())
 }
 
-/// As [`tokio::task::spawn_blocking`], for work that inherits the current group.
+/// Like [`tokio::task::spawn_blocking`], but the work inherits the current group.
 ///
 /// # Panics
-/// As there, outside of a runtime.
+/// Outside of a runtime.
 #[track_caller]
 pub fn spawn_blocking<F, R>(work: F) -> JoinHandle<R>
 where
@@ -69,7 +69,7 @@ where
     tokio::task::spawn_blocking(inherit_once(|| run(work)))
 }
 
-/// A task that ends with a panic once the work that it is a part of was refused. Tokio keeps the panic for the handle.
+/// Ends a task with a panic once its work was refused. Tokio keeps the panic for the handle.
 async fn part<F: Future>(task: F) -> F::Output {
     let mut task = pin!(task);
     poll_fn(|context| {
@@ -88,29 +88,29 @@ fn run<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Spawns tasks on a [`JoinSet`] that inherit the current group.
+/// Extends [`JoinSet`] with tasks that inherit the current group.
 pub trait JoinSetExt<T>: sealed::Sealed {
-    /// As [`JoinSet::spawn`].
+    /// Like [`JoinSet::spawn`], but the task inherits the current group.
     ///
     /// # Panics
-    /// As there, outside of a runtime.
+    /// Outside of a runtime.
     #[track_caller]
     fn spawn_inheriting<F>(&mut self, task: F) -> AbortHandle
     where
         F: Future<Output = T> + Send + 'static,
         T: Send;
 
-    /// As [`JoinSet::spawn_local`].
+    /// Like [`JoinSet::spawn_local`], but the task inherits the current group.
     ///
     /// # Panics
-    /// As there, outside of a `LocalSet`.
+    /// Outside of a `LocalSet`.
     #[track_caller]
     fn spawn_local_inheriting<F: Future<Output = T> + 'static>(&mut self, task: F) -> AbortHandle;
 
-    /// As [`JoinSet::spawn_blocking`].
+    /// Like [`JoinSet::spawn_blocking`], but the work inherits the current group.
     ///
     /// # Panics
-    /// As there, outside of a runtime.
+    /// Outside of a runtime.
     #[track_caller]
     fn spawn_blocking_inheriting<F>(&mut self, work: F) -> AbortHandle
     where

@@ -1,5 +1,5 @@
-//! The current group follows the spans of `tracing` (feature `tracing`): a span with a certain field, like `tenant`,
-//! is a group's, and so is every span below it.
+//! Makes the current group follow the spans of `tracing` (feature `tracing`). A certain field, like `tenant`, gives
+//! its span a group, and all spans below it.
 //!
 //! ```
 //! use ledgerline::current::{self, tracing::GroupLayer};
@@ -21,23 +21,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Which group
+//! # The group of a span
 //!
-//! A span's group is what its own field maps to, else that of the nearest span above it for which there is one. It is
-//! looked up whenever the span is entered, in as many steps as there are spans up to that one. So a field that is recorded later
-//! (`Span::record`) counts from then on: at once on the thread that records it, if it is inside of the span, and
-//! elsewhere when a span below is entered next. A span without any group changes nothing.
+//! A span's group is the one that its own field maps to, else that of the nearest span above it that has one. It is
+//! looked up whenever the span is entered, in as many steps as there are spans up to that one. A field that is
+//! recorded later (`Span::record`) counts from then on: at once on the thread that records it, if that thread is
+//! inside of the span, and elsewhere when a span below is entered next. A span without any group changes nothing.
 //!
-//! # What leaves, and in which order
+//! # Leaving spans
 //!
-//! When a thread leaves a span, the group before is current again. Spans may be left in any order, as in `tracing`
-//! itself: the thread has the group of the innermost one that it is still in. A task in a span
-//! (`Instrument::instrument`) has the span's group at each poll, on whichever worker, and needs no
-//! [`charged_to`](super::future::ChargeTo::charged_to). (That is cheaper: an entry and its exit take the layer 40 to 45
-//! ns, where a wrapper takes 0.4; `ledgerline bench task`.) Where both are used, the innermost decides, as
-//! with guards ([`Group::enter`](crate::Group::enter)), which must then nest with the spans.
+//! When a thread leaves a span, the previous group is current again. Spans may be left in any order, as in `tracing`
+//! itself: the thread has the group of the innermost span that it is still in. A task in a span
+//! (`Instrument::instrument`) has the span's group at each poll, on any worker, and needs no
+//! [`charged_to`](super::future::ChargeTo::charged_to). The wrapper is cheaper, though: it takes 0.4 ns, and an entry
+//! of the layer with its exit 40 to 45 ns (`ledgerline bench task`). If both are used, the innermost decides, as with
+//! guards ([`Group::enter`](crate::Group::enter)), which must then nest with the spans.
 //!
-//! Have one `GroupLayer` in a subscriber. A filter that hides a span from the layer hides its field, too.
+//! Use one `GroupLayer` in a subscriber. A filter that hides a span from the layer hides its field, too.
 
 use super::refused::joined;
 use super::{Current, peek, unattributed};
@@ -53,15 +53,16 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The layer. See the module's documentation.
+/// A layer that makes the current group follow spans. See the module's documentation.
 pub struct GroupLayer<F> {
     field: &'static str,
     group: F,
-    /// Tells its entries in a thread's list from those of other layers, whose spans may have the same numbers.
+    /// Distinguishes its entries in a thread's list from those of other layers, whose spans may have the same
+    /// numbers.
     number: u64,
 }
 
-/// What a span's own field says; kept with the span.
+/// The group of a span's own field; kept with the span.
 #[derive(Clone, Copy)]
 struct Own(Current);
 
@@ -69,14 +70,14 @@ struct Own(Current);
 struct Inside {
     layer: u64,
     span: Id,
-    /// What the span made current; `None` if it has no group.
+    /// The group that the span made current; `None` if it has none.
     made: Option<Current>,
-    /// What was current before.
+    /// The group that was current before.
     before: Current,
 }
 
 impl Inside {
-    /// What was current when the thread had entered.
+    /// Returns the group that was current after the thread entered.
     fn after(&self) -> Current {
         self.made.unwrap_or(self.before)
     }
@@ -91,19 +92,19 @@ impl<F> GroupLayer<F>
 where
     F: Fn(&str) -> Option<Group<'static>> + 'static,
 {
-    /// A layer that asks `group` for the group of each span that has `field`, whose value it is told: a text as it is,
+    /// Creates a layer that calls `group` for each span that has `field`, with the field's value: a text as it is,
     /// and anything else as `tracing` formats it (`%value` by `Display`, `?value` by `Debug`, which puts texts into
-    /// quotes). `None` says that the span has no group of its own.
+    /// quotes). The function returns `None` for a span without a group of its own.
     ///
-    /// `group` is called once for each value that is recorded, with nobody as the current group. It may create groups.
-    /// It must not use spans.
+    /// `group` is called once for each value that is recorded, without a current group. It may create groups. It must
+    /// not use spans.
     pub fn new(field: &'static str, group: F) -> GroupLayer<F> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: the numbers differ, and that is all.
+        // Relaxed: the numbers only have to differ.
         GroupLayer { field, group, number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Notes what a span's field says, if it says something. Whether it did.
+    /// Notes the group of a span's field, if it is recorded. Returns whether it was.
     fn note<S>(
         &self,
         record: impl FnOnce(&mut dyn Visit),
@@ -133,7 +134,7 @@ impl<F> fmt::Debug for GroupLayer<F> {
     }
 }
 
-/// The group of a span: its own, or the nearest one's above.
+/// Returns the group of a span: its own, or that of the nearest span above.
 fn group_of<S>(span: &Id, context: &Context<'_, S>) -> Option<Current>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
@@ -141,8 +142,8 @@ where
     context.span_scope(span)?.find_map(|at| at.extensions().get::<Own>().map(|own| own.0))
 }
 
-/// Has spans follow what changed around them: `old` was current there, and is `new`. Those without a group of their own
-/// hand on what was before them; what others made current in between stays.
+/// Updates spans after the group around them changed from `old` to `new`. Spans without a group of their own pass the
+/// change on; groups that other code made current in between stay.
 fn hand_on(
     inside: &mut [Inside],
     mut old: Current,
@@ -168,7 +169,7 @@ where
     F: Fn(&str) -> Option<Group<'static>> + 'static,
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, span: &Id, context: Context<'_, S>) {
-        // Most spans have no such field, which costs a look at the names.
+        // Most spans have no such field. Checking that costs a look at the names.
         if attributes.fields().field(self.field).is_some() {
             self.note(|visit| attributes.record(visit), span, &context);
         }
@@ -178,14 +179,14 @@ where
         if !self.note(|visit| values.record(visit), span, &context) {
             return;
         }
-        // A thread that ends has no list any more, and is in no span that matters.
+        // A thread that ends no longer has a list, and is in no span that matters.
         let _gone = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
             let own = |inside: &Inside| inside.layer == self.number;
             let Some(first) = inside.iter().position(|at| own(at) && at.span == *span) else {
                 return;
             };
-            // From this span inwards each is looked up anew.
+            // Looks up this span and all inside of it anew.
             let before = inside[first].before;
             hand_on(&mut inside[first..], before, before, |at| {
                 if own(at) {
@@ -200,7 +201,7 @@ where
         let _gone = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
             if inside.len() == inside.capacity() {
-                // The list lives as long as the thread, and is no group's.
+                // The list lives as long as the thread, so it is not accounted.
                 unattributed(|| inside.reserve(8));
             }
             let before = made.map_or_else(peek, replace);
@@ -209,7 +210,7 @@ where
     }
 
     fn on_exit(&self, span: &Id, _: Context<'_, S>) {
-        // (The registry may have forgotten the span by now, if this was its last use.)
+        // If this was the span's last use, the registry may have forgotten it.
         let _gone = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
             let found = inside.iter().rposition(|at| at.layer == self.number && at.span == *span);
@@ -218,18 +219,18 @@ where
             if place == inside.len() {
                 replace(left.before);
             } else {
-                // Others go on inside of it: the next of them is where this one was.
+                // Spans inside of it remain: the next of them takes its place.
                 hand_on(&mut inside[place..], left.after(), left.before, |_| ());
             }
         });
     }
 }
 
-/// Reads the field, and asks for its group.
+/// Reads the field and looks up its group.
 struct Told<'f, F> {
     field: &'static str,
     group: &'f F,
-    /// What it said, once it said something.
+    /// The field's group, once the field was read.
     own: Option<Option<Own>>,
 }
 
@@ -247,7 +248,7 @@ impl<F: Fn(&str) -> Option<Group<'static>>> Visit for Told<'_, F> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == self.field {
             let mut text = String::new();
-            // What cannot be formatted names no group.
+            // A value that cannot be formatted names no group.
             if write!(text, "{value:?}").is_ok() {
                 self.record_str(field, &text);
             }

@@ -1,4 +1,4 @@
-//! Handlers of axum that charge by hand, and answer with what was refused.
+//! Handlers of axum that charge by hand and respond with the refusal.
 
 use crate::support::{ask, serve, settled, tenants, to};
 use axum::Router;

@@ -68,7 +68,7 @@ async fn a_stream_of_http_2_that_its_client_resets_ends_its_requests_group_and_n
     }
     assert_eq!(tenant.children().count(), 2);
     drop(reset);
-    // Before there was an answer, too.
+    // Also before there was a response.
     let waits = tokio::time::timeout(Duration::from_millis(20), connection.send(to("/waits")));
     assert!(waits.await.is_err());
     while tenant.children().count() > 1 {

@@ -1,4 +1,5 @@
-//! gRPC by tonic: unary calls, streams both ways, and a client that resets one. The messages are bytes, so nothing is generated.
+//! gRPC by tonic: unary calls, streams both ways, and a client that resets one. The messages are bytes, so no code is
+//! generated.
 
 use crate::support::{settled, tenants};
 use bytes::{Buf, BufMut};
@@ -19,7 +20,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tower::{BoxError, Service, service_fn};
 
-/// Messages that are bytes.
+/// A codec for messages that are bytes.
 #[derive(Clone, Copy)]
 struct Plain;
 
@@ -61,7 +62,7 @@ impl Decoder for Plain {
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Vec<u8>, Status>> + Send>>;
 
-/// Keeps as many kilobytes as the message has bytes, and says how many.
+/// Keeps as many kilobytes as the message has bytes, and returns the number.
 async fn keep(request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, Status> {
     let mut rows = Vec::new();
     for _ in request.get_ref() {
@@ -71,7 +72,7 @@ async fn keep(request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, Status> {
     Ok(Response::new(rows.len().to_string().into_bytes()))
 }
 
-/// Keeps all messages, and says how many there were.
+/// Keeps all messages, and returns their number.
 async fn collect(request: Request<Streaming<Vec<u8>>>) -> Result<Response<Vec<u8>>, Status> {
     let (mut messages, mut kept) = (request.into_inner(), Vec::new());
     while let Some(message) = messages.message().await? {
@@ -131,7 +132,7 @@ impl Service<http::Request<tonic::body::Body>> for Rows {
 
 type Sender = http2::SendRequest<tonic::body::Body>;
 
-/// A server whose requests have a mebibyte each.
+/// Starts a server whose requests have a mebibyte each.
 async fn serve(tenant: Group<'static>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -176,7 +177,7 @@ impl Client {
         Ok(grpc.streaming(Request::new(messages), path, Plain).await?.into_inner())
     }
 
-    /// The one answer of a method.
+    /// Returns the only answer of a method.
     async fn one(&self, method: &'static str, messages: Vec<Vec<u8>>) -> Result<String, Code> {
         let mut answers =
             self.call(method, stream::iter(messages)).await.map_err(|status| status.code())?;
@@ -228,7 +229,7 @@ async fn a_stream_both_ways_that_meets_its_limit_ends_with_an_error_and_no_other
     let endless = stream::repeat_with(|| vec![7; 10_000]);
     let mut echoes = 0;
     let status = match client.call(ECHO, endless).await {
-        // (The reset may come before the head of the answer is read.)
+        // The reset may come before the head of the answer is read.
         Err(status) => status,
         Ok(mut endless) => loop {
             match endless.message().await {
@@ -237,7 +238,7 @@ async fn a_stream_both_ways_that_meets_its_limit_ends_with_an_error_and_no_other
             }
         },
     };
-    // (A reset takes back what was not read.)
+    // A reset discards unread messages.
     assert!(echoes < 100, "{echoes}");
     assert_eq!(status.code(), Code::Internal, "{status}");
 
@@ -270,7 +271,7 @@ async fn a_client_that_goes_away_ends_its_streams_both_ways() {
     let [tenant] = tenants();
     let address = serve(tenant).await;
     let calls = move || {
-        // A runtime that ends takes the sockets of its connections with it, as a process does.
+        // A runtime that ends closes the sockets of its connections, like a process.
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = Client::new(address).await;

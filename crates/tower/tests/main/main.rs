@@ -1,5 +1,5 @@
-//! The layer around servers, with real clients. The global allocator accounts, so each test has its own ledger and looks at its own
-//! groups.
+//! The layer around servers, with real clients. The global allocator accounts, so each test has its own ledger and
+//! looks only at its own groups.
 
 use ledgerline::Alloc;
 

@@ -1,4 +1,4 @@
-//! Requests that a limit ends, with their bodies, and those that it leaves alone.
+//! Requests that a limit ends, with their bodies, and requests that it leaves alone.
 
 use crate::support::{ask, grows, post as upload, serve, settled, tenants, to};
 use axum::Router;
@@ -13,7 +13,7 @@ use ledgerline_tower::{GroupBody, RequestBody, RequestGroups};
 use std::time::Duration;
 use tower::{Layer, ServiceExt};
 
-/// Never looks whether it was refused, between its polls.
+/// Never checks for a refusal between its polls.
 async fn grows_and_awaits() -> String {
     let mut rows = Vec::new();
     loop {
@@ -27,7 +27,7 @@ async fn spawns_what_grows() -> String {
     part.unwrap_or_else(|ended| format!("{}", ended.is_panic()))
 }
 
-/// A body that keeps all of what it sent.
+/// A body that keeps everything that it sent.
 async fn streams(size: usize) -> Body {
     let frames = stream::unfold((Vec::new(), 0), move |(mut kept, sent)| async move {
         tokio::task::yield_now().await;
@@ -69,7 +69,7 @@ async fn a_runaway_request_alone_is_answered_by_503_however_it_grows() {
             assert_eq!((honest.0, honest.2.as_deref()), (StatusCode::OK, Some(&b"hello"[..])));
         }
     }
-    // (By HTTP/1 the server may close the connection before a client that still sends has read the answer.)
+    // With HTTP/1, the server may close the connection before a client that still sends has read the answer.
     let upload = upload("/upload", Full::from(vec![1u8; 12 << 20]));
     assert_eq!(ask(address, true, upload).await.0, StatusCode::SERVICE_UNAVAILABLE);
     settled(tenant).await;
@@ -93,7 +93,7 @@ async fn a_body_belongs_to_its_request_and_one_that_meets_the_limit_is_not_whole
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_away_ends_its_requests_group() {
     let [tenant] = tenants();
-    // Without a limit of its own: it would go on until the tenant's.
+    // Without a limit of its own, it would continue up to the tenant's.
     let address = serve(routes().layer(RequestGroups::below(tenant))).await;
     for two in [false, true] {
         for path in ["/awaits", "/endless"] {

@@ -26,7 +26,7 @@ pub fn tenants<const N: usize>() -> [Group<'static>; N] {
     })
 }
 
-/// A handler that is a runaway: it keeps 400 MB unless a checkpoint ends it.
+/// A runaway handler: it keeps 400 MB unless a checkpoint ends it.
 pub async fn grows() -> String {
     let mut rows = Vec::new();
     for row in 0..100_000u64 {
@@ -60,7 +60,7 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// By HTTP/2, or by HTTP/1.
+    /// Connects by HTTP/2 or by HTTP/1.
     pub async fn new(address: SocketAddr, two: bool) -> Connection {
         let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
         if two {
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// The status, `Retry-After`, and the body, or `None` if that was not whole.
+    /// Returns the status, `Retry-After`, and the body, or `None` if that was incomplete.
     pub async fn ask(
         &mut self,
         request: Request<Sent>,
@@ -99,7 +99,7 @@ impl Connection {
     }
 }
 
-/// Asks on a connection of its own.
+/// Sends a request on a connection of its own.
 pub async fn ask(
     address: SocketAddr,
     two: bool,
@@ -112,10 +112,12 @@ pub fn to(path: &str) -> Request<Sent> {
     Request::get(path).header("host", "x").body(Empty::new().boxed_unsync()).unwrap()
 }
 
-/// The runtime makes things when a request first needs them and keeps them for its threads, like the list of tasks that yielded.
+/// Allowance for allocations that the runtime makes at a first request and keeps for its threads, like the list of
+/// tasks that yielded.
 const RUNTIME_KEEPS: u64 = 4096;
 
-/// Waits until a tenant has no requests and holds no more than the runtime keeps: connections end by themselves.
+/// Waits until a tenant has no requests and holds no more than the runtime keeps, since connections end by
+/// themselves.
 pub async fn settled(tenant: Group<'static>) {
     let empty = async {
         while tenant.children().count() > 0 || tenant.precise() > RUNTIME_KEEPS {

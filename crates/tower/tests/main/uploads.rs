@@ -1,4 +1,4 @@
-//! Bodies of requests: charged as they come in, and refused before they are whole.
+//! Bodies of requests: charged as they arrive, and refused before they are complete.
 
 use crate::support::{Connection, PATIENCE, post as upload, serve, settled, tenants};
 use axum::Router;
@@ -55,7 +55,7 @@ async fn an_upload_without_an_end_is_refused_once_it_is_too_large() {
     let groups = RequestGroups::below(tenant).max("2M".parse().unwrap());
     let address = serve(routes().layer(groups)).await;
     let endless = || StreamBody::new(stream::repeat_with(|| frame(10_000)).boxed());
-    // (A client of HTTP/1 that goes on sending may be cut off before it reads the answer.)
+    // A client of HTTP/1 that continues to send may be cut off before it reads the answer.
     let mut connection = Connection::new(address, true).await;
     assert_eq!(connection.ask(upload("/", endless())).await.0, StatusCode::SERVICE_UNAVAILABLE);
     let whole = connection.ask(upload("/", Full::from(vec![1; 100_000]))).await;

@@ -1,5 +1,6 @@
-//! Times what a program pays for its allocations: `PROGRAM [THREADS [ROUNDS]]` prints, of each thread, nanoseconds for a block
-//! that is allocated and freed: of 64 bytes, and of 16 bytes to 4 KiB with 32 blocks live at a time. Medians of rounds.
+//! Times a program's allocations: `PROGRAM [THREADS [ROUNDS]]` prints, for each thread, the nanoseconds per block
+//! that is allocated and freed: of 64 bytes, and of 16 bytes to 4 KiB with 32 blocks live at a time. Medians of
+//! rounds.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::black_box;
@@ -10,7 +11,7 @@ use std::time::Instant;
 const PAIRS: usize = 4096;
 const LIVE: usize = 32;
 
-/// Runs the threads. Each has what `enter` gives until it ends.
+/// Runs the threads. Each holds the result of `enter` until it ends.
 pub fn run<G>(enter: impl Fn() -> G + Sync) {
     let given: Vec<usize> =
         std::env::args().skip(1).map(|it| it.parse().expect("a number")).collect();
@@ -51,7 +52,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("a small size")
 }
 
-/// As many of each power of two, in an order that is random and always the same.
+/// Returns as many of each power of two, in a random order that is always the same.
 fn sizes() -> Vec<Layout> {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {

@@ -1,5 +1,5 @@
-//! What needs no other allocator than the system's. A program has one global allocator, so those over mimalloc and jemalloc
-//! are tested by binaries of their own.
+//! Tests that need no other allocator than the system's. A program has one global allocator, so those over mimalloc
+//! and jemalloc are binaries of their own.
 
 use ledgerline::Alloc;
 

@@ -1,4 +1,4 @@
-//! What README shows of the global allocator is what is compiled here, and it runs.
+//! README's example of the global allocator is compiled here, and it runs.
 
 use std::process::Command;
 

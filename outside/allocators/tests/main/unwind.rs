@@ -38,7 +38,7 @@ fn vectors_boxes_and_strings_unwind_at_the_limit_and_nothing_stays_charged() {
         assert_eq!((&*refused.group, refused.limit), ("/query", MAX));
         assert_eq!(current::group(), None);
         if group.precise() != 0 {
-            // (The boxes that were forgotten.)
+            // The forgotten boxes remain.
             assert!(group.precise() <= MAX);
             let ledger = group.ledger();
             group.destroy().unwrap();
@@ -68,7 +68,7 @@ fn the_work_never_passes_the_limit_and_destructors_may() {
             kept.push(vec![0u8; 1000]);
         }
     }));
-    // (What unwinds is an allocation itself.)
+    // The unwinding starts in an allocation itself.
     assert!(group.peak().value <= MAX + 200, "{:?}", group.peak());
     refused(group.catch(|| {
         let _says = Says;
@@ -113,7 +113,7 @@ fn each_thread_has_its_own_catch() {
 #[test]
 fn outside_of_a_catch_an_allocation_goes_over_the_limit() {
     let group = group();
-    // The hook is there by now.
+    // The hook is installed by now.
     group.catch(|| ()).unwrap();
     group.scope(|| assert_eq!(vec![0u8; MAX as usize + 1].len(), MAX as usize + 1));
     assert_eq!((group.precise(), group.max_events()), (0, 1));
@@ -124,7 +124,7 @@ fn with_the_policy_null_the_process_aborts_outside_of_a_catch_as_ever() {
     const CHILD: &str = "LEDGERLINE_TEST_ABORTS";
     if std::env::var_os(CHILD).is_some() {
         let group = group();
-        // The hook is there by now.
+        // The hook is installed by now.
         group.catch(|| ()).unwrap();
         group.ledger().set_alloc_policy(alloc::Policy::NULL);
         group.scope(|| drop(vec![0u8; MAX as usize + 1]));

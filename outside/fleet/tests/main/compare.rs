@@ -1,4 +1,4 @@
-//! Leases beside what people use instead, under one load on a real redis: counts, and no times.
+//! Compares leases with the usual alternatives, under one load on a real redis: counts, and no times.
 
 use std::time::Duration;
 

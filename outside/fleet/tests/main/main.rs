@@ -1,4 +1,4 @@
-//! What the README of `ledgerline-fleet` shows and promises.
+//! Tests the examples and promises in the README of `ledgerline-fleet`.
 
 mod compare;
 mod readme;

@@ -1,4 +1,4 @@
-//! The code in the README of `ledgerline-fleet` is what is compiled here, letter by letter, and does what it says.
+//! The code in the README of `ledgerline-fleet` is compiled here, letter by letter, and does what the README says.
 
 use outside_fleet::stage::Stage;
 
@@ -15,7 +15,7 @@ fn readme_shows_the_code_that_is_compiled_here() {
     assert_eq!(&README[start..start + length], CODE);
 }
 
-/// It takes some 2 GiB; the second limit lacks a byte, so that its last charge waits in vain.
+/// It takes some 2 GiB. The second limit lacks a byte, so its last charge waits in vain.
 #[tokio::test]
 async fn the_code_in_readme_charges_and_leaves_nothing_leased() {
     for limit in [4 << 30, (2 << 30) + (64 << 10) - 1] {

@@ -3,13 +3,13 @@
 use super::Site;
 use std::collections::BTreeMap;
 
-/// How many sizes, or groups, there are at least before those out of use are forgotten.
+/// The least number of sizes, or groups, before unused ones are forgotten.
 const SWEEP_LEAST: usize = 64;
 
-/// What one group holds.
+/// The outstanding charges of one group.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// The group's path when it was first charged: the group may be gone when the path is asked for.
+    /// The group's path when it was first charged: the group may be gone when the path is needed.
     pub(crate) path: String,
     pub(crate) charges: u64,
     pub(crate) units: u64,
@@ -18,14 +18,14 @@ pub(crate) struct Account {
     pub(super) used: bool,
 }
 
-/// What a group holds of one size.
+/// The outstanding charges of one size in a group.
 #[derive(Debug, Default)]
 pub(crate) struct Size {
     pub(crate) tallies: Vec<Tally>,
     pub(super) used: bool,
 }
 
-/// What one line did to one size.
+/// The charges and uncharges of one size at one line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     pub(crate) site: Site,
@@ -55,7 +55,7 @@ impl Size {
     }
 }
 
-/// Whether a sweep is due: `known` has reached `sweep_at`.
+/// Returns whether a sweep is due: `known` has reached `sweep_at`.
 pub(super) fn due(known: usize, sweep_at: usize) -> bool {
     known >= sweep_at.max(SWEEP_LEAST)
 }
@@ -74,7 +74,7 @@ impl Account {
         tally.charged += 1;
     }
 
-    /// Takes one charge of a size out. Returns the line that made it, and what else is held of the size.
+    /// Takes one charge of a size out. Returns the line that made it, and the remaining charges of the size.
     pub(super) fn take(&mut self, units: u64, guard: bool) -> Option<(Site, &mut Size)> {
         let size = self.sizes.get_mut(&units)?;
         let held = |tally: &&mut Tally| tally.guard == guard && tally.held > 0;

@@ -15,9 +15,9 @@ use std::hash::BuildHasherDefault;
 pub(crate) struct Followed {
     pub(super) accounts: HashMap<u64, Account, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
-    /// The wrong uncharges: each group, size and line once, in order of the first.
+    /// The wrong uncharges: each group, size and line once, in order of the first occurrence.
     pub(crate) wrong: Vec<WrongUncharge>,
-    /// How many more there were.
+    /// The number of wrong uncharges beyond those.
     pub(crate) left_out: u64,
 }
 
@@ -43,7 +43,7 @@ impl Followed {
         self.accounts.get_mut(&id.raw())?.take(units, guard).map(|(site, _)| site)
     }
 
-    /// Notes a wrong uncharge, or one more of a kind that is known.
+    /// Notes a wrong uncharge, or a repetition of a known one.
     pub(super) fn note(&mut self, ledger: &Ledger, id: GroupId, units: u64, site: Site) {
         let at = self.wrong.iter().position(|wrong| wrong.is(id, units, site));
         let at = match at {
@@ -62,7 +62,7 @@ impl Followed {
         wrong.describe(ledger, self.accounts.get(&id.raw()), id, units);
     }
 
-    /// The charges that are held, by group and line, without the paths; those of one group alone if it is given.
+    /// Returns the outstanding charges by group and line, without the paths; only those of one group if it is given.
     pub(crate) fn lines(&self, only: Option<GroupId>) -> Vec<Outstanding> {
         let mut lines = Vec::new();
         for (&id, account) in &self.accounts {

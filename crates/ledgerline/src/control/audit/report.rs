@@ -1,4 +1,4 @@
-//! The report of an audit: the wrong uncharges, and what is outstanding.
+//! The report of an audit: the wrong uncharges and the outstanding charges.
 
 use super::wrong::{Outstanding, WrongUncharge};
 use crate::ledger::Ledger;
@@ -7,14 +7,14 @@ use crate::table::id::GroupId;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
-/// What the audit of a ledger found. [`Ledger::audit_report`] makes it. Its `Display` has a sentence a
-/// line.
+/// The findings of the audit of a ledger, made by [`Ledger::audit_report`]. Its `Display` has one sentence per line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditReport {
-    /// The wrong uncharges, in the order in which each came first; at most [`AUDIT_REPORTS_MAX`](super::wrong::AUDIT_REPORTS_MAX).
+    /// The wrong uncharges, in the order of their first occurrence; at most
+    /// [`AUDIT_REPORTS_MAX`](super::wrong::AUDIT_REPORTS_MAX).
     pub wrong: Vec<WrongUncharge>,
-    /// How many wrong uncharges there were beyond those.
+    /// The number of wrong uncharges beyond those.
     pub left_out: u64,
 }
 
@@ -34,12 +34,12 @@ impl fmt::Display for AuditReport {
 }
 
 impl Ledger {
-    /// The wrong uncharges that the [audit](crate::LedgerBuilder::audit) found so far; none in a ledger
-    /// that is not audited. Not async-signal-safe.
+    /// Returns the wrong uncharges that the [audit](crate::LedgerBuilder::audit) found so far; none in a ledger that
+    /// is not audited. Not async-signal-safe.
     pub fn audit_report(&self) -> AuditReport {
         let mut report = AuditReport::default();
         let Some(audit) = self.audit() else { return report };
-        // One at a time, each allocated before the lock is taken (`audit.rs`, A1).
+        // Copies one at a time, each allocated before the lock is taken (`audit.rs`, A1).
         loop {
             let blank = WrongUncharge::blank(Location::caller());
             let Some(entered) = audit.enter() else { return report };
@@ -52,9 +52,9 @@ impl Ledger {
         }
     }
 
-    /// What is charged and not returned, by group and by the line that charged it, the most units first. It
-    /// shows which lines leak, or merely hold. Only an [audited](crate::LedgerBuilder::audit) ledger knows
-    /// this; any other returns nothing. Not async-signal-safe.
+    /// Returns the charges that were not returned yet, by group and by the line that charged, the most units first.
+    /// It shows the lines that leak, or merely hold. Only an [audited](crate::LedgerBuilder::audit) ledger knows
+    /// this; any other returns an empty list. Not async-signal-safe.
     ///
     /// ```
     /// # use ledgerline::Ledger;
@@ -78,7 +78,7 @@ impl Ledger {
             let Some(entered) = audit.enter() else { return Vec::new() };
             let lines = entered.followed.lines(only);
             if lines.len() <= held.capacity() {
-                // (Their paths are empty, which allocates nothing.)
+                // Their paths are empty, so this allocates nothing.
                 held.extend_from_slice(&lines);
                 break;
             }
@@ -88,7 +88,7 @@ impl Ledger {
             held.reserve(more);
         }
         for line in &mut held {
-            // (A group that holds something keeps its row.)
+            // A group with outstanding charges keeps its row.
             line.path = follow::path_of(self.table(), line.group);
         }
         held.sort_by(|a, b| b.units.cmp(&a.units).then_with(|| a.path.cmp(&b.path)));

@@ -10,30 +10,30 @@ use crate::table::path::{DEPTH_MAX, RowPath};
 use std::fmt::{self, Write};
 use std::panic::Location;
 
-/// The most wrong uncharges that an [`AuditReport`](crate::AuditReport) tells apart, by group, units and line.
+/// The most wrong uncharges that an [`AuditReport`](crate::AuditReport) distinguishes by group, units and line.
 pub const AUDIT_REPORTS_MAX: usize = 256;
-/// How many lines a report names.
+/// The most lines that a report names.
 const SITES_SHOWN: usize = 8;
-/// How many sizes it shows beside the one that was returned, in each direction.
+/// The most sizes that a report shows on either side of the returned size.
 const SIZES_SHOWN: usize = 2;
 /// Room for the longest path, so that it is written without allocating (`audit.rs`, A1).
 const PATH_ROOM: usize = DEPTH_MAX * (NAME_MAX + 1) + 16;
 
-/// A line that charged or uncharged, and how often.
+/// A line that charged or uncharged, with its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteCount {
     /// The line.
     pub site: &'static Location<'static>,
-    /// How many charges it made.
+    /// Number of charges that it made.
     pub charged: u64,
-    /// How many it returned (rightly, as far as is known).
+    /// Number of charges that it returned, excluding known wrong uncharges.
     pub returned: u64,
 }
 
 /// Charges that one line made for one group and that are not returned yet.
 ///
-/// It prints as a sentence: `/acme/q1 holds 3 charges of 1500 units in all, charged at src/sort.rs:12:9`.
+/// It formats as a sentence: `/acme/q1 holds 3 charges of 1500 units in all, charged at src/sort.rs:12:9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outstanding {
@@ -43,49 +43,48 @@ pub struct Outstanding {
     pub path: String,
     /// The line that charged.
     pub site: &'static Location<'static>,
-    /// Whether [`Charge`](crate::Charge)s hold them, which return them when they drop.
+    /// Whether the charges are held by [`Charge`](crate::Charge)s, which return them when they drop.
     pub guard: bool,
-    /// How many charges.
+    /// Number of charges.
     pub charges: u64,
-    /// How many units they hold in all.
+    /// Sum of their units.
     pub units: u64,
 }
 
-/// An uncharge by [`Group::uncharge_units`](crate::Group::uncharge_units) that returned what no charge had
-/// taken. It changed nothing. Wrong uncharges of one group, size and line are kept as one, which describes
-/// the last of them.
+/// An uncharge by [`Group::uncharge_units`](crate::Group::uncharge_units) of units that no charge had taken. It had
+/// no effect. Wrong uncharges of the same group, size and line are kept as one, which describes the last of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrongUncharge {
     /// The group that was uncharged.
     pub group: GroupId,
-    /// Its path. If the group is gone, the path that it had when it was charged, if that is known;
+    /// Its path. If the group is gone, the path that it had when it was charged, if known;
     /// otherwise empty.
     pub path: String,
-    /// Whether the group was destroyed and nothing was left in it.
+    /// Whether the group was destroyed and had nothing left in it.
     pub gone: bool,
-    /// How many units it tried to return.
+    /// The units of the wrong uncharge.
     pub units: u64,
     /// The line that uncharged.
     pub site: &'static Location<'static>,
-    /// How often that line did so.
+    /// Number of wrong uncharges at that line.
     pub times: u64,
-    /// How many charges the group held then, those of guards included.
+    /// Number of charges that the group held then, those of guards included.
     pub charges_held: u64,
-    /// How many units they held in all.
+    /// Sum of their units.
     pub units_held: u64,
-    /// The lines that charged this size in this group or returned it before, as far back as is known. The
-    /// line that returned most is first. At most eight.
+    /// The lines that charged this size in this group or returned it before, as far back as is known. The line that
+    /// returned most is first. At most eight.
     pub sites: Vec<SiteCount>,
-    /// How many more such lines there are.
+    /// Number of further lines.
     pub more_sites: usize,
-    /// Charges that were outstanding in the group, of the sizes next to this one (and of this size in
-    /// guards): at most two sizes in each direction.
+    /// Outstanding charges of the group in the sizes next to this one (and of this size in guards): at most two
+    /// sizes in each direction.
     pub nearest: Vec<Outstanding>,
 }
 
 impl WrongUncharge {
-    /// An empty one, with room for what [`describe`](Self::describe) and [`copy`](Self::copy) write.
+    /// Creates an empty report with room for the output of [`describe`](Self::describe) and [`copy`](Self::copy).
     pub(crate) fn blank(site: Site) -> WrongUncharge {
         WrongUncharge {
             group: GroupId::NOBODY,
@@ -106,7 +105,7 @@ impl WrongUncharge {
         self.group == id && self.units == units && self.site == site
     }
 
-    /// Writes down the present state, without the number of times.
+    /// Records the present state, without the number of times.
     pub(crate) fn describe(
         &mut self,
         ledger: &Ledger,
@@ -119,7 +118,7 @@ impl WrongUncharge {
         self.gone = RowPath::of(ledger.table(), id).is_none();
         self.path.clear();
         if !self.gone {
-            // (What this allocates, it frees.)
+            // The audit frees this allocation itself (A1).
             self.path.push_str(&follow::path_of(ledger.table(), id));
         } else if let Some(account) = account {
             self.path.push_str(&account.path);
@@ -149,7 +148,7 @@ impl WrongUncharge {
         }
     }
 
-    /// Puts a line at its place among those that are named, or counts it.
+    /// Inserts a line into the sorted list of named lines, or counts it.
     fn name(&mut self, tally: &Tally) {
         let &Tally { site, charged, returned, .. } = tally;
         let at = self.sites.partition_point(|named| named.returned >= returned);
@@ -163,12 +162,12 @@ impl WrongUncharge {
         self.sites.insert(at, SiteCount { site, charged, returned });
     }
 
-    /// What another says, written into this blank one without allocating.
+    /// Copies another report into this blank one without allocating.
     pub(crate) fn copy(self, other: &WrongUncharge) -> WrongUncharge {
         let WrongUncharge { mut path, mut sites, mut nearest, .. } = self;
         path.push_str(&other.path);
         sites.extend_from_slice(&other.sites);
-        // (Their paths are empty, which allocates nothing.)
+        // Their paths are empty, so this allocates nothing.
         nearest.extend_from_slice(&other.nearest);
         WrongUncharge { path, sites, nearest, ..*other }
     }
@@ -262,7 +261,7 @@ mod tests {
                 Location::caller()
             };
         }
-        // Each call stands in a line of its own.
+        // Each call must be on a line of its own.
         [
             here!(),
             here!(),

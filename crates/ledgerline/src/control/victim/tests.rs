@@ -1,10 +1,10 @@
-//! What a choice costs, and which victims it waits for.
+//! The cost of a choice, and the victims that it waits for.
 
 use super::*;
 use crate::Limit;
 use crate::sync::AtomicU64;
 
-/// A victim whose score counts how often it was asked.
+/// Registers a victim whose score counts its calls.
 fn counted<'l>(group: Group<'l>, asked: &Arc<AtomicU64>) -> Victim<'l> {
     let asked = asked.clone();
     group.add_victim_scored(&CancelToken::new(), move |units| {
@@ -52,7 +52,7 @@ fn who_was_cancelled_and_holds_nothing_is_not_waited_for() {
     drop(held);
     assert_eq!(dying_below(&ledger, tenant.id()), None);
     assert!(matches!(ask(80), Choice::Dying(_)) && of_b.is_cancelled());
-    // A victim that is registered no more is waited for no more.
+    // No request waits for a victim that is no longer registered.
     drop(victims);
     assert_eq!(dying_below(&ledger, tenant.id()), None);
     assert!(ledger.control().victims.with(|entries| entries.dying.is_empty()));
@@ -84,7 +84,7 @@ fn a_choice_looks_at_those_below_what_is_full_and_at_no_others() {
     let before = looked(&below);
     assert!(matches!(choose(others, asking.id(), 1, 0), Choice::Dying(_)));
     assert!(looked(&elsewhere) >= 20 && looked(&below) == before);
-    // One of them was cancelled, which is nobody's of the tenant.
+    // One of them was cancelled; it was not the tenant's.
     assert!(!is_cancelled(&ledger, query.id()));
     drop(theirs);
     assert_eq!(ledger.control().victims.cancelled.load(Ordering::Relaxed), 0);
