@@ -1,4 +1,4 @@
-//! However much compressed data would unpack to, what comes out is bounded.
+//! The output of unpacking is bounded, whatever the size of the compressed data's contents.
 
 use std::io::Write;
 
