@@ -105,8 +105,8 @@ pub(crate) fn write_type(
     }
 }
 
-/// Returns the declaration in C of a member, variable or typedef of a type, without the semicolon: `int
-/// (*poll)(struct file *)`, `char name[16]`. With an empty name this equals [`spell`].
+/// Returns the declaration in C of a member, variable or typedef of a type, without the semicolon:
+/// `int (*poll)(struct file *)`, `char name[16]`. With an empty name this equals [`spell`].
 pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     let (declarator, base) = declarator(types, id, name);
     let mut out = String::new();
