@@ -177,7 +177,8 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     Some(leaf)
 }
 
-/// `looks` is the number of members that may still be examined, since the records of a malformed file may be endless.
+/// Finds the field of a path within a record. `looks` is the number of members that may still be examined, since the
+/// records of a malformed file may be endless.
 fn within(
     types: &Types,
     outer: &Record,

@@ -52,7 +52,7 @@ fn everything() -> (Types, TypeId) {
     (types, id)
 }
 
-/// Some CPUs write `odd`; all CPUs read a part of `many`, and one bitfield.
+/// Returns accesses in which some CPUs write `odd`, and all CPUs read a part of `many` and one bitfield.
 fn accessed(id: TypeId) -> Accessed {
     let access = |start, bits, who: &str, reads, writes, share| Access {
         start,

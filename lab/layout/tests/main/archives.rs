@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Three objects, two of which have the same file name, in a folder of the test's own.
+/// Makes three objects, two of which have the same file name, in a folder of the test's own.
 fn objects(test: &str) -> Option<(PathBuf, [&'static str; 3])> {
     let folder = folder(test);
     let objects = ["one.o", "two.o", "inner/one.o"];

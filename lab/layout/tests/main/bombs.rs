@@ -44,7 +44,7 @@ fn more_than_the_limit_is_refused_and_exactly_the_limit_is_not() {
     }
 }
 
-/// Packed zeros, since these pack best.
+/// Returns packed zeros, since these pack best.
 fn packed(program: &str, arguments: &[&str], size: usize) -> Vec<u8> {
     let mut child = std::process::Command::new(program)
         .args(arguments)

@@ -189,7 +189,7 @@ fn no_image_makes_its_reader_panic() {
     fuzz("image", &seeds, fuzz::image);
 }
 
-/// Small programs in every form of DWARF that the compilers here write.
+/// Returns small programs in every form of DWARF that the compilers here write.
 fn dwarf_seeds() -> Vec<Vec<u8>> {
     let folder = folder("fuzz-dwarf");
     let c = "struct node { struct node *next; int a : 3; unsigned long long b : 40; char rest[]; };

@@ -6,8 +6,8 @@
 //!        ── the namespaces, classes and functions around it   for their names
 //! ```
 //!
-//! The identity of a type depends on the same entries (`identity`), so types are told apart as in a read of the whole
-//! file.
+//! The identity of a type depends on the same entries (`identity`), so types are distinguished as in a read of the
+//! whole file.
 //!
 //! The choice also has a digest: a hash of the properties of each entry, in the order in which they are followed,
 //! with references as the numbers of entries in that order. Of two units with one digest, the second adds nothing.
