@@ -298,8 +298,9 @@ impl World for Told<'_> {
         self.steps.push(Step::WriteSequence { sequence, steps });
     }
 
-    /// The real chain also takes the same time. But real transfers differ from one to the next; without variation,
-    /// two simulated CPUs fall into one step for ever, while real ones fall in and out of several.
+    /// Adds work of varying length. The real chain always takes the same time, but real transfers differ from one to
+    /// the next. Without variation, two simulated CPUs fall into one step for ever, while real ones fall in and out
+    /// of several.
     fn work(&mut self) {
         if self.cycles > 0.0 {
             self.steps.push(Step::compute(self.cycles));
