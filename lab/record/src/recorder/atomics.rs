@@ -145,7 +145,7 @@ export! { of_32, AtomicU32, u32, 32 }
 export! { of_64, AtomicU64, u64, 64 }
 export! { of_128, AtomicU128, u128, 128 }
 
-/// A fence between threads.
+/// Issues a fence between threads.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
     match order & 0xff {
@@ -155,6 +155,6 @@ pub extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
     }
 }
 
-/// A fence between a thread and its own signal handlers: the call itself is one.
+/// Does nothing: the call itself is a fence between a thread and its own signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}
