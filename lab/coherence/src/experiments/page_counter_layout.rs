@@ -51,13 +51,13 @@ pub const CPUS: usize = 72;
 /// more since a full stock is returned whole, with the units that filled it.
 const REMAINING: [f64; 2] = [0.4, 0.55];
 
-/// Checks whether memory is short, for a side of a message. There is one for each packet that it frees. A packet
-/// is one message if it is sent at once, and two if messages gather. If a window grows, there is a
-/// second check.
+/// The number of checks whether memory is short, for a side of a message. There is one for each packet that it frees.
+/// A packet is one message if it is sent at once, and two if messages gather. If a window grows, there is a second
+/// check.
 const CHECKS: [f64; 2] = [0.5, 1.5];
 
-/// Nanoseconds to charge and return a message's pages from stock: a few calls of some dozens of
-/// nanoseconds each, with interrupts off. The root group has no such cost.
+/// Nanoseconds to charge and return a message's pages from stock: a few calls of some dozens of nanoseconds each,
+/// with interrupts off. The root group has no such cost.
 const STOCK_NS: [f64; 2] = [50.0, 150.0];
 
 /// Returns the nanoseconds of a message of 10 KiB at a rate, which is assumed to be that of each instance.
