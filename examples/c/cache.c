@@ -1,7 +1,7 @@
-/* A cache that fills what others leave, and gives way when they need it.
+/* A cache that fills the memory that others leave free, and shrinks when they need it.
  *
- * The cache takes every byte below the limit, which would make it a bad neighbour anywhere else. Here it has a reclaimer:
- * before a session's charge is refused, the library asks the cache for what is missing. A session that asks for more than
+ * The cache takes every byte below the limit. To keep that from harming others, it has a reclaimer: before a
+ * session's charge is refused, the library asks the cache for the missing bytes. A session that asks for more than
  * its own limit is refused by name, and the cache is not asked for that.
  */
 #include <ledgerline.h>
@@ -32,7 +32,7 @@ static void need(ledgerline_code_t code, const char *what) {
     }
 }
 
-/* The newest page goes; says whether there was one. (A real cache would drop the oldest.) */
+/* Evicts the newest page; returns whether there was one. A real cache would drop the oldest. */
 static int evict(struct cache *cache) {
     pthread_mutex_lock(&cache->lock);
     struct page *page = cache->newest;
@@ -48,7 +48,7 @@ static int evict(struct cache *cache) {
     return 1;
 }
 
-/* Called by the thread whose charge met a limit, with nothing locked. */
+/* Called by the thread whose charge met a limit, without any lock held. */
 static uint64_t reclaim(void *data, uint64_t wanted) {
     uint64_t freed = 0;
     while (freed < wanted && evict(data)) freed += PAGE;
@@ -68,7 +68,7 @@ static void fill(struct cache *cache) {
     }
 }
 
-/* A session charges its buffer, works with it, and returns it. */
+/* Runs a session: it charges its buffer, works with it, and returns it. */
 static void *session(void *data) {
     const ledgerline_group_t group = *(ledgerline_group_t *)data;
     need(ledgerline_try_charge(group, SESSION_MAX / 2), "a session");

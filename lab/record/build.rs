@@ -1,5 +1,5 @@
-//! Gives the library its name: a program that was linked with it finds the copy that is preloaded by that. And tells
-//! the command, which builds this package as a library of its own, where it lies.
+//! Gives the library its name, by which a program that was linked with it finds the preloaded copy. Also passes the
+//! place of the sources to the command, which builds this package as a library of its own.
 
 fn main() {
     println!("cargo::rustc-link-arg=-Wl,-soname,libledgerline_record.so");

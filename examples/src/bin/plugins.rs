@@ -1,7 +1,7 @@
-//! A host of plug-ins: each in a group of its own, so that one that leaks is unloaded, and the host knows who and why.
+//! A host of plug-ins, each in a group of its own. One that leaks is unloaded, and the host knows which and why.
 //!
-//! A plug-in is any code behind a trait. It knows nothing of groups, and keeps what it allocates for as long as it likes.
-//! The host limits it, asks what it holds, and ends it. (Code that runs in threads of its own needs a `catch` in each.)
+//! A plug-in is any code behind a trait. It knows nothing of groups, and keeps what it allocates for as long as it
+//! likes. The host limits it, reads its usage, and ends it. Code with threads of its own needs a `catch` in each.
 
 use ledgerline::{Alloc, Group, Ledger};
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use std::error::Error;
 #[global_allocator]
 static ALLOC: Alloc = Alloc::system();
 
-/// What a plug-in does with each event.
+/// The reaction of a plug-in to each event.
 trait Plugin {
     fn handle(&mut self, event: &str);
 }
 
-/// Counts words: its memory grows with the words that there are.
+/// Counts words: its memory grows with the number of different words.
 #[derive(Default)]
 struct Words(BTreeMap<String, u64>);
 
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             println!("event {number}: {refused}");
             unloaded.push(group.name());
-            // Its memory is credited to it, whoever drops it.
+            // Its memory is credited to its group, whichever thread drops it.
             *plugin = Box::new(Words::default());
             println!("{}", group.destroy().expect("it has no groups below"));
             false

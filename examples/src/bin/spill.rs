@@ -1,6 +1,6 @@
-//! A sort that holds half of its data in memory at most, and spills the rest to files.
+//! A sort that holds at most half of its data in memory, and spills the rest to files.
 //!
-//! Rayon's workers sort pieces. A piece needs room first; where there is none, the charge asks the reclaimer, which
+//! Rayon's workers sort pieces. A piece needs room first; if there is none, the charge asks the reclaimer, which
 //! writes a sorted run to a file and gives its memory back. No worker counts bytes, and none can go over the limit.
 
 use ledgerline::{Charge, Group, Ledger};
@@ -13,13 +13,13 @@ const PIECES: u64 = 32;
 const NUMBERS: usize = 1 << 17;
 const PIECE: u64 = (NUMBERS * size_of::<u64>()) as u64;
 
-/// Sorted numbers, in memory for which the charge stands.
+/// Sorted numbers, in memory that the charge accounts for.
 struct Run {
     numbers: Vec<u64>,
     _charge: Charge<'static>,
 }
 
-/// What is sorted so far.
+/// The runs sorted so far.
 #[derive(Default)]
 struct Runs {
     kept: Vec<Run>,
@@ -37,7 +37,7 @@ impl Runs {
     }
 }
 
-/// A piece of the input: the same for everybody who asks for its number.
+/// Returns a piece of the input, the same on every call for a number.
 fn piece(number: u64) -> Vec<u64> {
     let mut state = number + 1;
     let next = |_| {
@@ -48,7 +48,7 @@ fn piece(number: u64) -> Vec<u64> {
     (0..NUMBERS).map(next).collect()
 }
 
-/// Sorts a piece when there is room for it.
+/// Sorts a piece once there is room for it.
 fn sort(group: Group<'static>, number: u64, runs: &Mutex<Runs>) -> Result<(), ledgerline::Refused> {
     let charge = group.try_charge(PIECE)?; // asks the reclaimer below before it refuses
     let mut numbers = piece(number);
@@ -57,7 +57,7 @@ fn sort(group: Group<'static>, number: u64, runs: &Mutex<Runs>) -> Result<(), le
     Ok(())
 }
 
-/// The numbers of a spilled run, through a small buffer.
+/// Returns the numbers of a spilled run, through a small buffer.
 fn read(mut file: std::fs::File) -> std::io::Result<Box<dyn Iterator<Item = u64>>> {
     file.rewind()?;
     let mut bytes = BufReader::with_capacity(4096, file);

@@ -1,5 +1,5 @@
 //! A server's ledger by way of OpenTelemetry: its figures through the `metrics` facade, limits that were met through
-//! `tracing`. The exporters here keep what they are given; a server has those of `opentelemetry-otlp` in their place.
+//! `tracing`. The exporters here keep everything they receive; a server uses those of `opentelemetry-otlp` instead.
 
 use ledgerline::export::{events::LimitEvents, metrics::Metrics};
 use ledgerline::{Ledger, Limit};
@@ -12,7 +12,7 @@ use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader};
 use std::error::Error;
 use tracing_subscriber::prelude::*;
 
-/// The gauges of one name in what was exported, with the groups they are of.
+/// Returns the exported gauges of one name, with their groups.
 fn gauges(exported: &[ResourceMetrics], name: &str) -> Vec<(String, f64)> {
     let scopes = exported.last().into_iter().flat_map(|all| all.scope_metrics());
     let metrics = scopes.flat_map(|scope| scope.metrics()).filter(|metric| metric.name() == name);
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ledger = Ledger::new()?.into_static();
     let (figures, records) = (InMemoryMetricExporter::default(), InMemoryLogExporter::default());
 
-    // Once, at the start: whoever uses the facades is exported, this library like any other.
+    // Once, at the start: all users of the facades are exported, this library like any other.
     let reader = PeriodicReader::builder(figures.clone()).build();
     let recorder =
         Recorder::builder("server").with_meter_provider(|meter| meter.with_reader(reader));

@@ -34,18 +34,18 @@ async fn rows(Path(rows): Path<u64>) -> String {
     kept.iter().map(|row| row[0]).sum::<u64>().to_string()
 }
 
-/// Has all of a body in memory.
+/// Reads a whole body into memory.
 async fn upload(body: Bytes) -> String {
     body.len().to_string()
 }
 
-/// A task that waits for one that it spawned, and so on. Each keeps a kilobyte meanwhile.
+/// Returns a task that waits for one that it spawned, and so on. Each keeps a kilobyte meanwhile.
 fn nest(depth: u64) -> Pin<Box<dyn Future<Output = usize> + Send>> {
     Box::pin(async move {
         let kept = vec![1u8; 1024];
         let below = match depth {
             0 => 0,
-            // A part that is refused ends by a panic, which goes on here without another message.
+            // A part that is refused ends by a panic, which continues here without another message.
             _ => current::tokio::spawn(nest(depth - 1))
                 .await
                 .unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic())),
@@ -54,7 +54,7 @@ fn nest(depth: u64) -> Pin<Box<dyn Future<Output = usize> + Send>> {
     })
 }
 
-/// So many of these, one after the other.
+/// Runs `times` of these, one after the other.
 async fn nests(Path((depth, times)): Path<(u64, u64)>) -> String {
     let mut kept = 0;
     for _ in 0..times {
@@ -63,7 +63,7 @@ async fn nests(Path((depth, times)): Path<(u64, u64)>) -> String {
     kept.to_string()
 }
 
-/// A body of so many kilobytes that keeps 64 KiB for each.
+/// Returns a body of this many kilobytes that keeps 64 KiB for each.
 async fn download(Path(kilobytes): Path<u64>) -> Body {
     let mut kept = Vec::new();
     let frames = stream::iter(0..kilobytes).then(move |_| {
@@ -96,7 +96,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let recorder = PrometheusBuilder::new().build_recorder();
     let figures = recorder.handle();
     metrics::set_global_recorder(recorder).expect("it is the only one");
-    // The root, all tenants, each tenant; and none of their requests.
+    // The root, all tenants, each tenant, but none of their requests.
     let metrics = Arc::new(Mutex::new(Metrics::new(ledger).depth(2).groups(2 + TENANTS)));
     let metrics = move || async move {
         metrics.lock().expect("no panic inside").update();

@@ -1,7 +1,7 @@
 //! A web server with a memory limit for each request: the runaway request alone gets a 503.
 //!
-//! No handler knows of groups. A middleware gives each request one, and whatever its handler allocates is charged there.
-//! A request that meets its limit unwinds at its next checkpoint; its memory comes back, and all others go on.
+//! No handler knows of groups. A middleware gives each request one, and all allocations of its handler are charged
+//! there. A request that meets its limit unwinds at its next checkpoint; its memory comes back, and all others go on.
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[global_allocator]
 static ALLOC: Alloc = Alloc::system();
 
-/// Runs what handles a request in a group of its own.
+/// Runs the handler of a request in a group of its own.
 async fn limited(State(requests): State<Group<'static>>, request: Request, next: Next) -> Response {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("r{}", NUMBER.fetch_add(1, Relaxed));
@@ -34,7 +34,7 @@ async fn limited(State(requests): State<Group<'static>>, request: Request, next:
     }
 }
 
-/// Answers with the sum of so many thousand rows, which it keeps in memory, as careless code does.
+/// Answers with the sum of `thousands` thousand rows, which it keeps in memory, as careless code does.
 async fn rows(Path(thousands): Path<usize>) -> String {
     let mut rows: Vec<Box<[u64; 16]>> = Vec::new();
     for batch in 0..thousands {
@@ -45,7 +45,7 @@ async fn rows(Path(thousands): Path<usize>) -> String {
     rows.iter().map(|row| row[0]).sum::<u64>().to_string()
 }
 
-/// What the server answers to a request: the status and the body.
+/// Sends a request; returns the status and the body of the answer.
 async fn ask(address: std::net::SocketAddr, thousands: usize) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /rows/{thousands} HTTP/1.0\r\n\r\n");

@@ -1,4 +1,4 @@
-//! What false sharing costs by what depends on what, in the model: beside `lab/advise/programs/dependence.c`.
+//! The model's cost of false sharing by the dependences of a program, to compare with `lab/advise/programs/dependence.c`.
 //!
 //! `cargo run --release --example dependence -- MACHINE`, a machine file of two CPUs or more. The place of what is
 //! touched is known before the work or not, and what is brought is needed at once or not.
@@ -11,7 +11,7 @@ use ledgerline_coherence::simulate::Setup;
 const MODES: [&str; 4] = ["atomics", "atomic-load", "load-atomic", "reader"];
 /// Work, in nanoseconds.
 const WORKS: [f64; 8] = [3.0, 9.0, 18.0, 29.0, 44.0, 65.0, 87.0, 130.0];
-/// Leads and windows of programs that know and need nothing before, in picoseconds.
+/// Leads and windows, in picoseconds, for programs that know no place and need no value before the work.
 const FAR: u64 = 90_000;
 
 fn program(mode: usize, me: usize, cycles: f64, words: &[FieldId]) -> Program {
@@ -22,7 +22,7 @@ fn program(mode: usize, me: usize, cycles: f64, words: &[FieldId]) -> Program {
         (2, _) => vec![Step::load(beside), Step::rmw(own)],
         _ => vec![Step::load(own)],
     };
-    // Little varies in a loop, and not nothing: without it the model's CPUs fall into step.
+    // The work varies a little: without variation the model's CPUs fall into step.
     let work = Step::Compute { cycles, spread: Spread::Beside(0.1) };
     let program = Program::new(MODES[mode], std::iter::once(work).chain(accesses));
     Program { knows_places: true, ..program }

@@ -1,7 +1,7 @@
 //! Holds the model against published layout changes: `published [--points N] [--all] [CASE|FILE.toml]...`
 //!
-//! Without cases it takes all that come with the crate. `--all` says all of each case: sources, assumptions, and what
-//! each unknown alone does.
+//! Without cases it takes all that come with the crate. `--all` prints everything about each case: sources,
+//! assumptions, and the effect of each unknown alone.
 
 use ledgerline_coherence::published::{BUILT_IN, Case, table};
 

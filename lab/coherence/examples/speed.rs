@@ -9,7 +9,7 @@ use ledgerline_coherence::program::{Program, Step};
 use ledgerline_coherence::simulate::Setup;
 use std::time::Instant;
 
-/// Seconds for which this thread ran, whatever else ran on its CPU; on a kernel that does not tell, the clock's.
+/// Returns the CPU time of this thread in seconds, or the clock's time on a kernel that does not report CPU time.
 fn seconds(began: Instant) -> f64 {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ran = schedstat.split_ascii_whitespace().next().and_then(|field| field.parse::<f64>().ok());

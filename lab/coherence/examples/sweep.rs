@@ -44,8 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The smallest batch, among powers of two, with which an operation takes at most so many nanoseconds; and how many
-/// batches the model was asked for.
+/// Returns the smallest batch, among powers of two, with which an operation takes at most so many nanoseconds; and
+/// how many batches the model was asked for.
 fn smallest_batch(
     settings: &Settings,
     cycles: f64,
@@ -64,7 +64,7 @@ fn smallest_batch(
     Ok((batch, asked))
 }
 
-/// The setup of CPUs that compute and add to one counter after each batch.
+/// Returns the setup of CPUs that compute and add to one counter after each batch.
 fn setup(settings: &Settings, cycles: f64, batch: u32, cpus: usize) -> Setup {
     let mut settings = settings.clone();
     settings.topology = settings.topology.grown_to(cpus);

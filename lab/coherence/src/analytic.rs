@@ -22,36 +22,37 @@ use visits::Operation;
 /// A server that customers queue for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Station {
-    /// How often a customer comes in a cycle.
+    /// Visits of one customer in a cycle.
     pub visits: f64,
-    /// How long it serves, in nanoseconds.
+    /// The service time in nanoseconds.
     pub service: f64,
-    /// The variance of the service over its square: 0 if it is always the same, 1 if it is exponential. The solution
-    /// is exact for 1. For other values it corrects for the service that an arriving customer finds half done.
+    /// The variance of the service time over the square of its mean: 0 for a constant time, 1 for an exponential one.
+    /// The solution is exact for 1. For other values it corrects for the service that an arriving customer finds half
+    /// done.
     pub variation: f64,
 }
 
 /// The averages of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// How long a customer's cycle takes, in nanoseconds.
+    /// The length of a customer's cycle in nanoseconds.
     pub cycle: f64,
-    /// How many cycles all customers together complete in a nanosecond.
+    /// Cycles of all customers together in a nanosecond.
     pub throughput: f64,
-    /// How many customers are at each station.
+    /// The number of customers at each station.
     pub queues: Vec<f64>,
 }
 
-/// Solves a closed network of `customers` who think for `think` nanoseconds in a cycle.
+/// Solves a closed network of `customers` that think for `think` nanoseconds in a cycle.
 ///
-/// It takes time in proportion to customers times stations.
+/// The time is proportional to customers times stations.
 #[must_use]
 pub fn solve(think: f64, stations: &[Station], customers: usize) -> Solution {
     solve_shared(think, stations, &vec![1.0; stations.len()], customers)
 }
 
-/// Solves a network where only a share of the customers comes to a station. The other customers form equal groups,
-/// each with an equal station: a line of one socket's CPUs has its like on every other socket.
+/// Solves a network in which only a share of the customers visits a station. The other customers form equal groups,
+/// each with an equal station: each socket has its own copy of a line that one socket's CPUs share.
 fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usize) -> Solution {
     let mut solution =
         Solution { cycle: think, throughput: 0.0, queues: vec![0.0; stations.len()] };
@@ -68,7 +69,7 @@ fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usi
                 station.visits * station.service * (1.0 + found.max(0.0))
             })
             .collect();
-        // The correction for steady service may promise more than the busiest server can do.
+        // The correction for steady service may promise a higher throughput than the busiest server allows.
         let demand = |&(index, station): &(usize, &Station)| {
             shares[index] * station.visits * station.service
         };
@@ -87,24 +88,24 @@ fn solve_shared(think: f64, stations: &[Station], shares: &[f64], customers: usi
     solution
 }
 
-/// Nanoseconds that an operation takes, where all CPUs run one program of computing, atomics and loads.
+/// Returns the nanoseconds of an operation when all CPUs run one program of computing, atomics and loads.
 ///
-/// The model applies where CPUs compute for 1 000 cycles or more between atomics on lines that other CPUs use. A line
+/// The model applies if CPUs compute for 1 000 cycles or more between atomics on lines that other CPUs use. A line
 /// that is also read may be busy for a fifth of the time. A line that is one of several, or that only some CPUs
-/// share, may be busy for three fifths. All sockets and all groups must have equally many CPUs. There the model
-/// agrees with the simulation within 5 %. In tighter loops all CPUs always wait, in an order that hardly changes, and
-/// do not pay the average.
+/// share, may be busy for three fifths. All sockets and all groups must have equally many CPUs. Within these bounds
+/// the model agrees with the simulation to 5 %. In tighter loops all CPUs always wait, in an order that hardly
+/// changes, and their wait is not the average.
 ///
 /// # Errors
-/// If the simulation refuses the setup, if the model does not apply to it, or if it needs what the model does not
-/// know: stores, locks, several programs, loads that overlap with other work, lines whose neighbour is fetched with
+/// If the simulation refuses the setup, if the model does not apply to it, or if it needs something that the model
+/// lacks: stores, locks, several programs, loads that overlap with other work, lines whose neighbour is fetched with
 /// them.
 pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
     let Operation { think, lines } = Operation::of(setup)?;
     let lines: Vec<Line> = lines.iter().map(|visited| Line::new(setup, visited)).collect();
     let shares: Vec<f64> = lines.iter().map(|line| line.share).collect();
-    // How often a CPU still has a line depends on the length of the cycle, and the length of the cycle on how often it
-    // still has the line. So both are found in rounds, each of which goes half of the way.
+    // The share of visits at which a CPU still has a line depends on the length of the cycle, and the length of the
+    // cycle depends on that share. So both are found in rounds, each of which goes half of the way.
     const ROUNDS: usize = 60;
     let mut busy = vec![0.5; lines.len()];
     let mut cycle = think;
@@ -113,7 +114,7 @@ pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
         let mut stations = Vec::new();
         for (line, busy) in lines.iter().zip(&busy) {
             let (station, beside) = line.station(cycle / think, cycle, *busy);
-            // The CPU waits for this while the line already serves the next one.
+            // The CPU waits for this part while the line already serves the next CPU.
             thinks += beside;
             stations.push(station);
         }
@@ -124,8 +125,8 @@ pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
         }
         cycle = f64::midpoint(cycle, solution.cycle);
     }
-    // Readers of a line arrive all at once after it was written. And a few CPUs that always queue, or follow each other
-    // from one queue to the next, do so in an order that hardly changes. Averages know neither.
+    // Readers of a line arrive all at once after a write. A few CPUs that always queue, or follow each other from one
+    // queue to the next, do so in an order that hardly changes. Averages describe neither.
     let too_busy = |(line, busy): (&Line, &f64)| {
         *busy > READ && line.is_read() || *busy > SEVERAL && (lines.len() > 1 || line.share < 1.0)
     };
@@ -137,9 +138,10 @@ pub fn nanoseconds(setup: &Setup) -> Result<f64, Error> {
     Ok(cycle)
 }
 
-/// How busy a line that is read may be, before its readers arrive in larger crowds than averages can describe.
+/// The largest utilization of a line that is read. Above it readers arrive in larger crowds than averages can
+/// describe.
 const READ: f64 = 0.2;
-/// How busy a line that is not read may be, if it is one of several or not all CPUs use it.
+/// The largest utilization of a line that is not read, if it is one of several or not all CPUs use it.
 const SEVERAL: f64 = 0.6;
 
 fn ns(picoseconds: u64) -> f64 {

@@ -10,7 +10,7 @@ use std::fmt;
 pub(crate) const REGISTERS: usize = 8;
 const LOCKS: u8 = 0;
 
-/// A load that what comes next waits for.
+/// A load that the next instruction waits for.
 const WAIT: Kind = Kind::Load { overlapping: false };
 
 /// A value that an instruction uses.
@@ -18,29 +18,29 @@ const WAIT: Kind = Kind::Load { overlapping: false };
 pub(crate) enum Operand {
     Constant(u64),
     Register(u8),
-    /// The slot's own value plus one: what a counter becomes.
+    /// The slot's own value plus one, as in a counter.
     Incremented,
-    /// The CPU's number plus one, since zero means nobody.
+    /// The CPU's number plus one; zero names no CPU.
     Name,
 }
 
-/// What an access does with the value once the line has arrived.
+/// The use of the value once the line has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     Nothing,
     /// A load that keeps the value.
     Get(u8),
-    /// A load that lets the CPU go on when the value is this one, and otherwise waits for a write.
+    /// A load after which the CPU goes on if the value is this one, and otherwise waits for a write.
     AwaitEqual(Operand),
-    /// A load that lets the CPU go on when the value differs from this one, and otherwise waits for a write.
+    /// A load after which the CPU goes on if the value differs from this one, and otherwise waits for a write.
     AwaitOther(Operand),
-    /// A load that lets the CPU go on when the value is even, and keeps it.
+    /// A load that keeps an even value and lets the CPU go on. After an odd value the CPU waits for a write.
     AwaitEven(u8),
-    /// A store or an atomic that puts this value and keeps the old one.
+    /// A store or an atomic that writes this value and keeps the old one.
     Swap(Operand, u8),
-    /// A store that puts this value.
+    /// A store that writes this value.
     Put(Operand),
-    /// An atomic that puts `new` if the value is `expected`; the register tells whether it was.
+    /// An atomic that writes `new` if the value is `expected`; the register receives whether it was.
     SwapIf {
         expected: Operand,
         new: Operand,
@@ -71,13 +71,14 @@ pub(crate) enum Instruction {
     Compute {
         cycles: f64,
         spread: Spread,
-        /// Whether lines are asked for before it is done: then [`Instruction::Ask`] follows, and the rest of the time.
+        /// Whether lines are requested before the computation is done: then [`Instruction::Ask`] follows, and the
+        /// rest of the time.
         asks: bool,
     },
     Access(Access),
-    /// Asks for the line of an access that comes later.
+    /// Requests the line of a later access.
     Ask(Access),
-    /// What is left of a computation when lines have been asked for.
+    /// The rest of a computation after lines have been requested.
     Rest,
     /// Goes on with this probability (in 2^-32), jumps otherwise.
     Chance {
@@ -108,7 +109,7 @@ pub(crate) enum Instruction {
 pub struct BadProgram {
     /// Its name.
     pub program: String,
-    /// What is wrong, and what to do.
+    /// The mistake, and how to correct it.
     pub reason: String,
 }
 
@@ -169,7 +170,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Has the computation that came last ask for the lines of the accesses that are sure to follow it, each in the state
+    /// Makes the last computation request the lines of the accesses that are sure to follow it, each in the state
     /// that is needed in the end.
     fn ask_ahead(&mut self, next: &[Step]) {
         let computation = self.code.instructions.len() - 1;
@@ -321,7 +322,7 @@ impl Compiler<'_> {
                 self.access(word, Kind::Store, Action::Put(Operand::Constant(0)))
             }
             Lock::Queue { tail, next, waiting } => {
-                // Nobody comes after: the queue becomes empty, unless another CPU is just joining it.
+                // No CPU comes after this one: the queue becomes empty, unless another CPU is just joining it.
                 self.access(next, WAIT, Action::Get(LOCKS))?;
                 const DONE: u8 = LOCKS + 1;
                 let (expected, new) = (Operand::Name, Operand::Constant(0));
@@ -377,7 +378,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The plain accesses that come first, up to an atomic, of which no load goes ahead.
+/// Returns the plain accesses at the start, up to an atomic: no load is requested ahead of it.
 fn sure(steps: &[Step]) -> &[Step] {
     let plain = |step: &Step| matches!(step, Step::Load { .. } | Step::Store(_));
     let end = steps.iter().position(|step| !plain(step)).unwrap_or(steps.len());

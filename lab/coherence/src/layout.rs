@@ -1,4 +1,4 @@
-//! Which fields share a line, and how many instances of each object there are.
+//! Placement of fields on lines, and the number of instances of each object.
 //!
 //! ```
 //! use ledgerline_coherence::layout::{Layout, Scope};
@@ -38,7 +38,7 @@ impl FieldId {
     }
 }
 
-/// How many instances an object has, and which CPUs use each.
+/// The instances of an object, and the CPUs that use each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// There is one instance, in the first socket's memory.
@@ -47,10 +47,10 @@ pub enum Scope {
     Socket,
     /// Each CPU has an instance.
     Cpu,
-    /// There are so many instances, and the CPUs take them in turn.
+    /// There are this many instances, and the CPUs take them in turn.
     Groups(usize),
-    /// Each CPU has an instance. They lie in a row, so many bytes from the start of one to the start of the next, so
-    /// instances of CPUs that follow each other may share lines.
+    /// Each CPU has an instance. They lie in a row, this many bytes from the start of one to the start of the next,
+    /// so instances of CPUs that follow each other may share lines.
     Row(u64),
 }
 
@@ -58,7 +58,7 @@ pub enum Scope {
 struct Object {
     name: String,
     scope: Scope,
-    /// Where in a pair of lines it begins, in bytes.
+    /// Its first byte, from the start of a pair of lines.
     begins: u64,
 }
 
@@ -66,14 +66,14 @@ struct Object {
 struct Field {
     object: ObjectId,
     name: String,
-    /// From the first byte of the pair that its object begins in.
+    /// Bytes from the start of the pair in which its object begins.
     position: u64,
 }
 
 /// Objects, and fields at offsets in them.
 ///
-/// Different objects never share a pair of lines, and different instances of one do only in a [`Scope::Row`]. A field
-/// belongs to the line of its first byte.
+/// Different objects never share a pair of lines. Different instances of one object do so only in a [`Scope::Row`]. A
+/// field belongs to the line of its first byte.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     objects: Vec<Object>,
@@ -81,7 +81,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout without objects.
+    /// Returns a layout without objects.
     #[must_use]
     pub fn new() -> Layout {
         Layout::default()
@@ -113,39 +113,39 @@ impl Layout {
         FieldId(u16::try_from(self.fields.len() - 1).expect("at most 65 535 fields"))
     }
 
-    /// The names of a field's object and of the field, as `object.field`.
+    /// Returns a field's name behind that of its object, as `object.field`.
     #[must_use]
     pub fn name(&self, field: FieldId) -> String {
         let field = &self.fields[field.index()];
         format!("{}.{}", self.objects[usize::from(field.object.0)].name, field.name)
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there is no field.
+    /// Returns whether the layout has no field.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether two fields of an instance lie on one line.
+    /// Returns whether two fields of an instance lie on one line.
     #[must_use]
     pub fn share_a_line(&self, one: FieldId, other: FieldId) -> bool {
         self.line_key(one) == self.line_key(other)
     }
 
-    /// Whether two fields of an instance lie on one pair of lines.
+    /// Returns whether two fields of an instance lie on one pair of lines.
     #[must_use]
     pub fn share_a_pair(&self, one: FieldId, other: FieldId) -> bool {
         let pair = |(object, line): (ObjectId, u64)| (object, line / 2);
         pair(self.line_key(one)) == pair(self.line_key(other))
     }
 
-    /// The object of a field and the number of its line there.
+    /// Returns the object of a field, and the number of the field's line in it.
     pub(crate) fn line_key(&self, field: FieldId) -> (ObjectId, u64) {
         let field = &self.fields[field.index()];
         (field.object, field.position / LINE)
@@ -159,17 +159,17 @@ impl Layout {
 /// A line of one instance of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedLine {
-    /// The socket whose memory it is.
+    /// The socket that the memory belongs to.
     pub home: usize,
     /// The other line of its pair, if any field lies there.
     pub neighbour: Option<u32>,
-    /// Any field that lies on it, to name it by.
+    /// Any field that lies on it, as its name.
     pub field: FieldId,
-    /// The one CPU that uses it, where the scope has one instance a CPU.
+    /// The one CPU that uses it, if the scope has one instance a CPU.
     pub cpu: Option<u32>,
 }
 
-/// The lines of an instance, or of a row of them, by their number from its first pair on.
+/// The lines of an instance or of a row of instances, by their number from its first pair on.
 type Numbers = BTreeMap<u64, u32>;
 
 /// A layout placed on a machine: for each field and CPU, the line and the slot that holds the value.
@@ -203,7 +203,7 @@ impl Placement {
                 Scope::Cpu | Scope::Row(_) => cpu,
                 Scope::Groups(groups) => cpu % groups,
             };
-            // The CPUs come in order, and the first that uses an instance (of a row, a line) decides its home.
+            // The CPUs come in order. The first that uses an instance, or a line of a row, decides its home.
             let mut placed: HashMap<usize, (Vec<u32>, u32)> = HashMap::new();
             let mut numbers = Numbers::new();
             for cpu in 0..cpus {
@@ -212,7 +212,7 @@ impl Placement {
                     let owner = (scope == Scope::Cpu).then_some(cpu as u32);
                     let start = match scope {
                         Scope::Row(stride) => stride.saturating_mul(cpu as u64),
-                        // Its lines are none of another instance.
+                        // Its lines belong to no other instance.
                         _ => {
                             numbers.clear();
                             0
@@ -229,8 +229,8 @@ impl Placement {
         placement
     }
 
-    /// Makes the slots of an instance that begins at `start`, and the lines that are not among those in `numbers`;
-    /// returns the line of each member, and the first slot.
+    /// Makes the slots of an instance that begins at `start`, and the lines that `numbers` lacks. Returns the line of
+    /// each member, and the first slot.
     fn place(
         &mut self,
         layout: &Layout,
@@ -299,7 +299,7 @@ mod tests {
                         assert_eq!(pair, number == other ^ 1, "{stride} {begins} {cpu} {offset}");
                     }
                     seen.push((number, line));
-                    // A line may be shared, a value never is.
+                    // A line may be shared; a value never is.
                     assert!(slots.insert(placement.slot(*field, cpu)));
                 }
             }

@@ -1,7 +1,7 @@
-//! What the layout of a hot structure costs on many CPUs.
+//! The cost of the layout of a hot structure on many CPUs.
 //!
-//! A [`layout`] puts fields on lines, a [`program`] says what a CPU does to them over and over, a
-//! [`machine`] says how long lines take to move, and [`simulate`] plays it, event by event.
+//! A [`layout`] puts fields on lines, a [`program`] lists the steps that a CPU repeats, a [`machine`] gives the time
+//! that lines take to move, and [`simulate`] plays it, event by event.
 //!
 //! ```
 //! use ledgerline_coherence::layout::{Layout, Scope};

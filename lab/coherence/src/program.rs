@@ -1,4 +1,4 @@
-//! Programs: what a CPU repeats. It computes, touches fields and takes locks.
+//! Programs: the steps that a CPU repeats. It computes, touches fields and takes locks.
 //!
 //! ```
 //! use ledgerline_coherence::layout::{Layout, Scope};
@@ -18,15 +18,15 @@
 
 use crate::layout::FieldId;
 
-/// How the length of a computation varies from one time to the next.
+/// The variation of the length of a computation from one time to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
     /// It does not vary.
     Fixed,
     /// It varies evenly, by up to this share up and down.
     Uniform(f64),
-    /// The same, of work that does not need what accesses bring: it goes on while the CPU waits for them, as far as
-    /// the machine's window reaches.
+    /// Like `Uniform`, for work that does not need the lines of accesses. It goes on while the CPU waits for them, as
+    /// far as the machine's `window_ns` permits.
     Beside(f64),
     /// It varies exponentially, as the wait for a rare event does. This serves comparison with queueing formulas.
     Exponential,
@@ -37,9 +37,9 @@ pub enum Spread {
 pub enum Step {
     /// Computes, and touches no simulated field.
     Compute {
-        /// How long on average.
+        /// The length on average.
         cycles: f64,
-        /// How it varies.
+        /// The variation of the length.
         spread: Spread,
     },
     /// Reads a field.
@@ -53,9 +53,9 @@ pub enum Step {
     Store(FieldId),
     /// Changes a field atomically; the CPU waits for the line.
     Rmw(FieldId),
-    /// Does some steps now and then.
+    /// Does its steps only in some passes.
     Sometimes {
-        /// When it does them.
+        /// The passes in which it does them.
         when: When,
         /// The steps that it does.
         steps: Vec<Step>,
@@ -87,12 +87,12 @@ pub enum Step {
     },
 }
 
-/// When [`Step::Sometimes`] does its steps.
+/// The passes in which [`Step::Sometimes`] does its steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
     /// It does them at random, with this probability.
     Chance(f64),
-    /// It does them once in so many times, as a counter with a batch does; each CPU starts at random.
+    /// It does them once in this number of times, like a counter with a batch. Each CPU starts at random.
     Every(u32),
 }
 
@@ -111,7 +111,7 @@ pub enum Lock {
         /// Zero when free.
         word: FieldId,
     },
-    /// Each CPU waits on a line of its own, and the one before it tells it (Mellor-Crummey and Scott).
+    /// Each CPU waits on a line of its own, and its predecessor notifies it (Mellor-Crummey and Scott).
     Queue {
         /// The last CPU in the queue; of scope [`crate::layout::Scope::Machine`], or one for each lock.
         tail: FieldId,
@@ -122,23 +122,24 @@ pub enum Lock {
     },
 }
 
-/// What a CPU repeats; each pass is an operation.
+/// The steps that a CPU repeats; each pass is an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The name that errors use.
+    /// The name in errors.
     pub name: String,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Whether an operation touches so much that its lines have left the first cache when the next operation
-    /// begins. Then the first touch of each line in an operation costs the second cache's latency.
+    /// Whether an operation touches so many lines that they have left the first cache when the next operation begins.
+    /// Then the first touch of each line in an operation costs the second cache's latency.
     pub outgrows_first_cache: bool,
-    /// Whether the places of what an operation touches are known before. Then the CPU asks for the lines of the loads that
-    /// follow work, and of an atomic behind them, while it does that work, as early as the machine's lead allows.
+    /// Whether the places that an operation touches are known in advance. Then the CPU requests the lines of the
+    /// loads that follow work, and of an atomic behind them, while it does that work, as early as the machine's lead
+    /// allows.
     pub knows_places: bool,
 }
 
 impl Program {
-    /// A program whose lines stay in the first cache.
+    /// Returns a program whose lines stay in the first cache.
     #[must_use]
     pub fn new(name: &str, steps: impl IntoIterator<Item = Step>) -> Program {
         Program {
@@ -149,7 +150,7 @@ impl Program {
         }
     }
 
-    /// The same program, with operations that outgrow the first cache.
+    /// Returns the same program, with operations that outgrow the first cache.
     #[must_use]
     pub fn outgrowing_first_cache(mut self) -> Program {
         self.outgrows_first_cache = true;
@@ -157,7 +158,8 @@ impl Program {
     }
 }
 
-/// Which of several programs each CPU runs: as near to their shares as whole CPUs come, spread evenly.
+/// Returns the program of each CPU, given the programs' shares. Counts of CPUs are as near to the shares as whole
+/// CPUs permit, and each program's CPUs are spread evenly.
 #[must_use]
 pub fn deal(shares: &[f64], cpus: usize) -> Vec<usize> {
     let mut counts = vec![0usize; shares.len()];
@@ -172,13 +174,13 @@ pub fn deal(shares: &[f64], cpus: usize) -> Vec<usize> {
 }
 
 impl Step {
-    /// Computes for so many cycles, give or take ten per cent, since no real loop keeps perfect step with another.
+    /// Computes for `cycles` cycles, give or take ten per cent: no real loop keeps perfect step with another.
     #[must_use]
     pub fn compute(cycles: f64) -> Step {
         Step::Compute { cycles, spread: Spread::Uniform(0.1) }
     }
 
-    /// Works for so many cycles, give or take ten per cent, without needing what accesses bring.
+    /// Works for `cycles` cycles, give or take ten per cent, without the lines of accesses.
     #[must_use]
     pub fn work(cycles: f64) -> Step {
         Step::Compute { cycles, spread: Spread::Beside(0.1) }

@@ -5,7 +5,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream of a seed that belongs to `which`; each has its own.
+    /// Returns the stream of a seed for `which`; each has its own.
     pub(crate) fn stream(seed: u64, which: u64) -> Random {
         let mut random = Random(seed ^ which.wrapping_mul(0xA24B_AED4_963E_E407));
         random.next();
@@ -20,17 +20,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to below 1, evenly distributed.
+    /// Returns a number from 0 to below 1, evenly distributed.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// True with a probability in units of 2^-32.
+    /// Returns true with a probability in units of 2^-32.
     pub(crate) fn happens(&mut self, probability: u64) -> bool {
         (self.next() >> 32) < probability
     }
 
-    /// A number from 0 to below `bound`, evenly distributed; `bound` is not zero.
+    /// Returns a number from 0 to below `bound`, evenly distributed; `bound` is not zero.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }

@@ -1,5 +1,5 @@
-//! Files of a page that people write in TOML, read strictly, with an error of one line for each mistake: machines and
-//! published cases. Some come with the crate, by name.
+//! Short TOML files that people write: machines and published cases. They are read strictly, with an error of one
+//! line for each mistake. Some are built in and have names.
 
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct BadFile {
     pub file: String,
     /// The line, counted from one; zero where the file could not be read at all.
     pub line: usize,
-    /// What is wrong and what is expected, in one line.
+    /// The mistake and the expected form, in one line.
     pub reason: String,
 }
 
@@ -28,21 +28,21 @@ impl fmt::Display for BadFile {
 
 impl std::error::Error for BadFile {}
 
-/// A file is a page of text, so a longer one is something else.
+/// The largest size of a file, which is a page of text. A longer file is something else.
 const LONGEST: usize = 1 << 20;
 
-/// A sort of such files.
+/// A sort of these files.
 pub(crate) struct Sort {
-    /// What a file describes.
+    /// The thing that a file describes.
     pub what: &'static str,
-    /// What such a file is called, with its article.
+    /// The name of such a file, with its article.
     pub called: &'static str,
-    /// The names and the texts of those that come with the crate.
+    /// The names and the texts of the built-in files.
     pub built_in: &'static [(&'static str, &'static str)],
 }
 
 impl Sort {
-    /// The name and the text that come with the crate.
+    /// Returns the built-in name and text for `name`.
     pub(crate) fn built_in(&self, name: &str) -> Option<&'static (&'static str, &'static str)> {
         self.built_in.iter().find(|(built_in, _)| *built_in == name)
     }
@@ -51,7 +51,7 @@ impl Sort {
     pub(crate) fn read(&self, path: &str) -> Result<String, BadFile> {
         let read = || -> Io<String> {
             let mut text = String::new();
-            // Reads one byte more than the longest file has, so that `parse` sees that it is too long.
+            // Reads one byte more than the longest permitted file, so that `parse` sees an overlong one.
             File::open(path)?.take(LONGEST as u64 + 1).read_to_string(&mut text)?;
             Ok(text)
         };
@@ -67,7 +67,7 @@ impl Sort {
         })
     }
 
-    /// Takes the text of a file apart, and makes something of it, or complains of a place in the text.
+    /// Parses the text of a file and makes a value of it, or complains about a place in the text.
     pub(crate) fn parse<D: DeserializeOwned, T>(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Sort {
     }
 }
 
-/// Where in the text something is wrong, and what.
+/// The place of a mistake in the text, and the mistake.
 pub(crate) type Complaint = (usize, String);
 
 pub(crate) fn complain<T>(at: usize, reason: impl Into<String>) -> Result<T, Complaint> {

@@ -1,4 +1,5 @@
-//! How much memory a simulation of a thousand CPUs takes. The test is alone in its process, whose peak it reads.
+//! Memory use of a simulation of a thousand CPUs. The test is alone in its process, since it reads the process's
+//! peak.
 
 use ledgerline_coherence::experiments::numa_threshold;
 use ledgerline_coherence::layout::{Layout, Scope};
@@ -6,14 +7,15 @@ use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::program::{Lock, Program, Step};
 use ledgerline_coherence::simulate::Setup;
 
-/// The most that this process has ever held, in MiB; `None` on a kernel that does not tell.
+/// Returns the peak of this process's memory in MiB; `None` on a kernel that does not report it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? / 1024)
 }
 
-/// Each CPU has 64 lines of its own, takes a queue lock, and adds to a counter that all read.
+/// Returns a setup in which each CPU has 64 lines of its own, takes a queue lock, and adds to a counter that all
+/// read.
 fn wide(cpus: usize) -> Setup {
     let mut settings = Machine::built_in("four-socket-144").unwrap().best();
     settings.topology = settings.topology.grown_to(cpus);

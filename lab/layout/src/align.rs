@@ -1,16 +1,16 @@
-//! Infers how types are aligned where the file does not say.
+//! Infers the alignment of types that the file does not state.
 //!
-//! Rust states the alignment of every type, GCC and Clang state it where an attribute asked for it, and BTF never
-//! states it. The rest follows from the members by the rules of C: a record is aligned as its widest member is,
-//! unless an offset or the size shows that it was packed.
+//! Rust states the alignment of every type, GCC and Clang state it if an attribute asked for it, and BTF never states
+//! it. The rest follows from the members by the rules of C: a record is aligned like its widest member, unless an
+//! offset or the size shows that it was packed.
 
 use crate::leaf::end_of;
 use crate::model::{Align, Kind, Member, Record, Type, TypeId, Types};
 
 /// Works out the alignment of every record that is not [`Align::Known`].
 ///
-/// An earlier [`Align::Inferred`] of the record does not matter. A record that contains itself (a file that lies)
-/// counts as aligned to 1 where it meets itself. This costs one pass over all members.
+/// An earlier [`Align::Inferred`] of the record does not matter. A malformed file may have a record that contains
+/// itself; it counts as aligned to 1 where it meets itself. The pass visits each member once.
 pub fn infer(types: &mut Types) {
     let records: Vec<TypeId> = types.records().map(|(id, _)| id).collect();
     let mut seen = Seen { met: vec![false; types.len()], path: Vec::new() };
@@ -27,9 +27,9 @@ pub fn infer(types: &mut Types) {
     }
 }
 
-/// The alignment of a type in bytes; `None` for a type that has none (void, a function, a declaration).
+/// Returns the alignment of a type in bytes; `None` for a type that has none (void, a function, a declaration).
 ///
-/// It is right once [`infer`] has run over `types`.
+/// The result is valid after [`infer`] has run over `types`.
 pub fn of(types: &Types, id: TypeId) -> Option<u64> {
     let mut least = 1;
     for id in types.through(id) {
@@ -55,25 +55,25 @@ pub fn of(types: &Types, id: TypeId) -> Option<u64> {
     None
 }
 
-/// The alignment of a number: its size, or the largest power of two that divides it (12 bytes on i386 are aligned to
-/// 4), and at most what the machine allows.
+/// Returns the alignment of a number, at most the machine's limit. It is the size, or the largest power of two that
+/// divides it: 12 bytes on i386 are aligned to 4.
 fn scalar(types: &Types, size: u64) -> u64 {
     power(size).min(types.widest_scalar_align)
 }
 
-/// The largest power of two that divides `bytes`; 1 for zero.
+/// Returns the largest power of two that divides `bytes`; 1 for zero.
 fn power(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { 1 << bytes.trailing_zeros() }
 }
 
-/// The records whose turn has come, and those that are being worked out.
+/// The records that have been visited, and those in work.
 struct Seen {
     met: Vec<bool>,
     path: Vec<(TypeId, usize)>,
 }
 
 impl Seen {
-    /// Works out the records that `root` contains, then `root`. It is a loop, so that no file nests too deep for it.
+    /// Works out the records that `root` contains, then `root`. It is a loop, so a file may nest to any depth.
     fn members_first(&mut self, types: &mut Types, root: TypeId) {
         self.enter(root);
         while let Some((id, next)) = self.path.last_mut() {
@@ -105,15 +105,15 @@ impl Seen {
     }
 }
 
-/// The record that a member of type `id` consists of, if it consists of one.
+/// Returns the record that a member of type `id` consists of, if it consists of one.
 fn contained(types: &Types, id: TypeId) -> Option<TypeId> {
     types.through(id).find(|&id| matches!(types.get(id), Type::Record(_)))
 }
 
-/// The alignment of a record from its members, whose own alignments are known.
+/// Returns the alignment of a record from its members, whose own alignments are known.
 fn of_record(types: &Types, record: &Record) -> u64 {
     // In order: the alignment of the widest member; of the widest member that lies where it would without packing;
-    // how far packing goes; what an attribute on a member asked for.
+    // the limit that packing sets; the alignment that an attribute on a member asked for.
     let mut natural = 1;
     let mut placed = 1;
     let mut packed = u64::MAX;
@@ -139,8 +139,8 @@ fn of_record(types: &Types, record: &Record) -> u64 {
         }
     }
     let mut bytes = natural.min(packed);
-    // Padding after the last member is less than the alignment. If there is more, one member alone was packed,
-    // and the record still ends where the others need it to.
+    // Padding after the last member is less than the alignment. If there is more, only one member was packed, and the
+    // record still ends where the others need it to.
     let padding = record.size.saturating_sub(end);
     if record.kind != Kind::Union && padding >= bytes && padding < placed {
         bytes = placed;
@@ -150,10 +150,10 @@ fn of_record(types: &Types, record: &Record) -> u64 {
     if record.size == 0 { bytes } else { bytes.min(power(record.size)) }
 }
 
-/// The largest power of two up to `bytes` that the member's place allows.
+/// Returns the largest power of two up to `bytes` that the member's place allows.
 fn permitted(types: &Types, member: &Member, bytes: u64) -> u64 {
     if let Some(bits) = member.bits {
-        // A bitfield within its storage unit tells nothing. One across two units was packed.
+        // A bitfield within its storage unit shows nothing. One across two units was packed.
         let unit = types.size(member.ty).unwrap_or(0).saturating_mul(8);
         if u64::from(bits.offset) + u64::from(bits.size) > unit {
             return 1;

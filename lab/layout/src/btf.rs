@@ -3,8 +3,8 @@
 //!
 //! BTF has a header, a list of types and a text of names. A type is three words (its name, its kind with the number
 //! of its parts, its size or the type that it refers to) and what its kind adds. Types are numbered from 1 in their
-//! order, and 0 is void. The BTF of a module is *split*: its types and its names go on where the kernel's end, and it
-//! means nothing without the kernel's.
+//! order, and 0 is void. The BTF of a module is *split*: its types and its names continue those of the kernel, and it
+//! is meaningless without the kernel's.
 //!
 //! BTF states neither alignments (they are [inferred](crate::align)), nor the size of a pointer, nor whether an array
 //! of no elements is `[]` or `[0]`. At the end of a structure and in a union such an array is taken to be `[]`.
@@ -26,34 +26,34 @@ pub struct Machine {
     pub widest_scalar_align: u64,
 }
 
-/// Whether `data` begins as BTF of either byte order does.
+/// Returns whether `data` begins as BTF of either byte order does.
 pub fn is_btf(data: &[u8]) -> bool {
     section::order(data).is_some()
 }
 
-/// Whether `data` is BTF that builds on another's and needs [`read_split`].
+/// Returns whether `data` is BTF that builds on another's and needs [`read_split`].
 pub fn is_split(data: &[u8]) -> bool {
     Section::parse(data).is_ok_and(|section| section.is_split())
 }
 
-/// Finds the BTF within a kernel that has lost its sections. It is the largest BTF there, since the BPF programs that
-/// a kernel carries have BTF as well.
+/// Finds the BTF within a kernel image without sections. It is the largest BTF there, since the BPF programs that a
+/// kernel carries have BTF as well.
 ///
-/// This looks at each aligned word of `data` once: 10 ms for 50 MB.
+/// The search looks at each aligned word of `data` once: 10 ms for 50 MB.
 pub fn find(data: &[u8]) -> Option<&[u8]> {
     let starts = (0..data.len()).step_by(4).filter(|&at| section::order(&data[at..]).is_some());
     starts.filter_map(|at| section::extent(&data[at..])).max_by_key(|btf| btf.len())
 }
 
-/// Reads BTF that stands alone: a kernel's, a BPF program's, or what `gcc -gbtf` writes.
+/// Reads BTF that stands alone: a kernel's, a BPF program's, or the output of `gcc -gbtf`.
 ///
-/// Without a `machine`, pointers are taken to be as large as `long`, or 8 bytes if there is no `long`.
+/// Without a `machine`, pointers have the size of `long`, or 8 bytes if there is no `long`.
 ///
 /// This costs one look at each type and each member: 10 ms for a kernel of 13 000 records. Memory is bounded by a
 /// small multiple of `data`.
 ///
 /// # Errors
-/// If `data` is not BTF, is cut off, or says what cannot be true. The error names the type and the reason.
+/// If `data` is not BTF, is cut off, or is inconsistent. The error names the type and the reason.
 pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let own = Section::parse(data)?;
     if own.is_split() {
@@ -65,13 +65,12 @@ pub fn read(data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     Ok(reader.finish())
 }
 
-/// Reads the split BTF of a module, which builds on its kernel's BTF, the `base` (or on the module's own
-/// `.BTF.base`).
+/// Reads the split BTF of a module, which builds on its kernel's BTF, the `base`, or on the module's own `.BTF.base`.
 ///
 /// The base's types count as [borrowed](Types::borrowed).
 ///
 /// # Errors
-/// As for [`read`]; also if the two do not fit together.
+/// The errors of [`read`]; also if the two do not fit together.
 pub fn read_split(base: &[u8], data: &[u8], machine: Option<Machine>) -> Result<Types, Error> {
     let base = Section::parse(base).map_err(|error| error.within("the base"))?;
     let own = Section::parse(data)?;

@@ -1,4 +1,4 @@
-//! Says what changed between two builds of a record: which fields share a line, rather than which offsets they have.
+//! Reports the changes between two builds of a record: the fields that share a line, rather than their offsets.
 
 mod cause;
 mod mates;
@@ -28,13 +28,13 @@ pub struct Sides<'t> {
 pub struct Extent {
     /// The size in bytes.
     pub size: u64,
-    /// How many lines it touches.
+    /// The number of lines that it touches.
     pub lines: u64,
     /// The alignment in bytes.
     pub align: u64,
 }
 
-/// What changed in a record.
+/// The changes to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The record's name.
@@ -43,14 +43,14 @@ pub struct Difference {
     pub extent: (Extent, Extent),
     /// The changes that moved other fields, in the order of their places.
     pub causes: Vec<Cause>,
-    /// Which fields left the lines of others, and which share one now.
+    /// The fields that left the lines of others, and those that share one now.
     pub changes: Vec<Change>,
 }
 
-/// Compares two builds of a record; `None` when every field is where it was. The base of either is taken to begin a
+/// Compares two builds of a record; `None` if every field is where it was. The base of either is assumed to begin a
 /// line of `line` bytes.
 ///
-/// This costs time in proportion to the members and to the pairs of groups that share a line.
+/// The time is proportional to the members and to the pairs of groups that share a line.
 pub fn compare(name: &str, sides: Sides, line: u64) -> Option<Difference> {
     let lines = Lines::of(line);
     let (mut old, mut new) =

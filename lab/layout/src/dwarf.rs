@@ -1,8 +1,9 @@
 //! Reads types from DWARF, which compilers write beside the code when asked for debug information.
 //!
-//! The reader knows versions 4 and 5 (and what of 2 and 3 has the same form), of C, C++ and Rust, in ELF files of
-//! either byte order: programs, libraries, object files, kernel modules, and archives of these. It knows compressed
-//! sections, type units, split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's common files.
+//! The reader knows versions 4 and 5, and the parts of 2 and 3 that have the same form, of C, C++ and Rust, in ELF
+//! files of either byte order: programs, libraries, object files, kernel modules, and archives of these. It knows
+//! compressed sections, type units, split units (`.dwo`, `.dwp`), debug files beside stripped programs, and dwz's
+//! common files.
 //!
 //! ```text
 //! file ── separate ── sections ── unit ── entries ── parsed ── identity ── merge ── model
@@ -11,7 +12,7 @@
 //! ```
 //!
 //! Several threads walk the units, which are merged in the order of the file. So the same file gives the same model
-//! in every run. A few types by their names are read in part ([`open_named`]).
+//! in every run. A few named types are read without the rest of the file ([`open_named`]).
 
 mod archive;
 mod attributes;
@@ -46,7 +47,7 @@ use gimli::{EndianSlice, RunTimeEndian};
 /// The bytes of a section.
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// The error that something of a section or unit cannot be read.
+/// Returns the error for an unreadable part of a section or unit.
 fn broken(place: impl std::fmt::Display, error: gimli::Error) -> Error {
     Error::new(format!("{place} cannot be read ({error})")).advise("build or copy the file again")
 }

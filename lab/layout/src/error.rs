@@ -1,9 +1,9 @@
-//! The error of this crate: why a file could not be read, in one line.
+//! The error of this crate: the reason why a file could not be read, in one line.
 
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be read: the file, what is wrong with it, and what to do, on one line.
+/// The reason why a file could not be read: the file, the defect, and the remedy, on one line.
 ///
 /// ```
 /// let error = ledgerline_layout::Error::new("the types end in the middle of type 7")
@@ -22,7 +22,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// What is wrong with a text in TOML, and on which line.
+    /// Returns the error for a mistake in a TOML text, with its line.
     pub fn of_toml(text: &str, error: &toml::de::Error) -> Error {
         let what = Error::new(error.message().split_whitespace().collect::<Vec<_>>().join(" "));
         match error.span() {
@@ -37,30 +37,30 @@ impl Error {
         self.within(format_args!("line {}", breaks + 1))
     }
 
-    /// An error that says what is wrong, and where in the file. It has no full stop.
+    /// Returns an error with a message and its place in the file. The message has no full stop.
     pub fn new(what: impl Into<String>) -> Error {
         Error { file: None, what: what.into(), advice: None }
     }
 
-    /// Adds what to do about it. Earlier advice stays.
+    /// Adds advice. Earlier advice stays.
     pub fn advise(mut self, advice: impl Into<String>) -> Error {
         self.advice.get_or_insert(advice.into());
         self
     }
 
-    /// Adds the part of the file that it is about, before what it says so far.
+    /// Adds the part of the file, before the message so far.
     pub fn within(mut self, part: impl fmt::Display) -> Error {
         self.what = format!("{part}: {}", self.what);
         self
     }
 
-    /// Adds the file that it is about. A file that was named earlier stays.
+    /// Adds the file. A file that was named earlier stays.
     pub fn in_file(mut self, file: &Path) -> Error {
         self.file.get_or_insert_with(|| file.to_path_buf());
         self
     }
 
-    /// The file that it is about, if one was named.
+    /// Returns the file, if one was named.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes a text in one line. Names come from files that may lie, so nothing in them may break the line or steer a
+/// Writes a text in one line. Names come from untrusted files, so nothing in them may break the line or control a
 /// terminal.
 pub(crate) fn safe(out: &mut impl Write, text: &str) -> fmt::Result {
     // Controls beyond ASCII begin with the byte 0xc2.

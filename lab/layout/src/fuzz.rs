@@ -7,10 +7,10 @@ use crate::model::{Type, Types};
 use crate::open::{self, Options, Prefer};
 use crate::{align, btf, dwarf};
 
-/// How many bytes may come out of compressed data.
+/// The most bytes that compressed data may unpack to.
 const UNPACKED: usize = 4 << 20;
 
-/// Reads BTF that stands alone, and split BTF where it begins a second time.
+/// Reads BTF that stands alone, and split BTF if it begins a second time.
 pub fn btf(data: &[u8]) {
     if let Ok(types) = btf::read(data, None) {
         visit(&types);
@@ -40,7 +40,7 @@ pub fn dwarf(data: &[u8]) {
     }
 }
 
-/// Does with every type what printing does, and checks what readers promise.
+/// Uses every type like printing does, and checks the readers' guarantees.
 fn visit(types: &Types) {
     for (id, ty) in types.iter() {
         let _ = align::of(types, id);

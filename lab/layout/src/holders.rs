@@ -21,19 +21,19 @@ use crate::pick::{ALL, Pattern, advise_near, named};
 
 pub use print::{json, text};
 
-/// How deep records, arrays and typedefs are entered, since a file that lies may nest one in itself.
+/// The depth to which records, arrays and typedefs are entered, since a malformed file may nest one in itself.
 const DEEPEST: usize = 64;
-/// How many members are looked at, and how many places are found, before this gives up.
+/// The most members that are examined, and the most places that are found.
 const LOOKS: usize = 1 << 26;
 const MOST: usize = 1 << 20;
 
-/// How a type holds another.
+/// The way in which a type holds another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// By value: as a member, as an element of a member, or within a member.
     Contains,
-    /// By a pointer or a reference that is a member of its own, or an element of one. A pointer to a pointer points to
-    /// no type but that pointer.
+    /// By a pointer or a reference that is a member of its own, or an element of one. A pointer to a pointer points
+    /// only to that pointer.
     PointsTo,
 }
 
@@ -44,7 +44,7 @@ pub struct Holder<'t> {
     pub name: &'t str,
     /// The type itself, a record.
     pub id: TypeId,
-    /// Where it holds the other, by offset.
+    /// The places where it holds the other, by offset.
     pub places: Vec<Place>,
 }
 
@@ -66,21 +66,21 @@ pub struct Place {
 /// An array on the way to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Array {
-    /// How many elements it has; `None` for a flexible one.
+    /// The number of elements; `None` for a flexible array.
     pub count: Option<u64>,
-    /// How many bytes lie from one element to the next.
+    /// The bytes from one element to the next.
     pub stride: u64,
 }
 
-/// The types that a name means, when it is asked who holds them.
+/// The types that a name means in a question for holders.
 #[derive(Clone, Debug)]
 pub struct Targets {
     is: Vec<bool>,
 }
 
 impl Targets {
-    /// The types that a name or a pattern means: records, numbers, enumerations, typedefs and what they stand for,
-    /// types that are only declared.
+    /// Returns the types that a name or a pattern means: records, numbers, enumerations, typedefs and their targets,
+    /// and types that are only declared.
     ///
     /// # Errors
     /// If there are none. The error names near ones.
@@ -110,7 +110,7 @@ impl Targets {
     }
 }
 
-/// The name that a type has of its own.
+/// Returns the name that a type has of its own.
 fn own_name<'t>(types: &'t Types, ty: &Type) -> Option<&'t str> {
     let name = match ty {
         Type::Record(Record { name, .. })
@@ -123,13 +123,13 @@ fn own_name<'t>(types: &'t Types, ty: &Type) -> Option<&'t str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The types with a name that hold a target, by name; types of one name in the order of the file. Those that say the
-/// same under the same name are listed once. The variants of a Rust enum are places within the enum.
+/// Returns the named types that hold a target, by name; types of one name in the order of the file. Types with the
+/// same name and the same places are listed once. The variants of a Rust enum are places within the enum.
 ///
-/// This costs a pass over all types, and over what it finds.
+/// This costs a pass over all types, and over the found places.
 ///
 /// # Errors
-/// If there are more than a million places, or no end of them.
+/// If there are more than a million places, or infinitely many.
 pub fn holders<'t>(
     types: &'t Types,
     targets: &Targets,
@@ -169,12 +169,13 @@ pub fn holders<'t>(
     Ok(list)
 }
 
-/// Whether a member is opened when pointers are looked for: what its type holds is then the outer type's own.
+/// Returns whether a member is opened in a search for pointers, so that members of its type count as the outer type's
+/// own.
 fn is_own(types: &Types, member: &Member) -> bool {
     name_of(types, member).is_empty() || member.role == Role::Variant
 }
 
-/// What a pointer or reference points to. (One to a member of a class is an offset in it.)
+/// Returns the target of a pointer or reference. A pointer to a member of a class is an offset and has no target.
 fn pointed_at(ty: &Type) -> Option<TypeId> {
     match *ty {
         Type::Pointer { points: Points::Member(_), .. } => None,
@@ -183,7 +184,7 @@ fn pointed_at(ty: &Type) -> Option<TypeId> {
     }
 }
 
-/// Which types hold a target or lead to one: found from the targets, against the references.
+/// Returns which types hold a target or lead to one, by following references backwards from the targets.
 fn ways(types: &Types, targets: &Targets, link: Link) -> Vec<bool> {
     let mut back: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
     for (id, ty) in types.iter() {
@@ -269,7 +270,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Whether a pointer to this type points to a target, or to an array of them.
+    /// Returns whether a pointer to this type points to a target, or to an array of them.
     fn is_target(&self, id: TypeId) -> bool {
         self.types.through(id).any(|id| self.targets.has(id))
     }

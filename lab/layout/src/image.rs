@@ -5,11 +5,12 @@ pub mod unpack;
 use crate::error::Error;
 use unpack::Packing;
 
-/// What to do about an image that cannot be opened here.
+/// The advice for an image that cannot be opened here.
 const EXTRACT: &str =
     "unpack it with extract-vmlinux from the kernel's scripts and name the result";
 
-/// Finds the kernel in a boot image, as a rule packed, and names the image's format; `None` if `data` is no boot image.
+/// Finds the kernel in a boot image, which is usually packed, and names the image's format; `None` if `data` is not a
+/// boot image.
 ///
 /// Two formats are known: bzImage, which x86 boots, and the EFI images that unpack themselves (`vmlinuz.efi`), which
 /// arm64, riscv and loongarch boot.
@@ -26,7 +27,7 @@ fn find(data: &[u8]) -> Result<Option<(&'static str, &[u8])>, Error> {
     Ok(None)
 }
 
-/// Whether a file that begins so is a boot image.
+/// Returns whether a file with these first bytes is a boot image.
 pub(crate) fn is_image(head: &[u8]) -> bool {
     is_bz_image(head) || is_efi_image(head)
 }
@@ -58,8 +59,8 @@ fn bz_image(data: &[u8]) -> Result<&[u8], Error> {
     part(data, offset, word(data, 0x24c))
 }
 
-/// Whether `data` is a kernel as it lies in memory, without sections. EFI images have such a kernel packed, and
-/// `Image` of arm64, riscv and loongarch is one.
+/// Returns whether `data` is a kernel in its form in memory, without sections. EFI images contain such a kernel,
+/// packed, and `Image` of arm64, riscv and loongarch is one.
 pub fn is_flat(data: &[u8]) -> bool {
     let magics: [&[u8; 4]; 3] = [b"ARM\x64", b"RSC\x05", &0x8182_23cdu32.to_le_bytes()];
     data.get(0x38..0x3c).is_some_and(|magic| magics.iter().any(|known| magic == *known))
@@ -87,10 +88,10 @@ fn half(data: &[u8], at: usize) -> Option<u16> {
 
 /// Unpacks `data` by one step; `None` if it is neither a kernel image nor packed.
 ///
-/// `limit` is how many bytes may come out.
+/// `limit` is the largest permitted size of the result.
 ///
 /// # Errors
-/// If `data` is damaged, is packed in a way that is not known, or unpacks to more than `limit`.
+/// If `data` is damaged, is packed in an unknown way, or unpacks to more than `limit`.
 pub fn open(data: &[u8], limit: usize) -> Result<Option<Vec<u8>>, Error> {
     let Some((name, payload)) = find(data)? else {
         return Packing::of(data).map(|packing| packing.unpack(data, limit)).transpose();

@@ -2,12 +2,12 @@
 
 use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 
-/// How deep records are opened, since a file that lies may nest one in itself.
+/// The depth to which records are opened, since a malformed file may nest one in itself.
 const DEEPEST: usize = 64;
-/// How long a list may be before it opens no more records.
+/// The length of a list beyond which no more records are opened.
 const MOST: usize = 1 << 16;
 
-/// Which records are opened.
+/// The records that are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expand {
     /// Only anonymous records are opened, so that the fields are those that the record's own source names.
@@ -17,7 +17,7 @@ pub enum Expand {
     All,
 }
 
-/// A field, and where it lies from the start of the record that was flattened.
+/// A field and its place from the start of the record that was flattened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Its path within the record, as in `memory.usage`.
@@ -26,7 +26,7 @@ pub struct Leaf {
     pub ty: TypeId,
     /// Its first bit.
     pub start: u64,
-    /// How many bits it has; 0 for a field without a size.
+    /// The number of its bits; 0 for a field without a size.
     pub bits: u64,
     /// Whether it is a bitfield.
     pub bitfield: bool,
@@ -38,35 +38,35 @@ impl Leaf {
         Leaf { path: path.to_owned(), ty: member.ty, start, bits, bitfield }
     }
 
-    /// Its first byte.
+    /// Returns its first byte.
     pub fn offset(&self) -> u64 {
         self.start / 8
     }
 
-    /// How many bytes it touches.
+    /// Returns the number of bytes that it touches.
     pub fn size(&self) -> u64 {
         if self.bits == 0 { 0 } else { self.end().div_ceil(8) - self.offset() }
     }
 
-    /// The bit after its last one.
+    /// Returns the bit after its last one.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.bits)
     }
 }
 
-/// The first bit of a member, from the start of its record.
+/// Returns the first bit of a member, from the start of its record.
 pub fn start_of(member: &Member) -> u64 {
     let within = member.bits.map_or(0, |bits| u64::from(bits.offset));
     member.offset.saturating_mul(8).saturating_add(within)
 }
 
-/// The first bit after a member, or its start if its type has no size.
+/// Returns the first bit after a member, or its start if its type has no size.
 pub(crate) fn end_of(types: &Types, member: &Member) -> u64 {
     start_of(member).saturating_add(bits_of(types, member))
 }
 
-/// How many bits a member has; 0 for a member without a size, and for one whose place is not known, which covers no
-/// bits that anybody could name.
+/// Returns the number of bits of a member. It is 0 for a member without a size, and for one of unknown place, which
+/// covers no known bits.
 pub fn bits_of(types: &Types, member: &Member) -> u64 {
     match member.bits {
         _ if !member.place_known() => 0,
@@ -75,7 +75,7 @@ pub fn bits_of(types: &Types, member: &Member) -> u64 {
     }
 }
 
-/// The name of a member; one that the source gives no name is called by its role.
+/// Returns the name of a member; one without a name in the source is called by its role.
 pub fn name_of<'t>(types: &'t Types, member: &Member) -> &'t str {
     let name = types.name(member.name);
     if !name.is_empty() {
@@ -91,7 +91,7 @@ pub fn name_of<'t>(types: &'t Types, member: &Member) -> &'t str {
     }
 }
 
-/// The record that a type is, seen through typedefs and qualifiers.
+/// Returns the record behind a type's typedefs and qualifiers.
 pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
     let id = types.resolve(ty);
     match types.get(id) {
@@ -100,7 +100,8 @@ pub fn record(types: &Types, ty: TypeId) -> Option<(TypeId, &Record)> {
     }
 }
 
-/// The record of a member that is opened. That is a record with members, if it is anonymous or all are opened.
+/// Returns the record of a member that is opened. That is a record with members, if it is anonymous or all are
+/// opened.
 pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'t Record> {
     let anonymous = name_of(types, member).is_empty();
     if member.bits.is_some() || !member.place_known() || (!anonymous && expand == Expand::Anonymous)
@@ -112,7 +113,7 @@ pub fn opens<'t>(types: &'t Types, member: &Member, expand: Expand) -> Option<&'
     (!empty).then_some(record)
 }
 
-/// Whether a record is one number, pointer or array, however often it is wrapped.
+/// Returns whether a record is one number, pointer or array, however often it is wrapped.
 fn wraps_one(types: &Types, outer: &Record) -> bool {
     let mut inner = outer;
     for _ in 0..DEEPEST {
@@ -128,7 +129,7 @@ fn wraps_one(types: &Types, outer: &Record) -> bool {
     false
 }
 
-/// The fields of a record, in the order of its members.
+/// Returns the fields of a record, in the order of its members.
 ///
 /// An array stays one field. Fields of a union overlap. This costs a pass over the opened records.
 pub fn leaves(types: &Types, id: TypeId, expand: Expand) -> Vec<Leaf> {
@@ -168,7 +169,7 @@ fn flatten(
     }
 }
 
-/// The field that a path names, as in `memory.usage`. Anonymous records on the way need no step.
+/// Returns the field that a path names, as in `memory.usage`. Anonymous records on the way need no step.
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     let (_, record) = record(types, id)?;
     let mut leaf = within(types, record, 0, path, DEEPEST, &mut { MOST })?;
@@ -176,7 +177,8 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     Some(leaf)
 }
 
-/// `looks` is how many members may still be looked at, since the records of a file that lies may have no end.
+/// Finds the field of a path within a record. `looks` is the number of members that may still be examined, since the
+/// records of a malformed file may be endless.
 fn within(
     types: &Types,
     outer: &Record,
@@ -199,7 +201,7 @@ fn within(
     })
 }
 
-/// The keyword of a record.
+/// Returns the keyword of a record.
 pub fn keyword(kind: Kind) -> &'static str {
     match kind {
         Kind::Struct | Kind::StructPart => "struct",

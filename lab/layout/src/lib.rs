@@ -1,7 +1,7 @@
-//! Where the fields of types fall on cache lines.
+//! The places of types' fields on cache lines.
 //!
-//! The readers (`dwarf`, `btf`) turn a file's debug information into [`model::Types`]. Everything else
-//! (printing, rules, differences) reads that model alone and does not know where it came from.
+//! The readers (`dwarf`, `btf`) turn a file's debug information into [`model::Types`]. Printing, rules and
+//! differences use that model alone and do not know its source.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Says which lines bytes fall on, which bits no field covers, and how that changes with the base's address.
+//! Computes the lines of bytes, the bits that no field covers, and their dependence on the base's address.
 
 use std::collections::BTreeMap;
 
@@ -12,43 +12,43 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines of `size` bytes; the record begins one.
+    /// Returns lines of `size` bytes; the record begins one.
     ///
     /// # Panics
-    /// If the size is no power of two.
+    /// If the size is not a power of two.
     pub fn of(size: u64) -> Lines {
         assert!(size.is_power_of_two(), "a line has a power of two bytes");
         Lines { size, shift: 0 }
     }
 
-    /// The same lines, with the record beginning `shift` bytes into one.
+    /// Returns the same lines, with the record beginning `shift` bytes into one.
     pub fn shifted(self, shift: u64) -> Lines {
         Lines { shift: shift % self.size, ..self }
     }
 
-    /// The bytes of a line.
+    /// Returns the bytes of a line.
     pub fn size(self) -> u64 {
         self.size
     }
 
-    /// How many bytes of the first line lie before the record.
+    /// Returns the number of bytes of the first line before the record.
     pub fn shift(self) -> u64 {
         self.shift
     }
 
-    /// The line of a byte, counted from the record's first line.
+    /// Returns the line of a byte, counted from the record's first line.
     pub fn line(self, offset: u64) -> u64 {
         // The sum is taken in parts, so that no offset overflows.
         offset / self.size + (offset % self.size + self.shift) / self.size
     }
 
-    /// The first and the last line of `size` bytes at `offset`. No bytes count as lying on one line.
+    /// Returns the first and the last line of `size` bytes at `offset`. An empty range counts as lying on one line.
     pub fn range(self, offset: u64, size: u64) -> (u64, u64) {
         let last = offset.saturating_add(size.saturating_sub(1));
         (self.line(offset), self.line(last))
     }
 
-    /// How many lines `size` bytes at `offset` touch; zero when there are no bytes.
+    /// Returns the number of lines that `size` bytes at `offset` touch; zero for no bytes.
     pub fn count(self, offset: u64, size: u64) -> u64 {
         if size == 0 {
             return 0;
@@ -57,12 +57,12 @@ impl Lines {
         last - first + 1
     }
 
-    /// Whether `size` bytes at `offset` touch more lines than so many bytes must.
+    /// Returns whether `size` bytes at `offset` touch more lines than necessary.
     pub fn straddles(self, offset: u64, size: u64) -> bool {
         self.count(offset, size) > size.div_ceil(self.size)
     }
 
-    /// Whether two fields share a line.
+    /// Returns whether two fields share a line.
     pub fn share(self, one: &Leaf, other: &Leaf) -> bool {
         if one.size() == 0 || other.size() == 0 {
             return false;
@@ -71,12 +71,12 @@ impl Lines {
         a.0 <= b.1 && b.0 <= a.1
     }
 
-    /// The first and the last line of a field.
+    /// Returns the first and the last line of a field.
     pub fn leaf(self, leaf: &Leaf) -> (u64, u64) {
         self.range(leaf.offset(), leaf.size())
     }
 
-    /// These lines under every base that is a multiple of `align`.
+    /// Returns these lines under every base that is a multiple of `align`.
     pub fn placements(self, align: u64) -> impl Iterator<Item = Lines> {
         let step = align.clamp(1, self.size);
         (0..self.size.div_ceil(step)).map(move |turn| self.shifted(turn * step))
@@ -88,14 +88,14 @@ impl Lines {
 pub struct Placement {
     /// The places that have this effect, in bytes from a line's start.
     pub shifts: Vec<u64>,
-    /// How many lines the record touches.
+    /// The number of lines that the record touches.
     pub lines: u64,
-    /// The indices of the fields that touch more lines than they must, at the first of the places.
+    /// The indices of the fields that touch more lines than necessary, at the first of the places.
     pub straddling: Vec<usize>,
 }
 
-/// The best and the worst place of a record of `size` bytes whose base is a multiple of `align`. They have the fewest
-/// and the most lines; among equals, the fewest and the most fields that straddle.
+/// Returns the best and the worst place of a record of `size` bytes whose base is a multiple of `align`. They have
+/// the fewest and the most lines; among equals, the fewest and the most fields that straddle.
 ///
 /// ```
 /// use ledgerline_layout::lines::{Lines, extremes};
@@ -104,7 +104,7 @@ pub struct Placement {
 /// assert_eq!((worst.lines, worst.shifts.len()), (2, 7));
 /// ```
 pub fn extremes(lines: Lines, align: u64, size: u64, leaves: &[Leaf]) -> (Placement, Placement) {
-    // By lines, and by how many fields straddle.
+    // Keyed by the number of lines, and of fields that straddle.
     let mut effects: BTreeMap<(u64, usize), Placement> = BTreeMap::new();
     for placed in lines.placements(align) {
         let straddles =
@@ -124,21 +124,22 @@ pub fn extremes(lines: Lines, align: u64, size: u64, leaves: &[Leaf]) -> (Placem
 pub struct Gap {
     /// The first bit.
     pub start: u64,
-    /// How many bits there are.
+    /// The number of bits.
     pub bits: u64,
 }
 
 impl Gap {
-    /// How many bits some gaps have together.
+    /// Returns the total bits of some gaps.
     pub fn sum(gaps: &[Gap]) -> u64 {
         gaps.iter().fold(0, |sum, gap| sum.saturating_add(gap.bits))
     }
 }
 
-/// The bits that the fields of a record do not cover: the holes between them, and the padding after the last.
+/// Returns the bits that the fields of a record do not cover: the holes between them, and the padding after the last.
 ///
-/// A field is given by its first bit and its number of bits, in any order. Fields may overlap, as a union's do. A
-/// record without fields is all padding. One without bits is an array of any length, whose elements begin there: behind all
+/// A field is given by its first bit and its number of bits, in any order. Fields may overlap, as in a union. A
+/// record without fields is all padding. A field without bits is an array of any length, whose elements begin there.
+/// If it comes behind all others, the bytes before it are a hole as well.
 /// others, what lies before it is a hole, too.
 pub fn gaps(
     spans: impl Iterator<Item = (u64, u64)>,

@@ -1,4 +1,4 @@
-//! The types of one file, which every reader produces and everything else reads.
+//! The types of one file. Every reader produces them, and all other code reads them.
 //!
 //! They are a table of types that refer to each other by index. Names are interned, because a kernel has a hundred
 //! thousand members and a few thousand spellings.
@@ -19,18 +19,18 @@ impl Name {
     pub const NONE: Name = Name(0);
 }
 
-/// The types of one file, with what is known of the machine that it is for.
+/// The types of one file, with the known properties of its machine.
 #[derive(Debug)]
 pub struct Types {
     types: Vec<Type>,
     spellings: Spellings,
     /// The size of a pointer in bytes, on the machine that the file is for.
     pub pointer_size: u8,
-    /// The largest alignment of a number on that machine, in bytes: 16 where the reader does not know (4 on i386,
-    /// where eight bytes are aligned to four).
+    /// The largest alignment of a number on that machine, in bytes: 16 if the reader does not know it, 4 on i386,
+    /// where eight bytes are aligned to four.
     pub widest_scalar_align: u64,
-    /// How many of the first types belong to another file that this one builds on (the kernel's, for a module's BTF).
-    /// Other types may refer to them; [`Types::records`] leaves them out.
+    /// The number of the first types that belong to another file, which this one builds on: the kernel's, for a
+    /// module's BTF. Other types may refer to them; [`Types::records`] leaves them out.
     pub borrowed: u32,
 }
 
@@ -43,14 +43,14 @@ pub enum Type {
     Array {
         /// The type that is repeated.
         element: TypeId,
-        /// How often it is repeated.
+        /// The number of repetitions.
         count: Option<u64>,
     },
-    /// A pointer, or what has a pointer's size and leads to a type as one does.
+    /// A pointer, or a type that has a pointer's size and leads to another type like a pointer.
     Pointer {
         /// The type that it points to; `None` is void.
         to: Option<TypeId>,
-        /// How it does.
+        /// Its way of pointing.
         points: Points,
     },
     /// A number, character or truth value.
@@ -99,7 +99,7 @@ pub enum Type {
         /// Its name.
         name: Name,
     },
-    /// A type that the file refers to and the reader could not understand.
+    /// A type that the file refers to and the reader could not interpret.
     Unknown {
         /// Its size in bytes, if that is known.
         size: Option<u64>,
@@ -107,12 +107,12 @@ pub enum Type {
 }
 
 impl Type {
-    /// A pointer of C.
+    /// Returns a pointer of C.
     pub fn pointer(to: Option<TypeId>) -> Type {
         Type::Pointer { to, points: Points::Pointer(Name::NONE) }
     }
 
-    /// The type that a typedef or a qualifier is about.
+    /// Returns the type that a typedef or a qualifier is about.
     pub fn renamed(&self) -> Option<TypeId> {
         match *self {
             Type::Typedef { to, .. } | Type::Qualified { to, .. } => to,
@@ -120,16 +120,16 @@ impl Type {
         }
     }
 
-    /// The same, or the type that an array repeats.
+    /// Returns the same, or the element type of an array.
     pub fn inner(&self) -> Option<TypeId> {
         if let Type::Array { element, .. } = self { Some(*element) } else { self.renamed() }
     }
 }
 
-/// How a [`Type::Pointer`] points.
+/// The way of pointing of a [`Type::Pointer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
-    /// As a pointer, or a reference of Rust: with Rust's name for it (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for
+    /// As a pointer, or a reference of Rust. It has Rust's name (`&str`, `*const T`, `fn(u32)`); [`Name::NONE`] for
     /// other languages.
     Pointer(Name),
     /// `T &`.
@@ -156,21 +156,21 @@ pub enum Kind {
     /// A `struct` with virtual bases as it lies in a class derived from it: without them, since the derived class has
     /// them elsewhere. Its name is that of the `struct`.
     StructPart,
-    /// The same of a `class`.
+    /// Like `StructPart`, for a `class`.
     ClassPart,
 }
 
 /// An alignment, and whether it is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// The file says so (`DW_AT_alignment`, Rust).
+    /// The file states it (`DW_AT_alignment`, Rust).
     Known(u64),
     /// It was inferred as the largest alignment of the members. An attribute may have asked for more.
     Inferred(u64),
 }
 
 impl Align {
-    /// The alignment in bytes.
+    /// Returns the alignment in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Align::Known(bytes) | Align::Inferred(bytes) => bytes,
@@ -192,14 +192,14 @@ pub struct Record {
     pub align: Align,
     /// Its members in the order of their offsets; those of a union in the order of declaration.
     pub members: Vec<Member>,
-    /// Where it was declared, if the file says.
+    /// The place of its declaration, if the file states it.
     pub declared: Option<Place>,
 }
 
 /// A line of a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as the compiler was given it.
+    /// The file, as passed to the compiler.
     pub file: Name,
     /// The line, counted from 1.
     pub line: u32,
@@ -214,7 +214,7 @@ pub struct Member {
     pub ty: TypeId,
     /// Its offset from the record's start in bytes; of a bitfield, the offset of the storage unit.
     pub offset: u64,
-    /// Its bits, when it is a bitfield.
+    /// Its bits, if it is a bitfield.
     pub bits: Option<Bits>,
     /// Its sort.
     pub role: Role,
@@ -225,12 +225,12 @@ pub struct Member {
 /// A bitfield's place within the storage unit at [`Member::offset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// The first bit, counted from the unit's start in memory, so that `8 * Member::offset + offset` is where the
-    /// field lies in the record on every machine. That is from the least significant bit on a little-endian machine,
-    /// and from the most significant bit on a big-endian one. Offset and size together exceed the unit where a packed
-    /// record lets the field cross into the next unit.
+    /// The first bit, counted from the unit's start in memory, so that `8 * Member::offset + offset` is the field's
+    /// place in the record on every machine. That is from the least significant bit on a little-endian machine, and
+    /// from the most significant bit on a big-endian one. Offset and size together exceed the unit if a packed record
+    /// lets the field cross into the next unit.
     pub offset: u8,
-    /// How many bits there are; 0 is never recorded.
+    /// The number of bits; 0 is never recorded.
     pub size: u8,
 }
 
@@ -248,21 +248,21 @@ pub enum Role {
     },
     /// The table pointer of a class with virtual functions.
     VirtualTable,
-    /// The field that tells the variants of a Rust enum apart.
+    /// The field that distinguishes the variants of a Rust enum.
     Discriminant,
     /// A variant of a Rust enum; its type is a record of [`Kind::Variant`].
     Variant,
 }
 
 impl Member {
-    /// Whether the offset is known for certain.
+    /// Returns whether the offset is certain.
     pub fn place_known(&self) -> bool {
         self.role != Role::VirtualBase { known: false }
     }
 }
 
 impl Types {
-    /// A table without types.
+    /// Returns a table without types.
     pub fn new(pointer_size: u8) -> Types {
         let mut types = Types {
             types: Vec::new(),
@@ -275,12 +275,12 @@ impl Types {
         types
     }
 
-    /// The name with a spelling.
+    /// Returns the name of a spelling, which it adds if it is new.
     pub fn intern(&mut self, spelling: &str) -> Name {
         self.spellings.intern(spelling)
     }
 
-    /// The spelling of a name; empty for [`Name::NONE`].
+    /// Returns the spelling of a name; empty for [`Name::NONE`].
     pub fn name(&self, name: Name) -> &str {
         spelled(&self.spellings.text, &self.spellings.ends, name)
     }
@@ -292,38 +292,38 @@ impl Types {
         id
     }
 
-    /// Replaces a type. Readers need it that meet a reference before the type that it refers to.
+    /// Replaces a type, for readers that meet a reference before its target.
     pub fn set(&mut self, id: TypeId, ty: Type) {
         self.types[id.0 as usize] = ty;
     }
 
-    /// A type.
+    /// Returns a type.
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    /// A type that may be changed.
+    /// Returns a type for changing.
     pub fn get_mut(&mut self, id: TypeId) -> &mut Type {
         &mut self.types[id.0 as usize]
     }
 
-    /// How many types there are; every [`TypeId`] is less.
+    /// Returns the number of types; every [`TypeId`] is less.
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
-    /// All types with their numbers, in the order of the file.
+    /// Returns all types with their numbers, in the order of the file.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (TypeId, &Type)> {
         (0..self.types.len() as u32).map(TypeId).zip(&self.types)
     }
 
-    /// All records of the file itself, in its order. The parts of classes are left out, which are
-    /// found as bases alone.
+    /// Returns all records of the file itself, in its order. It leaves out parts of classes, which occur only as
+    /// bases.
     pub fn records(&self) -> impl Iterator<Item = (TypeId, &Record)> {
         self.iter().skip(self.borrowed as usize).filter_map(|(id, ty)| match ty {
             Type::Record(Record { kind: Kind::StructPart | Kind::ClassPart, .. }) => None,
@@ -332,9 +332,9 @@ impl Types {
         })
     }
 
-    /// A type without its typedefs and qualifiers.
+    /// Returns a type without its typedefs and qualifiers.
     ///
-    /// A file that lies may have a circle of them, so after a hundred steps the walk ends where it is.
+    /// A malformed file may have a circle of them, so the walk ends after a hundred steps.
     pub fn resolve(&self, mut id: TypeId) -> TypeId {
         for _ in 0..100 {
             let Some(to) = self.get(id).renamed() else { break };
@@ -343,19 +343,20 @@ impl Types {
         id
     }
 
-    /// A type, and what it is or repeats: typedefs, qualifiers and arrays are looked through, one after the other.
+    /// Returns a type, and the types behind it: typedefs, qualifiers and arrays are looked through, one after the
+    /// other.
     ///
-    /// A file that lies may have a circle of them, so the walk ends after two hundred steps.
+    /// A malformed file may have a circle of them, so the walk ends after two hundred steps.
     pub fn through(&self, id: TypeId) -> impl Iterator<Item = TypeId> {
         std::iter::successors(Some(id), |&id| self.get(id).inner()).take(200)
     }
 
-    /// The size in bytes; `None` for a type that has none (void, a function, a flexible array, a declaration), and
-    /// for an array whose size does not fit in 64 bits.
+    /// Returns the size in bytes; `None` for a type that has none (void, a function, a flexible array, a
+    /// declaration), and for an array whose size does not fit in 64 bits.
     pub fn size(&self, id: TypeId) -> Option<u64> {
         let mut times = 1u64;
         let mut id = self.resolve(id);
-        // The bound is how deep arrays of arrays may be, since a file that lies may have a circle.
+        // The bound is the depth of arrays of arrays, since a malformed file may have a circle.
         for _ in 0..100 {
             let size = match self.get(id) {
                 Type::Record(record) => record.size,
@@ -379,7 +380,7 @@ impl Types {
 #[derive(Debug, Default)]
 struct Spellings {
     text: String,
-    /// Where in `text` each spelling ends and the next one begins.
+    /// The end of each spelling in `text`, which is the start of the next.
     ends: Vec<usize>,
     names: HashTable<Name>,
     hasher: DefaultHashBuilder,

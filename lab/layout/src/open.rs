@@ -13,20 +13,20 @@ use crate::image;
 use crate::image::unpack::Packing;
 use crate::model::Types;
 
-/// How many bytes may come out of a compressed file or a kernel image.
+/// The most bytes that a compressed file or a kernel image may unpack to.
 const LARGEST_UNPACKED: usize = 1 << 30;
-/// How many bytes say what a file is.
+/// The first bytes that identify a file.
 const HEAD: u64 = 4096;
-/// How often a file may be packed, as a boot image within a compressed file is.
+/// The most layers of packing, such as a boot image within a compressed file.
 const DEEPEST: usize = 3;
 
-/// How an ELF file begins.
+/// The first bytes of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
 
-/// Which debug information is read where a file has both.
+/// The debug information to read if a file has both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
-    /// DWARF, which says more (alignments, C++ and Rust).
+    /// DWARF, which has more: alignments, C++ and Rust.
     #[default]
     Dwarf,
     /// BTF, which is read faster.
@@ -36,13 +36,13 @@ pub enum Prefer {
 /// Options of [`open_with`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which debug information is read where a file has both.
+    /// The debug information to read if a file has both.
     pub prefer: Prefer,
-    /// The kernel whose BTF a module's builds on: BTF, a kernel, or an image of one.
+    /// The kernel that has the base of a module's BTF: BTF, a kernel, or an image of one.
     pub base: Option<PathBuf>,
 }
 
-/// Where types came from.
+/// The source of types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// BTF.
@@ -78,12 +78,12 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
     open_with(path, &Options::default())
 }
 
-/// Reads types of a file by their names. [`pick`](crate::pick::pick) finds the same records by these names as in what
-/// [`open`] reads, and they print the same; other types may be missing.
+/// Reads types of a file by their names. [`pick`](crate::pick::pick) finds the same records by these names as in the
+/// result of [`open`], and they print the same; other types may be missing.
 ///
-/// A linked program or library is read in part: `names` are looked for in its bytes, and only what these types need
-/// is read, unit by unit (the README of the crate has times and memory). All else is read as
-/// [`open`] reads it, and so is a file that lacks one of the names, or where one is a pattern.
+/// A linked program or library is read in part: `names` are searched in its bytes, and only the parts that these
+/// types need are read, unit by unit. The README of the crate has times and memory. [`open`] reads all other files,
+/// and also a file that lacks one of the names, or any file if a name is a pattern.
 ///
 /// ```no_run
 /// let kernel = ledgerline_layout::open_named("vmlinux".as_ref(), &["page_counter".to_owned()])?;
@@ -91,7 +91,7 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
 /// ```
 ///
 /// # Errors
-/// As for [`open`].
+/// The errors of [`open`].
 pub fn open_named(path: &Path, names: &[String]) -> Result<Opened, Error> {
     match dwarf::open_named(path, names) {
         Some(named) => Ok(Opened { types: named.types, source: Source::Dwarf }),
@@ -99,17 +99,17 @@ pub fn open_named(path: &Path, names: &[String]) -> Result<Opened, Error> {
     }
 }
 
-/// Does what [`open`] does, with options.
+/// Like [`open`], with options.
 ///
 /// # Errors
-/// As for [`open`]; also if a module's BTF needs a base and none is named.
+/// The errors of [`open`]; also if a module's BTF needs a base and none is named.
 pub fn open_with(path: &Path, options: &Options) -> Result<Opened, Error> {
     content(path, unknown)
         .and_then(|data| read(&data, path, options))
         .map_err(|error| error.in_file(path))
 }
 
-/// Reads a whole file, and unpacks it. It is not mapped, since files of the kernel cannot be, and others may shrink
+/// Reads a whole file and unpacks it. It is not mapped: files of the kernel cannot be mapped, and others may shrink
 /// meanwhile.
 fn content(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
     let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
@@ -118,7 +118,7 @@ fn content(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
     if !metadata.is_file() {
         return Err(Error::new("is no regular file"));
     }
-    // What it is its first bytes say. A disk image of a terabyte is refused by these.
+    // Its first bytes identify it, so a disk image of a terabyte is refused early.
     let mut data = Vec::new();
     file.by_ref().take(HEAD).read_to_end(&mut data).map_err(cannot)?;
     if !is_known(&data) {
@@ -132,7 +132,7 @@ fn content(path: &Path, unknown: fn() -> Error) -> Result<Vec<u8>, Error> {
     unwrap(data, LARGEST_UNPACKED)
 }
 
-/// Unpacks images and compressed data, as often as they are packed; no more than `limit` bytes may come out.
+/// Unpacks images and compressed data, through all layers of packing, to at most `limit` bytes.
 pub(crate) fn unwrap(mut data: Vec<u8>, limit: usize) -> Result<Vec<u8>, Error> {
     for _ in 0..DEEPEST {
         if btf::is_btf(&data) || data.starts_with(ELF) || dwarf::is_archive(&data) {
@@ -164,7 +164,7 @@ pub(crate) fn read(data: &[u8], path: &Path, options: &Options) -> Result<Opened
     Err(unknown())
 }
 
-/// Whether a file that begins so may be one that is read.
+/// Returns whether a file with these first bytes may be of a known sort.
 fn is_known(head: &[u8]) -> bool {
     btf::is_btf(head)
         || head.starts_with(ELF)
@@ -198,7 +198,7 @@ fn read_dwarf(data: &[u8], path: &Path) -> Result<Opened, Error> {
     Ok(Opened { types, source: Source::Dwarf })
 }
 
-/// What an ELF file has beside its BTF.
+/// The parts of an ELF file beside its BTF.
 struct Elf<'a> {
     /// The part of its kernel's types that a module carries.
     base: Option<&'a [u8]>,
@@ -223,7 +223,7 @@ fn read_btf(
     Ok(Opened { types, source: Source::Btf })
 }
 
-/// The file that split BTF builds on: the one that was named, or `vmlinux` beside it, as in `/sys/kernel/btf`.
+/// Returns the file that split BTF builds on: the named one, or `vmlinux` beside it, as in `/sys/kernel/btf`.
 fn base_of(path: &Path, options: &Options) -> Option<PathBuf> {
     options.base.clone().or_else(|| {
         let base = path.with_file_name("vmlinux");
@@ -231,7 +231,7 @@ fn base_of(path: &Path, options: &Options) -> Option<PathBuf> {
     })
 }
 
-/// The bytes of the BTF that another builds on.
+/// Returns the bytes of the BTF that another builds on.
 fn base_btf(path: &Path) -> Result<Vec<u8>, Error> {
     let without = || Error::new("has no BTF to build on");
     let data = content(path, without)?;
@@ -264,7 +264,7 @@ fn section_data<'a>(section: &impl ObjectSection<'a>) -> Result<&'a [u8], Error>
     section.data().map_err(damaged)
 }
 
-/// The facts about the machine that BTF does not state.
+/// Returns the facts about the machine that BTF does not state.
 fn machine(elf: &object::File) -> Machine {
     Machine {
         pointer_size: if elf.is_64() { 8 } else { 4 },

@@ -1,4 +1,4 @@
-//! Finds types by name or pattern, and near names where there is no such type.
+//! Finds types by name or pattern, and near names if there is no such type.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::leaf::{Expand, leaves, record};
 use crate::model::{Name, Type, TypeId, Types};
 use crate::spell::plural;
 
-/// What is advised where no type has a name like the one that is wanted.
+/// The advice if no type has a name that resembles the wanted one.
 pub(crate) const ALL: &str = "`layout show FILE --all` prints all there are";
 
 /// A name or a pattern with `*`, `?`, `[…]`, `{a,b}`.
@@ -23,7 +23,7 @@ impl Pattern {
     /// Reads a pattern. A leading `struct`, `union`, `class` or `enum` is ignored.
     ///
     /// # Errors
-    /// If the text is no pattern.
+    /// If the text is not a valid pattern.
     pub fn new(text: &str) -> Result<Pattern, Error> {
         let bare = ["struct ", "union ", "class ", "enum "]
             .iter()
@@ -37,24 +37,24 @@ impl Pattern {
         Ok(Pattern { text: bare.to_owned(), glob })
     }
 
-    /// The pattern without a leading keyword.
+    /// Returns the pattern without a leading keyword.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The name that the pattern means, if it has no marks of patterns.
+    /// Returns the name that the pattern means, if it has no wildcards.
     pub fn exact(&self) -> Option<&str> {
         self.glob.is_none().then_some(&self.text)
     }
 
-    /// Whether the pattern means a name. A text always means the name that is equal to it, even if it has marks of
-    /// patterns.
+    /// Returns whether the pattern means a name. A text always means the name that equals it, even if it has
+    /// wildcards.
     pub fn matches(&self, name: &str) -> bool {
         name == self.text || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 }
 
-/// The records that have a name, of their own or by a typedef, each with that name, in the order of the file.
+/// Returns the records with a name, of their own or by a typedef, each with that name, in the order of the file.
 pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
     let by_typedef: HashMap<TypeId, &str> = typedefs(types).rev().collect();
     types
@@ -66,7 +66,7 @@ pub fn named(types: &Types) -> Vec<(&str, TypeId)> {
         .collect()
 }
 
-/// The types that typedefs are about, each with the typedef's name.
+/// Returns the targets of typedefs, each with the typedef's name.
 fn typedefs(types: &Types) -> impl DoubleEndedIterator<Item = (TypeId, &str)> {
     types.iter().filter_map(|(_, ty)| match ty {
         Type::Typedef { name, to: Some(to), .. } => Some((*to, types.name(*name))),
@@ -74,7 +74,7 @@ fn typedefs(types: &Types) -> impl DoubleEndedIterator<Item = (TypeId, &str)> {
     })
 }
 
-/// The anonymous records that a typedef gives this name.
+/// Returns the anonymous records that a typedef gives this name.
 fn by_typedef<'t>(types: &'t Types, wanted: &str) -> HashMap<TypeId, &'t str> {
     typedefs(types)
         .filter(|&(to, name)| {
@@ -83,7 +83,7 @@ fn by_typedef<'t>(types: &'t Types, wanted: &str) -> HashMap<TypeId, &'t str> {
         .collect()
 }
 
-/// The records with names of their own that typedefs of this name lead to.
+/// Returns the records with names of their own that typedefs of this name lead to.
 fn through_typedefs<'t>(types: &'t Types, wanted: &str) -> Vec<(&'t str, TypeId)> {
     let wanted = typedefs(types).filter(|&(_, name)| name == wanted);
     wanted
@@ -93,7 +93,7 @@ fn through_typedefs<'t>(types: &'t Types, wanted: &str) -> Vec<(&'t str, TypeId)
         .collect()
 }
 
-/// What a name is that is no record's, in words.
+/// Describes in words the type that has a name which no record has.
 fn otherwise(types: &Types, wanted: &str) -> Option<String> {
     let named = |name: &Name| types.name(*name) == wanted;
     types.iter().find_map(|(_, ty)| match ty {
@@ -109,12 +109,12 @@ fn otherwise(types: &Types, wanted: &str) -> Option<String> {
     })
 }
 
-/// The records that patterns mean, each once, in the order of the patterns. An anonymous record goes by the name of
-/// its first typedef, and where the text is that of another one, by that. A record that has a name is also found by its
-/// typedefs, where no record has theirs.
+/// Returns the records that patterns mean, each once, in the order of the patterns. An anonymous record has the name
+/// of its first typedef, or of another one that equals the text. A record with a name is also found by its typedefs,
+/// unless a record has theirs.
 ///
 /// # Errors
-/// If a pattern means no record. The error names near ones.
+/// If a pattern means no record. The error names similar names.
 pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, TypeId)>, Error> {
     let named = named(types);
     let mut picked = Vec::new();
@@ -150,7 +150,7 @@ pub fn pick<'t>(types: &'t Types, patterns: &[String]) -> Result<Vec<(&'t str, T
     Ok(picked)
 }
 
-/// Advises the fields of a type that resemble `wanted`, or where all of them are printed.
+/// Advises the fields of a type that resemble `wanted`, or the command that prints all of them.
 pub fn advise_field(error: Error, types: &Types, id: TypeId, wanted: &str) -> Error {
     let mut known = leaves(types, id, Expand::All);
     known.extend(leaves(types, id, Expand::Anonymous));
@@ -168,13 +168,13 @@ pub fn advise_near<'n>(
     error.advise(near(wanted, names).unwrap_or_else(|| otherwise.to_owned()))
 }
 
-/// A type's name without what it is in: what follows the last `::` that is in no brackets.
+/// Returns a type's name without its scopes: the part after the last `::` outside of brackets.
 pub fn last_part(name: &str) -> &str {
     let (mut depth, mut start, mut before) = (0usize, 0, 0);
     for (at, byte) in name.bytes().enumerate() {
         let before = std::mem::replace(&mut before, byte);
         match byte {
-            // Of an arrow.
+            // It belongs to an arrow.
             b'>' if before == b'-' => {}
             b'<' | b'(' | b'[' | b'{' => depth += 1,
             b'>' | b')' | b']' | b'}' => depth = depth.saturating_sub(1),
@@ -185,14 +185,14 @@ pub fn last_part(name: &str) -> &str {
     &name[start..]
 }
 
-/// A question with up to three names that resemble `wanted`.
+/// Returns a question with up to three names that resemble `wanted`.
 pub fn near<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let plain = |name: &str| -> String {
         name.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
     };
     let bare = plain(wanted);
     let likeness = |name: &str| match name {
-        // Spelt otherwise, or without what it is in.
+        // The spelling or the scope differs.
         _ if plain(name) == bare => 2.0,
         _ if last_part(name) == wanted => 1.5,
         _ if last_part(name).split('<').next() == Some(wanted) => 1.2,

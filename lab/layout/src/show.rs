@@ -14,18 +14,18 @@ pub use text::text;
 
 use crate::leaf::Expand;
 
-/// How records are printed.
+/// Options for printing records.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// The bytes of a line: 64 or 128.
     pub line: u64,
-    /// Which records are opened.
+    /// The records that are opened.
     pub expand: Expand,
     /// The base is a multiple of this; `None` assumes that it begins a line.
     pub base: Option<u64>,
     /// Whether colours are written.
     pub colour: bool,
-    /// Which CPUs touch which field how often. It is printed beside the fields of the types that it has.
+    /// The rates at which CPUs touch fields. They are printed beside the fields of the types that it has.
     pub accessed: Option<&'a Accessed>,
 }
 

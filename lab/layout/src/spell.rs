@@ -1,4 +1,4 @@
-//! Writes types as their languages do.
+//! Writes types in the syntax of their languages.
 
 use std::fmt::{self, Write};
 
@@ -6,24 +6,24 @@ use crate::error::safe;
 use crate::leaf::keyword;
 use crate::model::{Points, Record, Type, TypeId, Types};
 
-/// How many pointers, arrays and qualifiers are written.
+/// The most pointers, arrays and qualifiers that are written.
 const DEEPEST: usize = 32;
 
-/// How many parameters of a function are written. Functions among them are written at most [`NESTED`] deep, so a file
-/// that lies cannot make a name grow without end.
+/// The most parameters of a function that are written. Functions among them are written at most [`NESTED`] deep, so a
+/// malformed file cannot make a name grow without end.
 const PARAMETERS: usize = 24;
 
-/// How deep functions among parameters are written with their own parameters.
+/// The depth to which functions among parameters are written with their own parameters.
 const NESTED: usize = 2;
 
-/// A type as its language writes it: `struct page_counter *`, `atomic_long_t[34]`, `Vec<u8>`.
+/// Returns a type in the syntax of its language: `struct page_counter *`, `atomic_long_t[34]`, `Vec<u8>`.
 ///
 /// A name with `::` or generic arguments has no keyword before it. A flexible array has no size.
 pub fn spell(types: &Types, id: TypeId) -> impl fmt::Display {
     fmt::from_fn(move |f| write_type(f, types, Some(id), DEEPEST))
 }
 
-/// Writes a type as [`spell`] does.
+/// Writes a type like [`spell`].
 pub(crate) fn write_type(
     out: &mut impl Write,
     types: &Types,
@@ -105,8 +105,8 @@ pub(crate) fn write_type(
     }
 }
 
-/// A member, variable or typedef of a type as C declares it, without the semicolon: `int (*poll)(struct file *)`,
-/// `char name[16]`. With an empty name this equals [`spell`].
+/// Returns the declaration in C of a member, variable or typedef of a type, without the semicolon:
+/// `int (*poll)(struct file *)`, `char name[16]`. With an empty name this equals [`spell`].
 pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     let (declarator, base) = declarator(types, id, name);
     let mut out = String::new();
@@ -121,12 +121,12 @@ pub fn declare(types: &Types, id: TypeId, name: &str) -> String {
     out
 }
 
-/// Whether a type points to another.
+/// Returns whether a type points to another.
 fn points(types: &Types, id: Option<TypeId>) -> bool {
     id.is_some_and(|id| matches!(types.get(id), Type::Pointer { .. }))
 }
 
-/// What stands between the type that something points to and its name: `*`, `&`, `&&`, `Class::*`.
+/// Returns the mark between a target type and the name: `*`, `&`, `&&`, `Class::*`.
 fn mark(types: &Types, points: &Points) -> String {
     let class = match points {
         Points::Pointer(_) => return "*".to_owned(),
@@ -142,7 +142,7 @@ fn mark(types: &Types, points: &Points) -> String {
     mark
 }
 
-/// What C writes around a name, and the type that it writes before that. The star of a pointer to a function stands
+/// Returns the text of C around a name, and the type before that text. The star of a pointer to a function stands
 /// with the name, within the parentheses before the parameters.
 fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     let mut declarator = String::new();
@@ -168,7 +168,7 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
                     declarator.insert_str(0, &format!("{qualifier}{space}"));
                     id = *to;
                 }
-                // Of a constant array of constant pointers only the pointers are written with the qualifier.
+                // In a constant array of constant pointers only the pointers are written with the qualifier.
                 Type::Array { .. } | Type::Function { .. } => id = *to,
                 _ => break,
             },
@@ -188,8 +188,8 @@ fn declarator(types: &Types, mut id: TypeId, name: &str) -> (String, TypeId) {
     (declarator, id)
 }
 
-/// What stands around the name of a pointer to a function, or of an array of such pointers, and the function; `None`
-/// for other types.
+/// Returns the text around the name of a pointer to a function, or of an array of such pointers, and the function;
+/// `None` for other types.
 fn to_function(types: &Types, id: TypeId) -> Option<(String, TypeId)> {
     if !points(types, Some(id))
         && !matches!(types.get(id), Type::Qualified { .. } | Type::Array { .. })
@@ -234,12 +234,12 @@ fn write_function(
     })
 }
 
-/// Whether a name is plain, so that C writes a keyword before it.
+/// Returns whether a name is plain, so that C writes a keyword before it.
 fn is_word(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'))
 }
 
-/// What the word for something countable ends in.
+/// Returns the ending of the word for something countable.
 pub(crate) fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }

@@ -1,7 +1,7 @@
-//! Where a program's symbols are, and where it was loaded.
+//! The addresses of a program's symbols, and the address at which it was loaded.
 //!
-//! A symbol's address in the file is that in the process plus a *slide*: how far the program was loaded from where the
-//! file says. One mapped page of the file tells it for the whole program.
+//! A symbol's address in the process is that in the file plus a *slide*, which is the same for the whole program. One
+//! mapped page of the file determines it.
 
 use crate::error::Error;
 use crate::{dwarf, pick};
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What the kernel's own text begins with, by the names under which perf knows it.
+/// The first symbols of the kernel's own text, by the names that perf uses.
 const TEXTS: [&str; 2] = ["_text", "_stext"];
 
 /// A part of a file that is loaded into memory.
@@ -35,7 +35,8 @@ pub struct Symbols {
 
 impl Symbols {
     /// Finds symbols by their names in a program, a library, or `vmlinux`: in its table of symbols, or in that of the
-    /// debug file that belongs to it. A variable goes by its name in the table, and by that in the source ([`bare`]).
+    /// debug file that belongs to it. A variable is found by its name in the table, and by that in the source
+    /// ([`bare`]).
     ///
     /// ```no_run
     /// use ledgerline_layout::symbols::Symbols;
@@ -47,7 +48,7 @@ impl Symbols {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read or is no such file, or lacks one of the symbols.
+    /// If the file cannot be read or is of another sort, or lacks one of the symbols.
     pub fn of(path: &Path, wanted: &[&str]) -> Result<Symbols, Error> {
         Symbols::read(path, wanted).map_err(|error| error.in_file(path))
     }
@@ -87,15 +88,15 @@ impl Symbols {
         })
     }
 
-    /// Takes what is wanted, and what tells where a kernel was loaded, of those in a file.
+    /// Takes from a file the wanted symbols, and those that determine a kernel's slide.
     fn take<'d>(&mut self, file: &object::File<'d, impl object::ReadRef<'d>>, wanted: &[&str]) {
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name() else { continue };
-            // (What each thread has is at another address in each.)
+            // A thread-local variable has another address in each thread.
             if symbol.is_undefined() || symbol.kind() == SymbolKind::Tls {
                 continue;
             }
-            // (Of several of one name it is the first, as debuggers have it.)
+            // Of several symbols of one name it takes the first, like debuggers.
             let mut note = |name: &str| {
                 self.addresses.entry(name.to_owned()).or_insert(symbol.address());
             };
@@ -114,23 +115,23 @@ impl Symbols {
         wanted.iter().copied().find(|&name| !self.addresses.contains_key(name))
     }
 
-    /// A symbol's address, as the file has it.
+    /// Returns a symbol's address in the file.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.addresses.get(name).copied()
     }
 
-    /// Whether a process that has mapped the file at `path` has mapped this one: the last part of the path says so, since
-    /// the file may lie elsewhere by now.
+    /// Returns whether a process that has mapped the file at `path` has mapped this one. The last part of the path
+    /// decides, since the file may lie elsewhere by now.
     pub fn is_mapped_as(&self, path: &OsStr) -> bool {
-        // A program that was built anew while it ran.
+        // The program may have been rebuilt while it ran.
         let path = path.as_bytes();
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
         let name = Path::new(OsStr::from_bytes(path)).file_name();
         name.is_some_and(|name| self.names.iter().any(|own| own == name))
     }
 
-    /// How far the program was loaded from where the file says, if its page at `offset` of the file was mapped at an address.
-    /// `None` where that does not tell: two parts of the file that are loaded a page apart may share one of its pages.
+    /// Returns the slide of the program, given the address at which its page at `offset` of the file was mapped.
+    /// `None` if that is ambiguous: two parts of the file that are loaded a page apart may share one of its pages.
     pub fn slide(&self, mapped: u64, offset: u64) -> Option<u64> {
         // A mapping begins at the page in which its segment begins. Pages have 4 KiB, on some machines up to 64.
         let begins = |of: &Segment, page: u64| of.offset & !(page - 1) == offset;
@@ -148,7 +149,7 @@ impl Symbols {
         if let [slide] = found[..] { Some(slide) } else { None }
     }
 
-    /// How far a kernel was loaded from where the file says, by where its text began: `named` is what perf calls it.
+    /// Returns the slide of a kernel, given the start of its text; `named` is perf's name for it.
     pub fn slide_of_kernel(&self, named: &str, at: u64) -> Option<u64> {
         let text =
             named.strip_prefix("[kernel.kallsyms]").or(named.strip_prefix("[kernel.vmlinux]"))?;
@@ -156,7 +157,7 @@ impl Symbols {
     }
 }
 
-/// A symbol's name as the source has it, without what compilers of C, C++ and Rust add.
+/// Returns a symbol's name in the source, without the additions of compilers of C, C++ and Rust.
 ///
 /// ```
 /// use ledgerline_layout::symbols::bare;
@@ -184,7 +185,7 @@ pub fn bare(symbol: &str) -> Cow<'_, str> {
     }
 }
 
-/// The name that the path ends in, and that of the file that it leads to.
+/// Returns the last part of the path, and that of the file that it leads to.
 fn names(path: &Path) -> Vec<OsString> {
     let real = std::fs::canonicalize(path).ok();
     let both = [Some(path), real.as_deref()].into_iter().flatten();
@@ -195,7 +196,7 @@ fn names(path: &Path) -> Vec<OsString> {
 mod tests {
     use super::*;
 
-    /// As ld lays out a program: the last two parts share the file's page at 0x2000.
+    /// Returns symbols in ld's layout: the last two parts share the file's page at 0x2000.
     fn symbols() -> Symbols {
         let segment = |offset, size, address| Segment { offset, size, address };
         Symbols {
@@ -216,7 +217,7 @@ mod tests {
         let (symbols, base) = (symbols(), 0x5555_5555_4000);
         assert_eq!(symbols.slide(base, 0), Some(base));
         assert_eq!(symbols.slide(base + 0x1000, 0x1000), Some(base));
-        // Of the third part or of the fourth.
+        // The page may belong to the third or the fourth part.
         assert_eq!(symbols.slide(base + 0x2000, 0x2000), None);
         assert_eq!(symbols.slide(base, 0x7_0000), None);
         let mut one = symbols.clone();

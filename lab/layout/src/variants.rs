@@ -1,8 +1,8 @@
-//! What each variant of a Rust enum uses of the enum's bytes.
+//! The bytes of a Rust enum that each variant uses.
 //!
-//! An enum has the size of its largest variant and of the tag that tells variants apart. The tag lies beside the data,
-//! or in a niche: in bytes of a field of one variant, which have values that the field never takes. That variant is
-//! told by the values that the field does take.
+//! An enum has the size of its largest variant and of the tag that distinguishes variants. The tag lies beside the
+//! data, or in a niche: in bytes of a field of one variant, as values that the field never takes. The values that the
+//! field does take stand for that variant.
 //!
 //! ```text
 //! enum { First(u8, u32), Second(u64), Third }    tag of 1 byte at 0, 16 bytes
@@ -23,9 +23,9 @@ use crate::model::{Kind, Member, Record, Role, Type, TypeId, Types};
 pub struct Variant<'t> {
     /// Its name.
     pub name: &'t str,
-    /// How many bits its fields cover.
+    /// The number of bits that its fields cover.
     pub data: u64,
-    /// How many bits the tag covers beside its fields; 0 where the tag is a niche in them, and where there is none.
+    /// The number of bits of the tag beside its fields; 0 if the tag is a niche in them or there is none.
     pub tag: u64,
     /// Whether the tag is a niche in its fields.
     pub niche: bool,
@@ -34,13 +34,13 @@ pub struct Variant<'t> {
 }
 
 impl Variant<'_> {
-    /// How many bits of the enum it leaves unused.
+    /// Returns the number of bits of the enum that it leaves unused.
     pub fn padding(&self) -> u64 {
         Gap::sum(&self.gaps)
     }
 }
 
-/// The variants of a Rust enum, in the order of the file; none for other records.
+/// Returns the variants of a Rust enum, in the order of the file; none for other records.
 pub fn variants<'t>(types: &'t Types, of: &'t Record) -> Vec<Variant<'t>> {
     if of.kind != Kind::Enum {
         return Vec::new();
@@ -52,7 +52,7 @@ pub fn variants<'t>(types: &'t Types, of: &'t Record) -> Vec<Variant<'t>> {
     let mut unused = |spans: &[(u64, u64)]| {
         let (mut holes, padding) = gaps(spans.iter().copied(), of.size, &mut order);
         holes.extend(padding);
-        // A file that lies may place fields behind the end.
+        // A malformed file may place fields behind the end.
         holes.retain(|gap| gap.start.saturating_add(gap.bits) <= bits);
         holes
     };
@@ -73,7 +73,7 @@ pub fn variants<'t>(types: &'t Types, of: &'t Record) -> Vec<Variant<'t>> {
     of.members.iter().filter(|member| member.role == Role::Variant).filter_map(variant).collect()
 }
 
-/// The first bit of each field of a variant, and how many it has.
+/// Returns the first bit of each field of a variant, and the number of its bits.
 fn fields<'t>(
     types: &'t Types,
     variant: &'t Record,
@@ -84,8 +84,8 @@ fn fields<'t>(
     variant.members.iter().map(span).filter(|&(_, bits)| bits > 0)
 }
 
-/// What a field of this type covers: its bits, or of a variant those of its fields, as the variant itself has the size
-/// of its enum. Of those without bits it is an array alone that has a place.
+/// Returns the bits that a field of this type covers. For a variant they are those of its fields, since the variant
+/// itself has the size of its enum. Among types without bits only an array has a place.
 pub fn covers(
     types: &Types,
     ty: TypeId,
@@ -99,7 +99,8 @@ pub fn covers(
         .chain(variant.into_iter().flat_map(move |(_, inner)| fields(types, inner, start)))
 }
 
-/// The bits that the fields of a record do not cover, as [`gaps`] says; of an enum those that no variant covers.
+/// Returns the bits that the fields of a record do not cover, like [`gaps`]; for an enum, those that no variant
+/// covers.
 pub fn uncovered(types: &Types, leaves: &[Leaf], size: u64) -> (Vec<Gap>, Option<Gap>) {
     let spans = leaves.iter().flat_map(|leaf| covers(types, leaf.ty, leaf.start, leaf.bits));
     gaps(spans, size, &mut Vec::new())

@@ -1,5 +1,5 @@
-//! Files that ask for too much: each is read or refused, in little time and memory. They are a program of
-//! their own, since they look at the most memory that their process ever had.
+//! Malformed files that cause excessive work: each is read or refused, in little time and memory. The tests are a
+//! program of their own, since they read the process's peak memory.
 
 #[path = "support/compile.rs"]
 mod compile;
@@ -53,7 +53,7 @@ impl Liar {
         liar
     }
 
-    /// Where the next entry will be.
+    /// Returns the place of the next entry.
     fn next(&self) -> u32 {
         self.info.len() as u32
     }
@@ -108,7 +108,7 @@ fn abbreviations() -> Vec<u8> {
 fn read(file: &[u8]) -> Result<Types, Error> {
     let types = dwarf::read(file, &Options { threads: 1, ..Options::default() });
     if let Ok(types) = &types {
-        // Do what printing them does.
+        // Use the types like printing does.
         for id in (0..types.len() as u32).map(TypeId) {
             let _ = (types.size(id), align::of(types, id), types.resolve(id));
         }
@@ -122,7 +122,7 @@ fn refused(file: &[u8], expected: &str) {
     assert_eq!(error.lines().count(), 1);
 }
 
-/// The most memory that this process ever had, in bytes, as the kernel says.
+/// Returns the peak memory of this process in bytes, from the kernel.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
@@ -262,7 +262,7 @@ fn of_units_that_share_the_tail_of_one_table_none_reads_beyond_the_next_ones_sta
         .flat_map(|index| code(index + 1).into_iter().chain([0x11, 0, 0, 0]))
         .collect();
     let file = elf(62, &[(".debug_info", &info), (".debug_abbrev", &table)]);
-    // Ten thousand times the whole table would be more than the file may ask for.
+    // Ten thousand times the whole table would exceed the file's budget.
     read(&file).unwrap();
 }
 

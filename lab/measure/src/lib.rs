@@ -1,6 +1,6 @@
-//! The calibration of a machine: what its lines, atomics and locks take.
+//! The calibration of a machine: the times of its lines, atomics and locks.
 //!
-//! `ledgerline_bench::measure` has the rounds of timed work that it measures with.
+//! The module `ledgerline_bench::measure` has the rounds of timed work that it measures with.
 
 pub mod calibrate;
 

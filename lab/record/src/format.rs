@@ -11,34 +11,34 @@
 //! recording:  header | sites | folds | neighbours | objects … | arena: threads, tables, rows
 //! ```
 
-/// How a plan begins.
+/// The first word of a plan.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"ledgrPLN");
-/// How a recording begins.
+/// The first word of a recording.
 pub const RECORDING_MAGIC: u64 = u64::from_le_bytes(*b"ledgrREC");
 /// The version of both. The library refuses a plan of another one.
 pub const VERSION: u64 = 3;
 
 /// The name of the plan within the recording's folder.
 pub const PLAN: &str = "plan";
-/// A recording is called this and the process id, with a number behind it where that name was taken.
+/// The prefix of a recording's name. The process id follows, with a number behind it if that name was taken.
 pub const RECORDING: &str = "process-";
 /// The variable that names the folder.
 pub const VARIABLE: &str = "LEDGERLINE_RECORD";
 
-/// Which blocks of the heap are taken for objects. The plan has the number.
+/// The blocks of the heap that count as objects. The plan has the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Heap {
-    /// None: globals and what the program says itself.
+    /// None: globals, and objects that the program declares.
     None = 0,
     /// Blocks of a type's size, which may be rounded up to their alignment, and `calloc` with elements of it.
     #[default]
     Exact = 1,
-    /// Blocks of a multiple of it, too.
+    /// Also blocks of a multiple of it.
     Arrays = 2,
 }
 
-/// The widest alignment to which a block's size is taken to be rounded up. A block of whole pages is a buffer.
+/// The widest alignment to which a block's size is assumed to be rounded up. A block of whole pages is a buffer.
 pub const WIDEST_ALIGN: usize = 256;
 
 /// Stands for the type of a size that several wanted types have.
@@ -52,13 +52,13 @@ pub const LOAD: usize = 0;
 pub const STORE: usize = 1;
 pub const ATOMIC: usize = 2;
 
-/// At most so many of each in a plan.
+/// The most of each in a plan.
 pub const MOST_TYPES: usize = 4096;
 pub const MOST_OPERATIONS: usize = 64;
 pub const MOST_SITES: usize = 64;
-/// Of a type, in bytes.
+/// The largest type, in bytes.
 pub const LARGEST_TYPE: u64 = 1 << 20;
-/// Of all types of a plan, in bytes.
+/// The largest total of a plan's types, in bytes.
 pub const LARGEST_PLAN: u64 = 1 << 26;
 
 /// Words of the header.
@@ -66,20 +66,20 @@ pub mod header {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 1;
     pub const PROCESS: usize = 2;
-    /// One more than the objects there have been: ids below this are or were in use.
+    /// One more than the number of objects so far: ids below this are or were in use.
     pub const OBJECTS: usize = 3;
-    /// Objects that were not noted: there was no room.
+    /// Objects that were not noted because there was no room.
     pub const OBJECTS_LOST: usize = 4;
-    /// Objects that were not noted: another lies there.
+    /// Objects that were not noted because another lies there.
     pub const OVERLAPPING: usize = 5;
     pub const THREADS: usize = 6;
-    /// Threads that came when there was no room.
+    /// Threads that started when there was no room.
     pub const THREADS_LOST: usize = 7;
     /// Blocks whose size several wanted types have.
     pub const AMBIGUOUS: usize = 8;
     /// The first such size.
     pub const AMBIGUOUS_SIZE: usize = 9;
-    /// What recording costs, in picoseconds: a probe, what counting adds to it, what an operation adds.
+    /// The cost of recording, in picoseconds: a probe, what counting adds to it, what an operation adds.
     pub const PROBE_PS: usize = 10;
     pub const COUNT_PS: usize = 11;
     /// Sites and folds that found their tables full.
@@ -90,27 +90,27 @@ pub mod header {
     /// The head of the list of free objects.
     pub const FREE: usize = 15;
     pub const OPERATION_PS: usize = 16;
-    /// Accesses and operations for whose counts there was no room.
+    /// Accesses and operations whose counts had no room.
     pub const TABLES_LOST: usize = 17;
-    /// The alignment that the first block of an ambiguous size was asked with; 1 where none was.
+    /// The requested alignment of the first block of an ambiguous size; 1 if there was none.
     pub const AMBIGUOUS_ALIGN: usize = 18;
-    /// Accesses of signal handlers that came while their thread had no block yet.
+    /// Accesses of signal handlers before their thread had a block.
     pub const DROPPED: usize = 19;
     /// Offsets in bytes of threads' blocks.
     pub const FIRST_THREAD: usize = 64;
 }
 
-/// Threads that are told apart.
+/// The most threads that are distinguished.
 pub const MOST_THREADS: usize = 4096;
 
-/// Where the parts begin, in bytes.
+/// The start of each part, in bytes.
 pub const SITES_AT: usize = 1 << 16;
 /// Words of a row of the tables that follow: two of key and a count. An object has as many.
 pub const ROW: usize = 3;
-/// Rows of the table of sites. Each is a site: address within the image (or [`FOREIGN`]), type and one (and [`ROUNDED`]),
-/// blocks.
+/// Rows of the table of sites. Each is a site: address within the image (or [`FOREIGN`]), type and one (and
+/// [`ROUNDED`]), blocks.
 pub const MOST_SITE_ROWS: usize = 1024;
-/// The site of a block that code of another file asked for.
+/// The site of a block that code of another file requested.
 pub const FOREIGN: u64 = u64::MAX;
 /// The bit of sites whose blocks are larger than the type: their size is rounded up to their alignment.
 pub const ROUNDED: u64 = 1 << 32;
@@ -118,8 +118,8 @@ pub const FOLDS_AT: usize = SITES_AT + MOST_SITE_ROWS * ROW * 8;
 /// Rows of objects that are gone. Each is: type and one (and [`UNASKED`]), users, how many.
 pub const MOST_FOLDS: usize = 4096;
 pub const NEIGHBOURS_AT: usize = FOLDS_AT + MOST_FOLDS * ROW * 8;
-/// Rows of neighbours, which are two objects of one type that lay on one pair of lines until the first of them went. Each is:
-/// [`neighbours`], those that used one of the two and not the other, how many.
+/// Rows of neighbours, which are two objects of one type that lay on one pair of lines until the first of them went.
+/// Each is: [`neighbours`], the threads that used one of the two and not the other, how many.
 pub const MOST_NEIGHBOURS: usize = 4096;
 pub const OBJECTS_AT: usize = 1 << 20;
 const _: () = assert!(NEIGHBOURS_AT + MOST_NEIGHBOURS * ROW * 8 <= OBJECTS_AT);
@@ -127,21 +127,21 @@ const _: () = assert!(NEIGHBOURS_AT + MOST_NEIGHBOURS * ROW * 8 <= OBJECTS_AT);
 /// Bytes of a pair of lines.
 pub const PAIR: usize = 128;
 
-/// Two objects of a type in one word: the type and one, where in a pair of lines the first begins, and by how many bytes they
-/// lie apart.
+/// Packs two objects of a type into one word: the type and one, the start of the first in a pair of lines, and the
+/// distance between them in bytes.
 pub fn neighbours(ty: u64, first: usize, second: usize) -> u64 {
     (ty + 1) | ((first % PAIR) as u64) << 16 | ((second - first) as u64) << 32
 }
 /// Objects. Each is: start (or the next free one), type and one (and [`UNASKED`]), users.
 pub const MOST_OBJECTS: usize = 1 << 24;
-/// How many times it is in the type's word of a block that may be an array, where the user did not ask for arrays. It is
-/// no object. Its users are 1 once it is used, so the reader can say that asking would help.
+/// The unit of the count in the type's word of a block that may be an array, if the user did not request arrays. The
+/// block is not an object. Its users are 1 once it is used, so the reader can report that requesting arrays would
+/// help.
 pub const UNASKED: u64 = 1 << 32;
 pub const ARENA_AT: usize = OBJECTS_AT + MOST_OBJECTS * ROW * 8;
 pub const ARENA_BYTES: usize = 8 << 30;
 
-/// The bit of a thread in the word of an object's users; threads from this one on share it, and count as
-/// several.
+/// The bit of a thread in the word of an object's users. Threads from this one on share it, and count as several.
 pub const MANY: usize = 63;
 
 /// Words of a thread's block.
@@ -150,30 +150,30 @@ pub mod thread {
     /// 16 bytes.
     pub const NAME: usize = 1;
     pub const OPERATIONS: usize = 3;
-    /// Calls of probes since the block is there.
+    /// Calls of probes since the block exists.
     pub const PROBES: usize = 4;
     /// Of these, calls that counted something.
     pub const COUNTED: usize = 5;
-    /// Accesses of signal handlers that came while the thread counted.
+    /// Accesses of signal handlers while the thread counted.
     pub const DROPPED: usize = 6;
     /// CPU time in nanoseconds, operations, probes and counted at the first measurement.
     pub const FIRST: usize = 7;
-    /// The same at the last.
+    /// The same at the last measurement.
     pub const LAST: usize = 11;
     /// Its number in the process.
     pub const NUMBER: usize = 15;
-    /// Whether an operation goes on: how deep in calls; 0 is none.
+    /// The call depth of the current operation; 0 is none.
     pub const DEPTH: usize = 16;
-    /// The stack pointer where it began.
+    /// The stack pointer at its start.
     pub const STACK: usize = 17;
     /// The table that the operation touched last, as an offset; tables link on.
     pub const OPEN: usize = 18;
-    /// Offsets of tables by type; 0 where the thread never touched the type.
+    /// Offsets of tables by type; 0 if the thread never touched the type.
     pub const TABLES: usize = 20;
 }
 
-/// Rows of a table: the first is what was touched outside of operations, the last what was touched in
-/// combinations beyond those that have a row of their own.
+/// Rows of a table. The first has the accesses outside of operations; the last has the combinations of fields beyond
+/// those with a row of their own.
 pub const ROWS: usize = 34;
 pub const OUTSIDE: usize = 0;
 pub const REST: usize = ROWS - 1;
@@ -185,13 +185,13 @@ pub mod table {
     pub const NEXT: usize = 0;
     /// Whether it is in that list.
     pub const LISTED: usize = 1;
-    /// How many cells the operation touched.
+    /// The number of cells that the operation touched.
     pub const TOUCHED: usize = 2;
     /// The row that was used last.
     pub const RECENT: usize = 3;
-    /// How many rows there are, the first among them.
+    /// The number of rows, including the first.
     pub const USED: usize = 4;
-    /// Of which type.
+    /// The type.
     pub const TYPE: usize = 5;
     /// Offsets of rows.
     pub const FIRST_ROW: usize = 6;
@@ -199,7 +199,7 @@ pub mod table {
     pub const MASK: usize = FIRST_ROW + ROWS;
 }
 
-/// How large a type's tables and rows are.
+/// The sizes of a type's tables and rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Cells of the type.
@@ -217,12 +217,12 @@ impl Shape {
         self.cells.div_ceil(4)
     }
 
-    /// Where a table's list of touched cells begins.
+    /// Returns the start of a table's list of touched cells.
     pub fn table_order(self) -> usize {
         table::MASK + self.mask()
     }
 
-    /// Where a table's counts of the operation begin.
+    /// Returns the start of a table's counts of the operation.
     pub fn table_counts(self) -> usize {
         self.table_order() + self.order()
     }
@@ -234,17 +234,17 @@ impl Shape {
 
     // A row: how many operations, how many cells in order, the mask, the order, the counts.
 
-    /// Where a row's mask begins.
+    /// Returns the start of a row's mask.
     pub fn row_mask(self) -> usize {
         2
     }
 
-    /// Where a row's list of cells begins.
+    /// Returns the start of a row's list of cells.
     pub fn row_order(self) -> usize {
         2 + self.mask()
     }
 
-    /// Where a row's counts begin.
+    /// Returns the start of a row's counts.
     pub fn row_counts(self) -> usize {
         self.row_order() + self.order()
     }

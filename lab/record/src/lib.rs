@@ -2,7 +2,7 @@
 //!
 //! | module     | what it holds                                                                             |
 //! |------------|-------------------------------------------------------------------------------------------|
-//! | `format`   | the plan and the recording, as both sides know them                                       |
+//! | `format`   | the plan and the recording, shared by both sides                                          |
 //! | `recorder` | with the feature `recorder`: answers the probes of compilers, and counts, in the program  |
 
 #[doc(hidden)]

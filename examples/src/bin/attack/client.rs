@@ -1,4 +1,4 @@
-//! Clients that share a pool of connections, and count how each request of each tenant ended.
+//! Clients that share a pool of connections, and count the outcomes of each tenant's requests.
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -15,7 +15,7 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// A request: the method, the path and the body.
 pub type Asked = (&'static str, String, Body);
 
-/// How requests ended, by name: how often each status came; `cut` for a body that was not whole, `closed` for a connection
+/// Outcomes of requests, by name: the count of each status; `cut` for an incomplete body, `closed` for a connection
 /// that ended without an answer.
 pub type Ends = BTreeMap<String, BTreeMap<String, u64>>;
 
@@ -35,14 +35,15 @@ pub fn whole(bytes: Bytes) -> Body {
 }
 
 impl Client {
-    /// With `kept` connections at most for later requests.
+    /// Makes a client that keeps at most `kept` connections for later requests.
     pub fn new(server: &str, kept: usize) -> Client {
         let pooled =
             Pooled::builder(TokioExecutor::new()).pool_max_idle_per_host(kept).build_http();
         Client { pooled, server: server.to_owned(), ends: Arc::default() }
     }
 
-    /// Asks for a tenant, reads the answer to its end, and counts how it ended below a name. Returns the whole body of a 200.
+    /// Sends a tenant's request, reads the answer to its end, and counts the outcome under a name. Returns the whole
+    /// body of a 200.
     pub async fn ask(&self, name: &str, tenant: &str, asked: Asked) -> Option<Bytes> {
         let (method, path, body) = asked;
         let request = Request::builder()
@@ -68,13 +69,13 @@ impl Client {
         body
     }
 
-    /// How requests ended since this was asked last, by name.
+    /// Returns the outcomes of requests since the last call, by name.
     pub fn take_ends(&self) -> Ends {
         std::mem::take(&mut self.ends.lock().expect("no panic inside"))
     }
 }
 
-/// All of a body, of which a mebibyte is kept; `None` if it broke off.
+/// Reads a body to its end, and keeps a mebibyte of it; returns `None` if it broke off.
 async fn read(mut body: hyper::body::Incoming) -> Option<Bytes> {
     let mut kept = Vec::new();
     while let Some(frame) = body.frame().await {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 /// The tenant that is attacked.
 pub const ATTACKED: &str = "t0";
 const TENANTS: usize = 50;
-/// How often each other tenant asks.
+/// Requests of each other tenant in a second.
 const PER_SECOND: f64 = 10.0;
 
 /// The work of the attackers in a round.
@@ -42,7 +42,7 @@ impl Kind {
     pub const ALL: [Kind; 5] =
         [Kind::LargeBodies, Kind::SlowBodies, Kind::Spawns, Kind::Streams, Kind::Panics];
 
-    /// How many attacks of it begin in a second.
+    /// Returns the number of attacks that begin in a second.
     fn per_second(self) -> f64 {
         match self {
             Kind::LargeBodies => 8.0,
@@ -63,7 +63,8 @@ impl Kind {
         }
     }
 
-    /// How many of it are answered at a time. All that is permitted at a time fits below the tenant's max.
+    /// Returns the number of requests that are answered at a time. All permitted requests at a time fit below the
+    /// tenant's max.
     fn at_once(self, form: Form) -> usize {
         match (self, form) {
             (Kind::LargeBodies | Kind::Streams, Form::Permitted) => 1,
@@ -72,8 +73,9 @@ impl Kind {
         }
     }
 
-    /// How its requests may end. A client that still sends when it is refused may find its connection closed, and not read the
-    /// answer; a body that meets its limit at once may take the head of the answer with it.
+    /// Returns the possible outcomes of its requests. A client that still sends when it is refused may find its
+    /// connection closed, and not read the answer. A body that meets its limit at once may take the head of the
+    /// answer with it.
     pub fn may_end(self, form: Form) -> &'static [&'static str] {
         match (self, form) {
             (Kind::Panics, _) => &["closed"],
@@ -85,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// A request. One that is permitted has so much of its kind's work as `share` says, where that can be more than once.
+    /// Returns a request. A permitted one has `share` times its kind's work, if the kind allows more than once.
     fn request(self, form: Form, share: f64) -> Asked {
         let of_zeros = |size: usize| client::whole(Bytes::from(vec![0; size]));
         let (method, path, body) = match (self, form) {
@@ -106,7 +108,7 @@ impl Kind {
     }
 }
 
-/// A body of so many frames, one each 20 ms.
+/// Returns a body of `frames` frames, one each 20 ms.
 fn slowly(frames: usize, size: usize) -> Body {
     let frames = stream::iter(0..frames).then(move |_| async move {
         sleep(Duration::from_millis(20)).await;
@@ -115,10 +117,11 @@ fn slowly(frames: usize, size: usize) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// The kinds of which more are permitted than are attacks, or fewer. Panics and slow bodies are the same in both forms, or nearly so.
+/// The kinds whose permitted requests are scaled to the CPU time of the attacks. Panics and slow bodies are the same in
+/// both forms, or nearly so.
 const SCALED: [Kind; 3] = [Kind::LargeBodies, Kind::Spawns, Kind::Streams];
 
-/// How many permitted requests of each kind stand for one attack.
+/// The number of permitted requests of each kind that stand for one attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates([f64; 5]);
 
@@ -138,7 +141,7 @@ pub struct Load {
     asking: Client,
     kinds: Vec<Kind>,
     server: u32,
-    /// How requests of the calibration ended, by kind.
+    /// Outcomes of the calibration's requests, by kind.
     pub calibration: Ends,
 }
 
@@ -159,12 +162,12 @@ impl Load {
         })
     }
 
-    /// The CPU time of the server and of this process.
+    /// Returns the CPU time of the server and of this process.
     fn cpu(&self) -> [Duration; 2] {
         [self.server, std::process::id()].map(server::cpu_time)
     }
 
-    /// Measures what a request of each kind costs in both forms.
+    /// Measures the cost of a request of each kind in both forms.
     pub fn calibrate(&mut self) -> Rates {
         const REQUESTS: usize = 25;
         let cost = |kind: Kind, form| {
@@ -206,7 +209,8 @@ impl Load {
         Round { form, latencies, server, client, others, attackers }
     }
 
-    /// Closes all connections, and asks `/metrics` then. A server keeps some of the last answer with each connection.
+    /// Closes all connections, and then reads `/metrics`. A server keeps some of the last answer with each
+    /// connection.
     pub fn metrics(self, server: &Server) -> Result<String, Box<dyn Error>> {
         drop((self.attacking, self.asking));
         let asked = async {
@@ -219,8 +223,9 @@ impl Load {
     }
 }
 
-/// Begins requests of one kind at its rate, and waits until all have ended. A share of work is of larger requests for tasks, whose
-/// CPU time comes at once in an attack, too, and of more requests for all others.
+/// Begins requests of one kind at its rate, and waits until all have ended. `share` scales the work: that of spawns by
+/// larger requests, since their CPU time comes at once in an attack as well, and that of all other kinds by more
+/// requests.
 async fn attack(client: Client, kind: Kind, form: Form, share: f64, until: Instant) {
     let mut asked = JoinSet::new();
     let room = Arc::new(Semaphore::new(kind.at_once(form)));
@@ -235,14 +240,14 @@ async fn attack(client: Client, kind: Kind, form: Form, share: f64, until: Insta
         asked.spawn(async move {
             let _room = room;
             let answer = client.ask(kind.name(), ATTACKED, kind.request(form, share));
-            // Nothing here takes so long: it would be seen as a request without an end.
+            // No request here takes this long, so a timeout shows as a request without an end.
             let _ = timeout(Duration::from_secs(60), answer).await;
         });
     }
     asked.join_all().await;
 }
 
-/// Asks for each other tenant at a fixed rate. The time that each answer took, from when it was to be asked.
+/// Sends requests of each other tenant at a fixed rate. Returns the time of each answer since its request was due.
 async fn ask_as_others(client: Client, until: Instant) -> Vec<Duration> {
     let latencies = Arc::new(Mutex::new(Vec::new()));
     let mut tenants = JoinSet::new();

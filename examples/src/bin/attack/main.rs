@@ -1,15 +1,17 @@
-//! Attacks one tenant of the server in `tenants.rs`, and looks at what the other forty-nine notice.
+//! Attacks one tenant of the server in `tenants.rs`, and measures the effect on the other forty-nine.
 //!
-//! Rounds alternate. In one kind the attackers break every limit: large bodies, slow bodies, deep recursion of spawned tasks,
-//! endless streams, panics with backtraces. In the other they send permitted requests that take as much CPU time. The other
-//! tenants ask at a fixed rate in both. So the difference is what the limits cost others, and not what a busy machine does.
+//! Rounds alternate. In one kind the attackers break every limit: large bodies, slow bodies, deep recursion of
+//! spawned tasks, endless streams, panics with backtraces. In the other they send permitted requests that take as
+//! much CPU time. The other tenants send at a fixed rate in both. So the difference is the effect of the limits on
+//! others, without that of a busy machine.
 //!
 //!     attack [--seconds N] [--rounds N] [--kind NAMES] [--json]
 //!
-//! N seconds of attack (60), in so many rounds (10), of these kinds alone if some are named: `bodies,slow,spawns,streams,panics`.
+//! It attacks for N seconds (60), in N rounds (10), with the named kinds or all of them:
+//! `bodies,slow,spawns,streams,panics`.
 //!
-//! It fails if a limit ended a request of another tenant, if `/metrics` says something else than the clients saw, or if memory
-//! stays charged. No time makes it fail.
+//! It fails if a limit ended a request of another tenant, if `/metrics` differs from what the clients saw, or if
+//! memory stays charged. No time makes it fail.
 
 mod client;
 mod load;

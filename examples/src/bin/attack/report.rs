@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Bytes that tokio may keep of what a tenant's first requests made: lists of its threads, entries of timers.
+/// Bytes that tokio may keep of a tenant's first requests: lists of its threads, entries of timers.
 const KEPT: u64 = 4096;
 
 /// A round of one form.
 pub struct Round {
     pub form: Form,
-    /// Of the other tenants, sorted.
+    /// The latencies of the other tenants, sorted.
     pub latencies: Vec<Duration>,
     pub server: Duration,
     pub client: Duration,
-    /// By tenant.
+    /// The outcomes by tenant.
     pub others: Ends,
-    /// By kind of attack.
+    /// The outcomes by kind of attack.
     pub attackers: Ends,
 }
 
@@ -28,7 +28,7 @@ impl Round {
         self.server + self.client
     }
 
-    /// The latency that so many of a thousand requests do not exceed, in milliseconds.
+    /// Returns the latency in milliseconds that `of_thousand` of a thousand requests do not exceed.
     fn percentile(&self, of_thousand: usize) -> f64 {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() * of_thousand / 1000).min(last);
@@ -39,7 +39,7 @@ impl Round {
 #[derive(Default)]
 pub struct Report {
     pub rounds: Vec<Round>,
-    /// How requests of attackers ended before the first round.
+    /// Outcomes of the attackers' requests before the first round.
     pub calibration: Ends,
     /// The server's exports at the end.
     pub metrics: String,
@@ -57,7 +57,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// How many requests a limit ended: by 503, in their bodies, or with their connections.
+/// Returns the number of requests that a limit ended: by 503, in their bodies, or with their connections.
 fn refused(ends: &BTreeMap<String, u64>) -> u64 {
     ["503", "cut", "closed"].into_iter().filter_map(|end| ends.get(end)).sum()
 }
@@ -82,14 +82,14 @@ impl Report {
         Spread([at(1), at(2), at(3)])
     }
 
-    /// How requests of each kind, or of each other tenant, ended in the rounds of one form.
+    /// Returns the outcomes of requests of each kind, or of each other tenant, in the rounds of one form.
     fn ends(&self, form: Form, of: fn(&Round) -> &Ends) -> Ends {
         let mut sum = Ends::new();
         self.of(form).for_each(|round| add(&mut sum, of(round)));
         sum
     }
 
-    /// How many requests the clients saw refused, of all that were asked for the attacked tenant or for another.
+    /// Returns the number of requests that the clients saw refused, for the attacked tenant or for another.
     fn seen_refused(&self, tenant: &str) -> u64 {
         if tenant != ATTACKED {
             return self.rounds.iter().filter_map(|it| it.others.get(tenant)).map(refused).sum();
@@ -99,7 +99,7 @@ impl Report {
         all.filter(|it| it.0 != Kind::Panics.name()).map(|it| refused(it.1)).sum()
     }
 
-    /// A figure of a tenant by `/metrics`.
+    /// Returns a figure of a tenant from `/metrics`.
     fn figure(&self, name: &str, tenant: &str) -> Option<u64> {
         let begin = format!("{name}{{group=\"/tenants/{tenant}\"}} ");
         let figure = self.metrics.lines().find_map(|line| line.strip_prefix(&begin))?;
@@ -111,7 +111,8 @@ impl Report {
         [ATTACKED.to_owned()].into_iter().chain(others).collect()
     }
 
-    /// By how much the median of the others' p99 is longer under attack than beside permitted requests.
+    /// Returns the relative increase of the median of the others' p99 under attack over that beside permitted
+    /// requests.
     fn longer(&self) -> f64 {
         let p99 = |form| self.spread(form, |round| round.percentile(990)).0[1];
         p99(Form::Attack) / p99(Form::Permitted) - 1.0
@@ -152,7 +153,7 @@ impl Report {
         })
     }
 
-    /// Says what does not hold of what has to.
+    /// Checks the claims; returns those that do not hold.
     pub fn check(&self) -> Result<(), String> {
         let mut wrong = Vec::new();
         let mut expect = |holds: bool, text: String| {

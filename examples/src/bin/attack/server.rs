@@ -1,4 +1,4 @@
-//! The server as a process of its own: its address, its CPU time, what it printed.
+//! The server as a process of its own: its address, its CPU time, its output.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Seek};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The server; ended when this drops.
+/// The server, which ends when this value drops.
 pub struct Server {
     process: Child,
     pub address: String,
@@ -32,7 +32,7 @@ impl Server {
         self.process.id()
     }
 
-    /// How often it printed a text on standard error.
+    /// Returns the number of times it printed a text on standard error.
     pub fn printed(&self, text: &str) -> std::io::Result<usize> {
         let mut errors = self.errors.try_clone()?;
         errors.rewind()?;
@@ -41,7 +41,7 @@ impl Server {
         Ok(String::from_utf8_lossy(&said).matches(text).count())
     }
 
-    /// The most bytes that it had in memory at a time.
+    /// Returns its peak memory in bytes.
     pub fn resident_peak(&self) -> Result<u64, Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -52,13 +52,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended, which the report says.
+        // It may have ended already; the report mentions that.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The CPU time that a process has taken, to ten milliseconds.
+/// Returns the CPU time of a process, to ten milliseconds.
 pub fn cpu_time(process: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name before these fields may have spaces.

@@ -5,7 +5,7 @@ use super::{Station, ns};
 use crate::machine::Distance;
 use crate::simulate::Setup;
 
-/// A latency, the part of it during which the line serves no other CPU, and the square of that part for its
+/// A latency with the part of it during which the line serves no other CPU, and the square of that part for its
 /// variance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Price {
@@ -19,7 +19,7 @@ impl Price {
         Price { latency, service, square: service * service }
     }
 
-    /// This price with a weight, and another with the rest of the weight.
+    /// Returns the average of this price, weighted by `share`, and another.
     fn or(self, share: f64, other: Price) -> Price {
         let mix = |one: f64, other: f64| share * one + (1.0 - share) * other;
         Price {
@@ -34,7 +34,7 @@ impl Price {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     visits: Vec<Visit>,
-    /// How many CPUs visit it; next, which share of all CPUs they are.
+    /// The number of CPUs that visit it; next, their share of all CPUs.
     cpus: f64,
     pub share: f64,
     first_cache: f64,
@@ -53,7 +53,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Averages over all pairs of CPUs between which the line may move.
+    /// Takes averages over all pairs of CPUs between which the line may move.
     pub(super) fn new(setup: &Setup, visited: &Visited) -> Line {
         let settings = &setup.settings;
         let topology = &settings.topology;
@@ -115,13 +115,13 @@ impl Line {
         }
     }
 
-    /// Whether CPUs also load from the line.
+    /// Returns whether CPUs also load from the line.
     pub(super) fn is_read(&self) -> bool {
         self.visits.iter().any(|visit| !visit.writes)
     }
 
-    /// The line as a server for operations that take `cycle` nanoseconds, which is `stretch` times what they compute.
-    /// Also returns what a CPU pays in an operation beside the service, beyond what hits would take.
+    /// Returns the line as a server for operations that take `cycle` nanoseconds, `stretch` times the length of what
+    /// they compute. Also returns the CPU's wait in an operation beyond the service and beyond the cost of hits.
     pub(super) fn station(&self, stretch: f64, cycle: f64, busy: f64) -> (Station, f64) {
         let atomics: f64 = self.visits.iter().map(Visit::atomics).sum();
         let others = (self.cpus - 1.0) * atomics / cycle;
@@ -134,12 +134,12 @@ impl Line {
         // The other thread of the CPU's core may have brought the line already.
         let from_sibling = loads * self.sibling_first;
         let fetched = loads - from_sibling;
-        // A writer still owns the line when no other CPU came since it wrote last. That takes an idle line, since a
-        // busy one goes to a CPU that waits.
+        // A writer still owns the line if no other CPU came since its last write. That takes an idle line: a busy one
+        // goes to a CPU that waits.
         let came = (self.cpus - 1.0) * (atomics + loads);
         let kept = atomics * (1.0 - busy) * atomics / (atomics + came);
         let missed = atomics - kept;
-        // How many loads a write causes; and the chance that none came before the next write.
+        // The number of loads that a write causes, and the chance that none came before the next write.
         let burst = fetched / atomics;
         let alone = 1.0 / (1.0 + burst * (self.cpus - 1.0) / self.cpus);
         let atomic = self.written.or(alone, self.shared);
@@ -162,17 +162,17 @@ impl Line {
         (station, beside)
     }
 
-    /// How long one of `burst` readers waits for the others, which come at random within `spread` nanoseconds of a
-    /// write. Where the time is too short to serve them all, that is the length of the queue; where it is long enough,
-    /// it is what they queue by chance.
+    /// Returns how long one of `burst` readers waits for the others, which come at random within `spread` nanoseconds
+    /// of a write. If the time is too short to serve them all, the wait is the length of the queue; otherwise it is
+    /// the queueing by chance.
     fn crowd(&self, burst: f64, spread: f64) -> f64 {
         let service = self.near.service;
         let short = burst * service - spread;
         (short + (short * short + 4.0 * burst * service * service).sqrt()) / 4.0
     }
 
-    /// The chance that another CPU has written since this CPU's last visit before this one, if writes come at random;
-    /// and how long ago that visit was.
+    /// Returns the chance that another CPU has written since this CPU's previous visit, if writes come at random, and
+    /// how long ago that visit was.
     fn taken(
         &self,
         index: usize,
@@ -190,7 +190,7 @@ impl Line {
             ago += still * last.share * gap;
             still *= 1.0 - last.share;
         }
-        // The visit was longer ago than an operation, so it was two operations ago at least.
+        // The visit was longer ago than one operation, so it was at least two operations ago.
         (taken + still * (1.0 - (-writes * 2.0 * cycle).exp()), ago + still * 2.0 * cycle)
     }
 }

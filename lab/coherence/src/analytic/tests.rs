@@ -6,7 +6,8 @@ use crate::random::Random;
 use crate::simulate::Setup;
 use proptest::prelude::*;
 
-/// The machine-repair formula, for one exponential server and customers who think exponentially.
+/// Returns the cycle by the machine-repair formula, for one exponential server and customers with exponential think
+/// times.
 fn repair(think: f64, service: f64, customers: usize) -> f64 {
     let load = service / think;
     let (mut term, mut sum) = (1.0, 1.0);
@@ -40,7 +41,7 @@ proptest! {
             .map(|(visits, service, variation)| Station { visits, service, variation })
             .collect();
         let solution = solve(think, &stations, customers);
-        // Little's law gives the customers that think, and every customer thinks or queues.
+        // Little's law gives the number of thinking customers; every customer thinks or queues.
         let thinking = solution.throughput * think;
         let all = thinking + solution.queues.iter().sum::<f64>();
         prop_assert!((all / customers as f64 - 1.0).abs() < 1e-9);
@@ -77,7 +78,8 @@ fn it_agrees_with_the_simulation_within_five_per_cent() {
     assert!(worst.0 < 0.05, "{worst:?}");
 }
 
-/// A program's cost by the model over its cost by the simulation, less one; `None` where the model does not apply.
+/// Returns a program's cost by the model over its cost by the simulation, less one; `None` where the model does not
+/// apply.
 fn error(setup: &Setup) -> Option<f64> {
     let model = nanoseconds(setup).ok()?;
     Some(model / setup.run().unwrap().nanoseconds() - 1.0)
@@ -205,7 +207,7 @@ fn what_nobody_takes_away_costs_what_it_computes() {
     assert!(error.abs() < 0.01, "{error}");
 }
 
-/// A random program of computing, loads and atomics on one to four objects, on so many CPUs of a machine.
+/// Returns a random program of computing, loads and atomics on one to four objects, on `cpus` CPUs of a machine.
 fn drawn(random: &mut Random) -> Setup {
     let names = BUILT_IN.map(|(name, _)| name);
     let machine = Machine::built_in(names[random.below(names.len() as u32) as usize]).unwrap();

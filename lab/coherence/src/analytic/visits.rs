@@ -1,4 +1,4 @@
-//! What a program's operation does to each line, read off straight-line code.
+//! The effect of a program's operation on each line, read off straight-line code.
 
 use super::ns;
 use crate::code::{self, Access, Action, Instruction, Kind};
@@ -14,7 +14,7 @@ const LEAST_CYCLES: f64 = 1_000.0;
 pub(super) struct Visit {
     /// The computing from the operation's start up to the access, in nanoseconds.
     pub at: f64,
-    /// How often an operation gets to it.
+    /// The share of operations that reach it.
     pub share: f64,
     /// Whether it is an atomic; otherwise it is a load.
     pub writes: bool,
@@ -34,7 +34,7 @@ pub(super) struct Visited {
 /// An operation taken apart into computing and visits to lines.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    /// The nanoseconds that it takes without any wait.
+    /// The nanoseconds of an operation without any wait.
     pub think: f64,
     /// The lines that it may wait for.
     pub lines: Vec<Visited>,
@@ -105,11 +105,11 @@ impl Operation {
             let field = of[0].0.field;
             let shares = |cpu: &usize| placement.line(field, *cpu as u32) == number;
             let sharing: Vec<usize> = (0..cpus).filter(shares).collect();
-            // No CPU ever takes away a line that one CPU alone uses, or that all CPUs only read.
+            // A line that one CPU alone uses, or that all CPUs only read, is never taken away.
             if sharing.len() < 2 || of.iter().all(|(_, visit)| !visit.writes) {
                 continue;
             }
-            // These CPUs stand for those of other sockets and groups, so those must be as many.
+            // These CPUs stand for those of other sockets and groups, which must therefore be equally many.
             let sizes = sizes(&placement, field, cpus);
             let (least, most) = (sizes.iter().min(), sizes.iter().max());
             if least.zip(most).is_some_and(|(least, most)| 20 * (most - least) > *most) {
@@ -137,7 +137,7 @@ impl Operation {
     }
 }
 
-/// How many CPUs share each line on which a field lies.
+/// Returns how many CPUs share each line on which a field lies.
 fn sizes(placement: &Placement, field: FieldId, cpus: usize) -> Vec<usize> {
     let mut sizes = HashMap::new();
     for cpu in 0..cpus as u32 {
@@ -147,7 +147,7 @@ fn sizes(placement: &Placement, field: FieldId, cpus: usize) -> Vec<usize> {
 }
 
 impl Visit {
-    /// How often an operation writes to the line.
+    /// Returns how often an operation writes to the line.
     pub(super) fn atomics(&self) -> f64 {
         if self.writes { self.share } else { 0.0 }
     }

@@ -1,12 +1,12 @@
-//! What design points share: numbers that fill their space, and the same work for each on as many cores as the machine has.
+//! Helpers for design points: numbers that fill their space evenly, and a parallel loop over the points.
 
 use rayon::prelude::*;
 
 /// Calls `work` with each item and its number, and returns the results in the items' order, or the first error in
 /// that order.
 ///
-/// Chance decides which thread does which item. It does not affect the results, since an item's work knows of no
-/// other item.
+/// The thread that handles an item is arbitrary. It does not affect the results, since the work on an item does not
+/// depend on other items.
 ///
 /// # Errors
 /// The first that `work` returns.
@@ -14,14 +14,15 @@ pub fn each<T: Sync, U: Send, E: Send>(
     items: &[T],
     work: impl Fn(usize, &T) -> Result<U, E> + Sync,
 ) -> Result<Vec<U>, E> {
-    // Each item is worth a turn of its own: it takes milliseconds, and some take longer than others.
+    // Each item is a turn of its own: items take milliseconds, and some take longer than others.
     let numbered = items.par_iter().with_max_len(1).enumerate();
     let done: Vec<Result<U, E>> = numbered.map(|(index, item)| work(index, item)).collect();
     done.into_iter().collect()
 }
 
-/// Numbers from 0 to 1, one for each index, which fill a space evenly together with those of other dimensions after a few
-/// as after many: multiples of the roots of primes, of which no two ever fall together. Eight dimensions differ.
+/// Numbers from 0 to 1, one for each index. Together with those of the other dimensions they fill a space evenly, for
+/// a few points as for many. They are multiples of the roots of primes, no two of which ever coincide. Eight
+/// dimensions differ.
 #[must_use]
 pub fn evenly(index: usize, dimension: usize) -> f64 {
     const PRIMES: [f64; 8] = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0];

@@ -19,7 +19,7 @@ pub struct Offsets {
     pub moving_account: u64,
     /// `unlock_page_memcg` reads this.
     pub move_lock_task: u64,
-    /// Everything that is counted reads this.
+    /// Every counted event reads this.
     pub stat_cpu: u64,
     /// `stat[0]`; the first element that is written is `stat[13]`, NR_FILE_MAPPED.
     pub stat: u64,
@@ -29,8 +29,8 @@ pub struct Offsets {
 pub const GOOD: Offsets =
     Offsets { moving_account: 720, move_lock_task: 728, stat_cpu: 744, stat: 752 };
 
-/// The variants, each with its name, its offsets, the published change of throughput in per cent, and what the mail says
-/// where it has no figure.
+/// The variants, each with its name, its offsets, the published change of throughput in per cent, and the words of
+/// the mail if it has no figure.
 pub const VARIANTS: [(&str, Offsets, Option<f64>, Option<&str>); 5] = [
     ("before", GOOD, Some(0.0), None),
     (
@@ -60,13 +60,13 @@ pub const VARIANTS: [(&str, Offsets, Option<f64>, Option<&str>); 5] = [
 
 /// The machine file.
 pub const MACHINE: &str = "haswell-ep-2699v3";
-/// How many CPUs the machine in the mail has.
+/// The number of CPUs of the machine in the mail.
 pub const CPUS: usize = 72;
 
-/// What an operation takes beside the fields, in nanoseconds. It is a range, since the mail has no absolute figure.
+/// The time of an operation beside the fields, in nanoseconds. It is a range, since the mail has no absolute figure.
 const BASE_NS: [f64; 2] = [1_000.0, 2_500.0];
 
-/// The setup of a fault and the unmapping of its page.
+/// Returns the setup of a fault and the unmapping of its page.
 #[must_use]
 pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) -> Setup {
     const BATCH: u32 = 33;
@@ -81,7 +81,7 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
     let count = |share| {
         [
             Step::compute(work * share),
-            // The core goes on while the value is compared and branched on. What depends on `stat_cpu` waits.
+            // The core goes on while the value is compared and branched on. Work that depends on `stat_cpu` waits.
             Step::load_overlapping(moving_account),
             Step::load(stat_cpu),
             Step::every(BATCH, [Step::rmw(mapped)]),
@@ -95,16 +95,16 @@ pub fn setup(settings: Settings, offsets: Offsets, base_ns: f64, cpus: usize) ->
     Setup::uniform(settings, layout, program, cpus).during(30_000.0, 330_000.0)
 }
 
-/// A design point with what is assumed of an operation.
+/// A design point with its assumptions about an operation.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// What an operation takes beside the fields, in nanoseconds.
+    /// The time of an operation beside the fields, in nanoseconds.
     pub base_ns: f64,
 }
 
-/// Makes so many design points.
+/// Makes `count` design points.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -136,7 +136,7 @@ pub fn table(points: &[Point]) -> Result<Experiment, Error> {
     let resolves = changes.iter().map(|(_, again)| again.abs()).fold(0.0, f64::max);
     let rows = VARIANTS.iter().enumerate().map(|(row, &(name, _, published, words))| {
         let predicted = Interval::of(changes.iter().map(|(change, _)| change[row]).collect());
-        // The other rows are told as changes against the first.
+        // The other rows are changes against the first.
         let basis = if row == 0 { Basis::Base } else { Basis::Prediction };
         Row { words, ..Row::new(name, published, predicted, basis) }
     });

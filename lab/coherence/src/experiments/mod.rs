@@ -1,7 +1,7 @@
-//! The source documents' experiments: what was published, and what the simulator predicts.
+//! The source documents' experiments: published figures, and the simulator's predictions.
 //!
-//! The sources decide which CPU reads and writes which line. What the sources do not give is calibrated on rows that
-//! say so, and everything else is predicted. A prediction is a median and a range over the points of
+//! The sources decide which CPU reads and writes which line. Figures that the sources do not give are calibrated on
+//! rows marked as such, and everything else is predicted. A prediction is a median and a range over the points of
 //! [`crate::machine::Machine::design`], each of which is calibrated by itself.
 
 mod each;
@@ -29,7 +29,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of one value or more.
+    /// Returns the interval of one value or more.
     ///
     /// # Panics
     /// If there is no value.
@@ -45,7 +45,7 @@ impl Interval {
         Interval { median, low: values[0], high: values[values.len() - 1] }
     }
 
-    /// Whether a value lies within the interval.
+    /// Returns whether a value lies within the interval.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -57,42 +57,42 @@ impl Interval {
 pub struct Row {
     /// The name that the document gives it.
     pub name: String,
-    /// What the document says; `None` where it says it in words.
+    /// The document's figure; `None` if it has only words.
     pub published: Option<f64>,
-    /// What the document says in words, where it has no figure.
+    /// The document's words, if it has no figure.
     pub words: Option<&'static str>,
-    /// What the simulator predicts.
+    /// The simulator's prediction.
     pub predicted: Interval,
-    /// What the predicted figure rests on.
+    /// The basis of the predicted figure.
     pub basis: Basis,
-    /// What all CPUs do together, where the document has such a column.
+    /// The throughput of all CPUs, if the document has such a column.
     pub throughput: Option<Throughput>,
 }
 
 impl Row {
-    /// A row of figures alone, without throughput.
+    /// Returns a row without a published throughput.
     fn new(name: &str, published: Option<f64>, predicted: Interval, basis: Basis) -> Row {
         let name = name.to_owned();
         Row { name, published, words: None, predicted, basis, throughput: None }
     }
 }
 
-/// What a row's predicted figure rests on.
+/// The basis of a row's predicted figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Nothing of the row: the figure is a prediction.
+    /// No part of the row: the figure is a prediction.
     Prediction,
-    /// The row itself. A figure of the model was chosen by what is published there.
+    /// The row itself. A figure of the model was fitted to its published value.
     Calibrated,
-    /// Another row's published value, which is the figure but for less than a row repeats.
+    /// Another row's published value. The figure equals it to within the repeatability of a row.
     Floor,
-    /// The row's definition: the others are told as changes against it.
+    /// The row's definition: the others are changes against it.
     Base,
 }
 
 impl Basis {
-    /// Whether the figure could have come out otherwise than published.
+    /// Returns whether the figure could have come out different from the published one.
     #[must_use]
     pub fn predicts(self) -> bool {
         self == Basis::Prediction
@@ -102,9 +102,9 @@ impl Basis {
 /// Operations a second of all CPUs together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
-    /// What the document says.
+    /// The document's figure.
     pub published: f64,
-    /// What the predicted cost of an operation makes of it at the machine's clock.
+    /// The figure that follows from the predicted cost of an operation at the machine's clock.
     pub predicted: Interval,
 }
 
@@ -119,18 +119,18 @@ pub struct Experiment {
     pub machine: &'static str,
     /// The rows, in the document's order.
     pub rows: Vec<Row>,
-    /// What was fitted, and on which row.
+    /// The fitted figures, and the row that each was fitted on.
     pub calibrated_on: String,
-    /// By how much two simulations of one variant differ at most, in the rows' unit, where the document has rows in
-    /// words: a smaller difference between rows is not resolved.
+    /// The largest difference between two simulations of one variant, in the rows' unit, if the document has rows in
+    /// words. A smaller difference between rows is not resolved.
     pub resolves: Option<f64>,
-    /// What the document does not give, and what would decide it.
+    /// The figures that the document does not give, and the measurement that would decide each.
     pub under_determined: &'static [&'static str],
 }
 
 /// Finds the argument between two at which a rising function reaches `target`, to a thousandth of their distance.
 ///
-/// Where the function never reaches it, that is the nearer of the two.
+/// If the function never reaches it, the result is the nearer of the two.
 pub(crate) fn calibrate(
     mut low: f64,
     mut high: f64,
@@ -148,14 +148,14 @@ pub(crate) fn calibrate(
 /// other document. It is the threshold that systems had.
 pub const FITTED_ON: u32 = 125;
 
-/// The design points of a document's machine with the one fitted figure that all documents share.
+/// Returns the design points of a document's machine with the one fitted figure that all documents share.
 pub(crate) fn shared_points(machine: &str, points: usize) -> Result<Vec<Settings>, Error> {
     let fitted = numa_threshold::fitted(FITTED_ON, points)?;
     let design = built_in(machine).design(points).into_iter().zip(fitted);
     Ok(design.map(|(point, fit)| Settings { read_service: fit.read_service, ..point }).collect())
 }
 
-/// A document's machine.
+/// Returns a document's machine.
 fn built_in(machine: &str) -> Machine {
     Machine::built_in(machine).expect("it comes with the crate")
 }

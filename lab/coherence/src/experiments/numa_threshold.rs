@@ -1,5 +1,5 @@
-//! Linux commit 1d90ca897cb0, "mm: update NUMA counter threshold size", and the mail of its series: what an
-//! allocation costs, by the threshold of the per-CPU NUMA counters.
+//! Linux commit 1d90ca897cb0, "mm: update NUMA counter threshold size", and the mail of its series: the cost of an
+//! allocation by the threshold of the per-CPU NUMA counters.
 //!
 //! The structure is that of the mail and of the tree that it patches. An allocation reads its zone's free pages for
 //! the watermark check, and counts `numa_hit` and `numa_local` in its CPU's differences. Both overstep together,
@@ -23,8 +23,9 @@ pub const UNSIGNED: f64 = 369.0;
 /// The ten rows: the threshold (`None` where there are no statistics), the floor of that variant, published cycles, and
 /// published allocations a second of all CPUs together.
 ///
-/// A floor is a published value as well: that of a row without overflows, which therefore predicts nothing. Allocations a
-/// second say nothing that the cycles do not: the machine's clock, which the mail does not give, was taken from the two.
+/// A floor is a published value as well: that of a row without overflows, which therefore predicts nothing.
+/// Allocations a second add nothing to the cycles: the machine's clock, which the mail does not give, was computed
+/// from the two.
 pub const ROWS: [(Option<u32>, f64, f64, f64); 10] = [
     (Some(32), SIGNED, 799.0, 241_760_478.0),
     (Some(64), SIGNED, 640.0, 301_628_829.0),
@@ -40,10 +41,11 @@ pub const ROWS: [(Option<u32>, f64, f64, f64); 10] = [
 
 /// The machine file.
 pub const MACHINE: &str = "broadwell-2x22";
-/// How many CPUs the machine in the mail has.
+/// The number of CPUs of the machine in the mail.
 pub const CPUS: usize = 88;
 
-/// The setup of an allocation and its freeing at a threshold, which take `floor` cycles when nothing oversteps.
+/// Returns the setup of an allocation and its freeing at a threshold. They take `floor` cycles when nothing
+/// oversteps.
 #[must_use]
 pub fn setup(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Setup {
     let mut layout = Layout::new();
@@ -66,22 +68,22 @@ pub fn setup(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Set
         Step::every(period, [hit, all_hit, local, all_local].map(Step::rmw)),
     ];
     let program = allocation(&settings, floor, [free, pages], counting);
-    // The window holds a whole round of every CPU's counters, so that each oversteps as often as it should. Where
+    // The window holds a whole round of every CPU's counters, so that each oversteps as often as it should. If
     // a round is longer than that, oversteps cost less than a cycle an operation anyway.
     let round = f64::from(period) * floor / settings.clock_ghz;
     let length = if round < 1_500_000.0 { round.max(150_000.0) } else { 150_000.0 };
     Setup::uniform(settings, layout, program, cpus).during(0.25 * length, 1.25 * length)
 }
 
-/// An allocation and its freeing, which read the free pages, change the CPU's own pages, and count in between. They take
-/// `floor` cycles when nothing oversteps.
+/// Returns an allocation and its freeing, which read the free pages, change the CPU's own pages, and count in
+/// between. They take `floor` cycles when nothing oversteps.
 pub(super) fn allocation(
     settings: &Settings,
     floor: f64,
     [free, pages]: [FieldId; 2],
     counting: impl IntoIterator<Item = Step>,
 ) -> Program {
-    // The floor includes what the accesses cost when they hit.
+    // The floor includes the cost of the accesses when they hit.
     let work = floor - 4.0 * settings.in_cycles(settings.first_cache as f64) - 7.0;
     let change = || [Step::load(pages), Step::store(pages)];
     let steps = [Step::compute(work / 2.0), Step::load_overlapping(free)].into_iter();
@@ -89,10 +91,10 @@ pub(super) fn allocation(
     Program::new("allocate and free a page", steps.chain(change()).chain(change()))
 }
 
-/// Fits the nanoseconds between two readers of a line, for each design point of the mail's machine, so that the row of
-/// threshold `row` comes out as published.
+/// Fits the nanoseconds between two readers of a line, for each design point of the mail's machine, so that the row
+/// of threshold `row` comes out as published.
 ///
-/// This is the one figure that is fitted here; the other documents' predictions take it over.
+/// This is the one fitted figure; the other documents' predictions reuse it.
 ///
 /// # Errors
 /// If the document does not have the threshold.
@@ -154,8 +156,8 @@ pub fn table(row: u32, settings: &[Settings]) -> Result<Experiment, Error> {
     })
 }
 
-/// What a row's figure rests on. Where the published value is the floor, the floor is the published value; where it
-/// lies above it by less than rows repeat, the simulation has nothing to say beside the floor.
+/// Returns the basis of a row's figure. If the published value is the floor, the basis is that floor. If it exceeds
+/// the floor by less than the repeatability of rows, the simulation adds nothing to the floor.
 fn basis(fitted: bool, floor: f64, published: f64) -> Basis {
     if fitted || published == floor {
         Basis::Calibrated
@@ -166,12 +168,12 @@ fn basis(fitted: bool, floor: f64, published: f64) -> Basis {
     }
 }
 
-/// How far a published figure may be off, as a share of it.
+/// The relative error that a published figure may have.
 const REPEATS: f64 = 0.015;
 
-/// How far a published figure may be off. The mail repeats no row. Rows that should be equal (20 000 and 30 000)
-/// differ by 0.3 %, and neighbours in the table lie within 1 % of a smooth curve. So every figure is allowed half as
-/// much again.
+/// Returns the relative error that a published figure may have. The mail repeats no row. Rows that should be equal
+/// (20 000 and 30 000) differ by 0.3 %, and neighbours in the table lie within 1 % of a smooth curve. So the
+/// tolerance of each figure is 1.5 times that.
 pub(super) fn repeatability(index: usize) -> f64 {
     1.0 + REPEATS * (2.0 * super::even(index) - 1.0)
 }

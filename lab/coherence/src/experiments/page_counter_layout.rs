@@ -8,7 +8,7 @@
 //! each walk exchanges `min_usage` and `low_usage` there although nothing changes. Patch B is the layout, patch C
 //! doubles the batch.
 //!
-//! A CPU that returns memory without a walk reads as well: each return asks whether the group or one above it is
+//! A CPU that returns memory without a walk reads as well: each return checks whether the group or one above it is
 //! short of memory for sockets, and finds the groups above through `css.parent`. That lies 16 bytes before `usage`,
 //! on its line, until patch B begins a line with `usage`. Linux 6.0 returns the memory of each packet at once.
 
@@ -43,24 +43,24 @@ pub const ROOT: f64 = 21_694.8;
 
 /// The machine file.
 pub const MACHINE: &str = "haswell-ep-2699v3";
-/// How many CPUs the machine in the mail has.
+/// The number of CPUs of the machine in the mail.
 pub const CPUS: usize = 72;
 
-/// The share of walks that a doubled batch leaves. It is half on a CPU that only takes or only returns, since no
-/// message needs more than a batch. It is less where both go through one stock and cancel each other, and a little
-/// more since a full stock is returned whole, with what filled it.
+/// The share of walks that remain with a doubled batch. It is half on a CPU that only takes or only returns, since no
+/// message needs more than a batch. It is less if both go through one stock and cancel each other. It is a little
+/// more since a full stock is returned whole, with the units that filled it.
 const REMAINING: [f64; 2] = [0.4, 0.55];
 
-/// How often a side of a message asks whether memory is short. It asks once for each packet that it frees. A packet
-/// is one message where it is sent at once, and two where messages gather; where a window grows, the side asks a
-/// second time.
+/// The number of checks whether memory is short, for a side of a message. There is one for each packet that it frees.
+/// A packet is one message if it is sent at once, and two if messages gather. If a window grows, there is a second
+/// check.
 const CHECKS: [f64; 2] = [0.5, 1.5];
 
-/// Nanoseconds that charging and returning a message's pages from stock takes: a few calls of some dozens of
-/// nanoseconds each, with interrupts off. The root group spares itself that.
+/// Nanoseconds to charge and return a message's pages from stock: a few calls of some dozens of nanoseconds each,
+/// with interrupts off. The root group has no such cost.
 const STOCK_NS: [f64; 2] = [50.0, 150.0];
 
-/// Nanoseconds that a message of 10 KiB takes at a rate, which is taken to be each instance's own.
+/// Returns the nanoseconds of a message of 10 KiB at a rate, which is assumed to be that of each instance.
 pub(super) fn message_ns(rate: f64) -> f64 {
     10_240.0 * 8.0 * 1000.0 / rate
 }
@@ -82,9 +82,9 @@ struct Counter {
 
 /// The offset of a group's `css.parent` from the group's third line, which begins a pair.
 const CSS_PARENT: u64 = 64;
-/// Where its counter of memory begins, since `css` takes 200 bytes and `id` 8.
+/// The start of its counter of memory: `css` takes 200 bytes and `id` 8.
 const PACKED: u64 = 80;
-/// Where that counter begins when it begins a line.
+/// The start of that counter if it begins a line.
 const PADDED: u64 = 128;
 
 impl Counter {
@@ -111,7 +111,7 @@ impl Counter {
         }
     }
 
-    /// What a walk does on a level that is not the root.
+    /// Returns the steps of a walk on a level other than the root.
     fn walk(&self, charge: bool, exchange: bool) -> Vec<Step> {
         let mut steps = vec![Step::rmw(self.usage), Step::load_overlapping(self.parent)];
         for (claim, protected) in [(self.min, self.min_usage), (self.low, self.low_usage)] {
@@ -129,23 +129,23 @@ impl Counter {
     }
 }
 
-/// A design point with what is fitted on the row without patches, and what is assumed.
+/// A design point with the figures fitted on the row without patches, and the assumed ones.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// How many walks of each kind a message causes, with batches of 32 pages.
+    /// The number of walks of each kind that a message causes, with batches of 32 pages.
     pub walks: f64,
-    /// The share of these walks that a doubled batch leaves.
+    /// The share of these walks that remain with a doubled batch.
     pub remaining: f64,
-    /// How often a side of a message asks whether memory is short.
+    /// The number of checks whether memory is short, for a side of a message.
     pub checks: f64,
-    /// What charging a message from stock takes, in nanoseconds.
+    /// The time to charge a message from stock, in nanoseconds.
     pub stock_ns: f64,
 }
 
 impl Point {
-    /// The setup of a side of a message with some of the patches, on so many CPUs.
+    /// Returns the setup of a side of a message with some of the patches, on so many CPUs.
     #[must_use]
     pub fn setup(&self, patches: Patches, cpus: usize) -> Setup {
         let mut layout = Layout::new();
@@ -169,7 +169,7 @@ impl Point {
     }
 }
 
-/// The steps from the charged group up to the root, and after a charge those of the second look.
+/// Returns the steps from the charged group up to the root; after a charge, also those of the second look.
 fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
     let [below @ .., root] = levels;
     let mut steps = Vec::new();
@@ -188,7 +188,7 @@ fn walk(levels: &[Counter; 4], patches: Patches, charge: bool) -> Vec<Step> {
     steps
 }
 
-/// Makes so many design points. How many walks a message causes is calibrated on the row without patches.
+/// Makes `count` design points. The number of walks that a message causes is calibrated on the row without patches.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -211,7 +211,7 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     })
 }
 
-/// Points that fill a cube of 0 to 1 evenly, and are not those of the design.
+/// Returns points that fill a cube of 0 to 1 evenly and differ from those of the design.
 fn cube(index: usize) -> [f64; 3] {
     // This number's fourth power is itself plus one, so its powers serve as the golden ratio of three dimensions.
     const ROOT: f64 = 1.220_744_084_605_759_5;

@@ -14,18 +14,18 @@ use crate::machine::Settings;
 use crate::program::{Lock, Program, Step};
 use crate::simulate::{Error, Setup};
 
-/// Cycles that a fault took with locks: the run's cycles over its page faults.
+/// Cycles of a fault with locks: the run's cycles over its page faults.
 pub const LOCKED: f64 = 50_134_994_088_218.0 / 1_843_305_768.0;
-/// Cycles that a fault took without locks.
+/// Cycles of a fault without locks.
 pub const LOCKLESS: f64 = 32_811_216_801_141.0 / 1_843_304_774.0;
 /// The machine file.
 pub const MACHINE: &str = "four-socket-144";
-/// How many CPUs the machine in the commit has.
+/// The number of CPUs of the machine in the commit.
 pub const CPUS: usize = 144;
-/// How many visits to the counters 32 faults may cause.
+/// The numbers of visits to the counters that 32 faults may cause.
 pub const VISITS: [u32; 4] = [1, 2, 3, 4];
 
-/// The setup of a fault on CPUs that visit the counters `visits` times in 32 faults.
+/// Returns the setup of a fault on CPUs that visit the counters `visits` times in 32 faults.
 #[must_use]
 pub fn setup(
     settings: Settings,
@@ -58,16 +58,16 @@ pub fn setup(
         .during(500_000.0, 3_000_000.0)
 }
 
-/// A design point with what is fitted on the row without locks.
+/// A design point with the figures fitted on the row without locks.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// Cycles that a fault takes beside its visits, for each of [`VISITS`].
+    /// Cycles of a fault beside its visits, for each of [`VISITS`].
     pub work: [f64; VISITS.len()],
 }
 
-/// Makes so many design points. A fault's other work is calibrated on the row without locks.
+/// Makes `count` design points. A fault's other work is calibrated on the row without locks.
 ///
 /// # Errors
 /// None for a count that is not zero.
@@ -83,7 +83,7 @@ pub fn points(count: usize) -> Result<Vec<Point>, Error> {
     })
 }
 
-/// What the row of a number of visits is called.
+/// Returns the name of the row of a number of visits.
 #[must_use]
 pub fn locked(visits: u32) -> String {
     format!("locked, {visits} visit{} in 32 faults", if visits == 1 { "" } else { "s" })

@@ -39,7 +39,7 @@ enum Fitted {
     Layout(Vec<page_counter_layout::Point>),
 }
 
-/// Which design an operation runs on.
+/// The design that an operation runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Design {
     Before,
@@ -47,12 +47,12 @@ enum Design {
     Ours,
 }
 
-/// What an operation costs a CPU when a number of CPUs run it, in nanoseconds.
+/// The cost of an operation on a number of CPUs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// How many CPUs run it.
+    /// The number of CPUs.
     pub cpus: usize,
-    /// How many sockets the machine has.
+    /// The number of sockets of the machine.
     pub sockets: usize,
     /// Whether the document's machine had to be grown by whole sockets.
     pub grown: bool,
@@ -64,10 +64,10 @@ pub struct Scale {
     pub ours: Interval,
 }
 
-/// What [`Study::at`] compares, and where.
+/// The operation and the designs that [`Study::at`] compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Curve {
-    /// What a CPU repeats.
+    /// The operation that a CPU repeats.
     pub operation: &'static str,
     /// The older design.
     pub before: &'static str,
@@ -82,8 +82,8 @@ pub struct Curve {
 }
 
 impl Study {
-    /// Fits so many design points. `row` is the threshold of `numa-threshold` on which the one shared figure is fitted;
-    /// the other experiments ignore it and take [`super::FITTED_ON`].
+    /// Fits `points` design points. `row` is the threshold of `numa-threshold` on which the one shared figure is
+    /// fitted; the other experiments ignore it and take [`super::FITTED_ON`].
     ///
     /// It takes some tenths of a second a point.
     ///
@@ -105,7 +105,7 @@ impl Study {
         }))
     }
 
-    /// The document's rows.
+    /// Returns the document's rows.
     ///
     /// # Errors
     /// None for a study that was fitted.
@@ -118,8 +118,8 @@ impl Study {
         }
     }
 
-    /// What our own design would do in each of the document's rows, in the document's unit; `None` for a row in which
-    /// nothing is counted.
+    /// Returns the prediction for our own design in each of the document's rows, in the document's unit; `None` for a
+    /// row in which nothing is counted.
     ///
     /// # Errors
     /// None for a study that was fitted.
@@ -179,7 +179,7 @@ impl Study {
         }
     }
 
-    /// What [`Study::at`] compares.
+    /// Returns the operation and the designs that [`Study::at`] compares.
     #[must_use]
     pub fn curve(&self) -> Curve {
         match self.0 {
@@ -218,11 +218,12 @@ impl Study {
         }
     }
 
-    /// An operation's cost on another number of CPUs. All else is as fitted on the document's machine.
+    /// Returns an operation's cost on another number of CPUs. All other figures are as fitted on the document's
+    /// machine.
     ///
     /// The first `cpus` CPUs of the document's machine run, every core's first thread before any second. A machine
     /// that is too small is grown by whole sockets; each is one link from every other unless the machine file has
-    /// sockets two links apart. Where a document leaves open how often the counters are visited
+    /// sockets two links apart. If a document leaves open how often the counters are visited
     /// (`page-counter-lockless`), the points take the possible numbers in turn.
     ///
     /// It takes some tenths of a second a point, and longer the more CPUs wait for a lock.
@@ -254,7 +255,7 @@ impl Study {
         })
     }
 
-    /// Nanoseconds that an operation takes on one design point.
+    /// Returns the nanoseconds of an operation on one design point.
     fn cost(&self, index: usize, design: Design, cpus: usize) -> Result<f64, Error> {
         let grown = |settings: &Settings| Settings {
             topology: settings.topology.grown_to(cpus),

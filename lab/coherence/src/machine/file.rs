@@ -5,28 +5,28 @@ use crate::text_file::{BadFile, Sort};
 use serde::Deserialize;
 use toml::de::DeTable;
 
-/// A figure and where it comes from.
+/// A figure and its source.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// In the unit its name states.
     pub value: f64,
-    /// A lower value is implausible. Where it is left out, nobody has said how uncertain the figure is.
+    /// A lower value is implausible. It is left out if the figure's uncertainty is unknown.
     pub low: Option<f64>,
     /// A higher value is implausible.
     pub high: Option<f64>,
-    /// Who measured it, or from what it was inferred.
+    /// The author of the measurement, or the basis of the inference.
     pub source: String,
 }
 
 impl Figure {
-    /// Stands for a figure that the file leaves out.
+    /// Returns the value that stands for a figure that the file leaves out.
     pub(super) fn unsaid() -> Figure {
         Figure { value: 0.0, low: None, high: None, source: NOT_SAID.to_owned() }
     }
 }
 
-/// What is believed about a figure that nobody published.
+/// The belief about a figure that is not published.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
@@ -36,12 +36,12 @@ pub struct Range {
     pub best: f64,
     /// A higher value is implausible.
     pub high: f64,
-    /// Why these three are believed.
+    /// The reason for these three values.
     pub source: String,
 }
 
 impl Range {
-    /// Stands for a range that the file leaves out.
+    /// Returns the range that stands for one that the file leaves out.
     fn unsaid(all: f64) -> Range {
         Range { low: all, best: all, high: all, source: NOT_SAID.to_owned() }
     }
@@ -54,7 +54,8 @@ impl Range {
         Range::unsaid(1.0)
     }
 
-    /// The value below which the share `quantile` of the belief lies. Half of the belief lies below the best guess.
+    /// Returns the value below which the share `quantile` of the belief lies. Half of the belief lies below the best
+    /// guess.
     #[must_use]
     pub fn at(&self, quantile: f64) -> f64 {
         if quantile < 0.5 {
@@ -65,7 +66,7 @@ impl Range {
     }
 }
 
-/// The source of what the file leaves out.
+/// The source of a value that the file leaves out.
 pub(super) const NOT_SAID: &str = "not in the file";
 
 /// Machine files.
@@ -93,7 +94,7 @@ struct Sockets {
     source: String,
 }
 
-/// What is wrong, and where: a table of the file, and a key in it (none: the whole table).
+/// A mistake and its place: a table of the file and a key in it, which is empty for the whole table.
 type Complaint = (&'static str, &'static str, String);
 
 pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadFile> {
@@ -102,7 +103,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Machine, BadFile> {
     })
 }
 
-/// Where in the text a key of a table has its value, or else the table begins.
+/// Returns the place of a key's value in the text, or else of the table's start.
 fn place(text: &str, table: &str, key: &str) -> usize {
     let document = DeTable::parse(text).ok();
     let table = document.as_ref().and_then(|document| document.get_ref().get(table));
@@ -110,7 +111,7 @@ fn place(text: &str, table: &str, key: &str) -> usize {
     value.map_or(0, |value| value.span().start)
 }
 
-/// What only some topologies have.
+/// Returns whether a topology has a latency that only some topologies have.
 pub(super) fn has(topology: Topology, latency: &str) -> bool {
     match latency {
         "sibling" => topology.threads_per_core > 1,
@@ -149,7 +150,7 @@ fn check(document: Document) -> Result<Machine, Complaint> {
     Ok(Machine { name, clock_ghz, topology, topology_source, latency, nuisance })
 }
 
-/// Takes what the file leaves out for what comes nearest to it.
+/// Fills each value that the file leaves out with the nearest one that it has.
 fn fill(latency: &mut Latencies) {
     let fill = |figure: &mut Figure, other: &Figure| {
         if figure.source == NOT_SAID {
@@ -209,7 +210,7 @@ fn range(name: &'static str, range: &Range, (least, most): (f64, f64)) -> Result
     sourced(("nuisance", name), source)
 }
 
-/// Makes sure that a figure has a source.
+/// Checks that a figure has a source.
 fn sourced((table, name): (&'static str, &'static str), source: &str) -> Result<(), Complaint> {
     if source.trim().is_empty() {
         let reason = format!("`{name}` has no source; say who measured it, or why it is believed");

@@ -1,7 +1,8 @@
-//! Machines as data: topology, latencies with their sources, and ranges for what nobody published.
+//! Machines as data: topology, latencies with their sources, and ranges for figures that are not published.
 //!
-//! A [`Machine`] is what a file says. The simulator runs on [`Settings`], which is one choice out of the
-//! machine's ranges: [`Machine::best`], or one of the points of [`Machine::design`], which fill the ranges evenly.
+//! A [`Machine`] holds the contents of a machine file. The simulator runs on [`Settings`], which is one choice out of
+//! the machine's ranges: [`Machine::best`], or one of the points of [`Machine::design`], which fill the ranges
+//! evenly.
 
 mod file;
 mod settings;
@@ -22,7 +23,7 @@ pub struct Machine {
     pub name: String,
     /// The clock, in billions of cycles a second.
     pub clock_ghz: Figure,
-    /// Which sockets, complexes and cores its CPUs belong to.
+    /// The sockets, complexes and cores that its CPUs belong to.
     pub topology: Topology,
     /// The source of the topology.
     pub topology_source: String,
@@ -37,16 +38,16 @@ pub struct Machine {
 pub struct Entry<V> {
     /// Its name in the file.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// Its meaning, in a few words.
     pub says: &'static str,
-    /// What the file has for it.
+    /// Its value in the file.
     pub value: V,
-    /// The least and the most that it may hold.
+    /// The smallest and the largest permitted value.
     pub within: (f64, f64),
 }
 
-/// A table of a machine file. Each field is described once: what it is in a few words, and the least and the most that it may
-/// hold.
+/// A table of a machine file. Each field is described once: its meaning in a few words, and the smallest and the
+/// largest permitted value.
 macro_rules! table {
     ($(#[$table:meta])* $name:ident of $value:ident, $all:ident, $all_mut:ident {
         $($(#[$meta:meta])* $field:ident: $says:literal, $within:expr;)*
@@ -59,13 +60,13 @@ macro_rules! table {
         }
 
         impl $name {
-            /// All fields, in the order of the file.
+            /// Returns all fields, in the order of the file.
             #[must_use]
             pub fn $all(&self) -> Vec<Entry<&$value>> {
                 vec![$(table!($field, $says, $within, &self.$field)),*]
             }
 
-            /// The same, to change them.
+            /// Returns all fields for changing, in the order of the file.
             pub fn $all_mut(&mut self) -> Vec<Entry<&mut $value>> {
                 vec![$(table!($field, $says, $within, &mut self.$field)),*]
             }
@@ -76,13 +77,13 @@ macro_rules! table {
     };
 }
 
-/// What a latency lies within, a share, and a time in nanoseconds.
+/// The limits of a latency, of a share, and of a time in nanoseconds.
 const LATENCY: (f64, f64) = (0.001, 1e6);
 const SHARE: (f64, f64) = (0.0, 1.0);
 const NS: (f64, f64) = (0.0, 10_000.0);
 
 table! {
-    /// How long an idle machine takes to bring a line, in nanoseconds.
+    /// The time in which an idle machine brings a line, in nanoseconds.
     Latencies of Figure, figures, figures_mut {
         /// A load that depends on another, from the CPU's first cache.
         first_cache: "first cache", LATENCY;
@@ -91,7 +92,7 @@ table! {
         /// From the other hardware thread of the core.
         #[serde(default = "Figure::unsaid")]
         sibling: "sibling thread", LATENCY;
-        /// Within a complex (cores that share a last cache), a line that nobody has changed.
+        /// Within a complex (cores that share a last cache), a line that no CPU has changed.
         near_clean: "near, clean", LATENCY;
         /// Within a complex, a line that its owner has changed.
         near_modified: "near, modified", LATENCY;
@@ -115,9 +116,9 @@ table! {
         /// From memory of another socket.
         #[serde(default = "Figure::unsaid")]
         memory_remote: "memory, remote", LATENCY;
-        /// How much longer an atomic read-modify-write takes than a load, once the line has arrived.
+        /// The time of an atomic read-modify-write beyond that of a load, once the line has arrived.
         atomic: "atomic, beyond the load", LATENCY;
-        /// How much longer an atomic takes than a load where the line comes from another core. It equals `atomic` where a
+        /// The time of an atomic beyond that of a load if the line comes from another core. It equals `atomic` if a
         /// file does not state it.
         #[serde(default = "Figure::unsaid")]
         atomic_moved: "atomic on a line from another core, beyond the load", LATENCY;
@@ -131,7 +132,7 @@ table! {
         handover: "share of a transfer during which a line serves nobody", (0.01, 1.0);
         /// Factor on all transfers of the latency table, since they were measured on sister parts.
         latency_scale: "factor on all transfers", (0.1, 10.0);
-        /// Nanoseconds between two readers of a line that nobody owns.
+        /// Nanoseconds between two readers of a line without an owner.
         read_service_ns: "ns between two readers (fitted)", NS;
         /// Nanoseconds for which an owner keeps a line that has arrived.
         keep_ns: "ns that an owner keeps a line", NS;
@@ -139,50 +140,51 @@ table! {
         pair: "probability that the neighbour is fetched too", SHARE;
         /// Share of a load's wait that independent work hides, 0 to 1, where the program allows it.
         overlap: "share of a load's wait that is hidden", SHARE;
-        /// Stores that may wait for their lines before the CPU must.
+        /// Stores that may wait for their lines before the CPU has to wait.
         store_buffer: "stores that may wait", (1.0, 1024.0);
-        /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1. Until then the CPU that
-        /// holds the line goes on using it. Zero where a file does not state it.
+        /// Share of a transfer's latency that passes before the request reaches the line, 0 to 1. Until then the CPU
+        /// that holds the line goes on using it. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         request: "share of a transfer that is the request's way to the line", SHARE;
-        /// Whether reading a line that another CPU has changed takes it away from there, so that the reader may write it:
-        /// 0 or 1, or the belief in it. Zero where a file does not state it.
+        /// Whether a read of a line that another CPU has changed takes it away from there, so that the reader may
+        /// write it: 0 or 1, or the belief in it. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         migratory: "whether a line that was changed moves as a whole to who reads it", SHARE;
-        /// Share by which an owner's stays differ, evenly to both sides, 0 to 1. Zero where a file does not state it.
+        /// Relative variation of an owner's hold time, evenly to both sides, 0 to 1. Zero if a file does not state
+        /// it.
         #[serde(default = "Range::zero")]
         keep_spread: "share by which stays differ", SHARE;
-        /// Share of a stay for which a CPU keeps a line of which it had a copy already, so that it waited for no data,
-        /// 0 to 1. One where a file does not state it.
+        /// Fraction of the hold time after an upgrade: the CPU already had a copy, so it waited for no data. 0 to 1.
+        /// One if a file does not state it.
         #[serde(default = "Range::one")]
         upgrade_keep: "share of a stay with a line of which there was a copy", SHARE;
-        /// Whether an atomic requests its line while earlier stores of its CPU, which it may not overtake, are still on
-        /// their way: 0 or 1, or the belief in it. Zero where a file does not state it.
+        /// Whether an atomic requests its line while earlier stores of its CPU, which it may not overtake, are still
+        /// on their way: 0 or 1, or the belief in it. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         early_request: "whether atomics ask for lines while stores are on their way", SHARE;
-        /// Nanoseconds for which an atomic needs its line: one that finds another CPU's request about to be granted sooner
-        /// does not begin, and fetches the line again. Zero where a file does not state it.
+        /// Nanoseconds for which an atomic needs its line. If another CPU's request is granted sooner than that, the
+        /// atomic does not begin, and fetches the line again. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         closing_ns: "for how long an atomic needs its line (ns)", NS;
-        /// Nanoseconds of work that a CPU does while it waits, where the work does not need what it waits for. Zero where a
+        /// Nanoseconds of work that a CPU does while it waits, if the work does not need the awaited line. Zero if a
         /// file does not state it.
         #[serde(default = "Range::zero")]
         window_ns: "work that goes on while a CPU waits (ns)", NS;
-        /// Nanoseconds after its line has come until which an atomic is not final: a load of the line behind
-        /// it is done again if another CPU's request comes to the line in that time. It says nothing of programs that know
-        /// their places before. Zero where a file does not state it.
+        /// Nanoseconds after the arrival of its line during which an atomic is not final: a load of the line behind
+        /// it is repeated if another CPU's request comes to the line in that time. It does not apply to programs that
+        /// know their places in advance. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         behind_ns: "until when a load behind an atomic may be lost (ns)", NS;
-        /// Share of an atomic that finds its line there for which its CPU does not wait: its value is known and what comes
-        /// behind goes on, but for another atomic, 0 to 1. Zero where a file does not state it.
+        /// Share of an atomic hit that its CPU does not wait for: the value is known and later work goes on, except
+        /// another atomic. 0 to 1. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         atomic_ahead: "share of an atomic that its CPU does not wait for", SHARE;
-        /// Nanoseconds before its turn at which a CPU asks for the line of an access whose place it knows, and goes on asking
-        /// as often as it loses the line before that turn. Zero where a file does not state it.
+        /// Nanoseconds before its turn at which a CPU requests the line of an access whose place it knows. It
+        /// requests the line again each time it loses it before that turn. Zero if a file does not state it.
         #[serde(default = "Range::zero")]
         lead_ns: "how long before its turn a line is asked for (ns)", NS;
-        /// Nanoseconds that it takes to begin anew behind a load that was done before its turn, where its line was taken
-        /// meanwhile. Zero where a file does not state it.
+        /// Nanoseconds to restart behind a load that was done before its turn, if its line was taken meanwhile. Zero
+        /// if a file does not state it.
         #[serde(default = "Range::zero")]
         flush_ns: "what it takes to begin anew behind a load (ns)", NS;
     }
@@ -199,7 +201,7 @@ pub const BUILT_IN: [(&str, &str); 6] = [
 ];
 
 impl Machine {
-    /// The machine that comes with the crate under a name of [`BUILT_IN`].
+    /// Returns the built-in machine of a name in [`BUILT_IN`].
     ///
     /// ```
     /// use ledgerline_coherence::machine::Machine;
@@ -213,7 +215,7 @@ impl Machine {
         Some(Machine::parse(name, text).expect("a test reads every built-in machine"))
     }
 
-    /// Reads a machine file; `name` is what an error calls it.
+    /// Reads a machine file; errors call it `name`.
     ///
     /// # Errors
     /// An error of one line names the file, the line, what is wrong and what is expected.
@@ -241,24 +243,25 @@ impl Machine {
         }
     }
 
-    /// The machine as a file that [`Machine::parse`] reads back. It leaves out distances that the topology does not
-    /// have, and shares that nobody stated.
+    /// Returns the machine as a file that [`Machine::parse`] reads back. It leaves out distances that the topology
+    /// does not have, and shares that the machine's file did not state.
     #[must_use]
     pub fn to_toml(&self) -> String {
         write::text(self)
     }
 
-    /// The settings with the best guess of every range.
+    /// Returns the settings with the best guess of every range.
     #[must_use]
     pub fn best(&self) -> Settings {
         Settings::of(self, |_, range| range.best)
     }
 
-    /// `points` choices that fill the ranges evenly: a Halton sequence, and multiples of irrational numbers for the
-    /// ranges that came last, of which a large base would take the lower ends alone. The points are the same every time.
+    /// Returns `points` choices that fill the ranges evenly: a Halton sequence, and multiples of irrational numbers
+    /// for the ranges that came last. A Halton sequence of a large base would take only the lower ends of those. The
+    /// points are the same every time.
     ///
-    /// Half of each range lies below its best guess and half above, whatever their widths, so that a
-    /// median over the points is a median over what is believed.
+    /// Half of each range lies below its best guess and half above, whatever their widths. A median over the points
+    /// is therefore a median over the belief.
     #[must_use]
     pub fn design(&self, points: usize) -> Vec<Settings> {
         const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
@@ -280,7 +283,7 @@ const SQRT_23: f64 = 4.795_831_523_312_72;
 const SQRT_29: f64 = 5.385_164_807_134_504;
 const SQRT_31: f64 = 5.567_764_362_830_022;
 
-/// The digits of `n` in a base, mirrored behind the point.
+/// Returns the digits of `n` in a base, mirrored behind the point.
 fn radical_inverse(mut n: u64, base: u64) -> f64 {
     let (mut digit, mut sum) = (1.0, 0.0);
     while n > 0 {

@@ -2,10 +2,10 @@
 
 use super::{Distance, Machine, Range, Topology};
 
-/// What a simulation runs on: a machine with one value chosen from every range. Times are picoseconds.
+/// The input of a simulation: a machine with one value chosen from every range. Times are picoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which sockets, complexes and cores the CPUs belong to.
+    /// The sockets, complexes and cores that the CPUs belong to.
     pub topology: Topology,
     /// The length of a cycle.
     pub cycle: u64,
@@ -21,9 +21,9 @@ pub struct Settings {
     pub homed_at_reader: u64,
     /// A load from memory of the CPU's own socket, and of another.
     pub memory: [u64; 2],
-    /// How much longer an atomic takes than a load.
+    /// The time of an atomic beyond that of a load.
     pub atomic: u64,
-    /// How much longer still where the line comes from another core.
+    /// The time beyond `atomic` if the line comes from another core.
     pub moved: u64,
     /// See [`super::Nuisance::handover`].
     pub handover: f64,
@@ -51,7 +51,7 @@ pub struct Settings {
     pub closing: u64,
     /// See [`super::Nuisance::behind_ns`].
     pub behind: u64,
-    /// What of an atomic that finds its line there its CPU does not wait for; see [`super::Nuisance::atomic_ahead`].
+    /// The part of an atomic hit that its CPU does not wait for; see [`super::Nuisance::atomic_ahead`].
     pub ahead: u64,
     /// See [`super::Nuisance::window_ns`].
     pub window: u64,
@@ -62,7 +62,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Chooses from each range by its dimension: its place in a design, which stays its own whatever ranges come later.
+    /// Chooses from each range by its dimension. A range's dimension in a design stays the same when other ranges are
+    /// added.
     pub(super) fn of(machine: &Machine, choose: impl Fn(usize, &Range) -> f64) -> Settings {
         let (latency, nuisance) = (&machine.latency, &machine.nuisance);
         let time = |dimension, range| picoseconds(choose(dimension, range));
@@ -107,7 +108,8 @@ impl Settings {
         }
     }
 
-    /// How long a line takes from a CPU at a distance to a CPU of socket `reader`; its memory is on socket `home`.
+    /// Returns how long a line takes from a CPU at a distance to a CPU of socket `reader`; its memory is on socket
+    /// `home`.
     #[must_use]
     pub fn transfer(&self, distance: Distance, modified: bool, home: usize, reader: usize) -> u64 {
         if distance == Distance::Remote && home == reader {
@@ -117,19 +119,19 @@ impl Settings {
         }
     }
 
-    /// How long a CPU waits for an atomic that finds its line there, beyond the load.
+    /// Returns the time beyond a load that a CPU waits for an atomic hit.
     #[must_use]
     pub fn waits_for_atomic(&self) -> u64 {
         self.atomic.saturating_sub(self.ahead)
     }
 
-    /// The part of a transfer's latency during which its line serves no other CPU.
+    /// Returns the part of a transfer's latency during which its line serves no other CPU.
     #[must_use]
     pub fn occupied(&self, latency: u64) -> u64 {
         (latency as f64 * self.handover).round() as u64
     }
 
-    /// The part of a transfer's latency that the request takes to reach the line.
+    /// Returns the part of a transfer's latency that the request takes to reach the line.
     #[must_use]
     pub fn requested(&self, latency: u64) -> u64 {
         (latency as f64 * self.request).round() as u64

@@ -96,7 +96,7 @@ fn a_machine_is_opened_by_name_or_by_path() {
     }
 }
 
-/// Ranges that a file need not state.
+/// Returns the ranges that a file need not state.
 fn unsaid(nuisance: &mut Nuisance) -> [&mut Range; 10] {
     [
         &mut nuisance.request,
@@ -117,7 +117,7 @@ fn what_is_written_is_read_back_the_same() {
     for (name, text) in BUILT_IN {
         let mut machine = Machine::parse(name, text).unwrap();
         let again = Machine::parse(name, &machine.to_toml()).unwrap();
-        // A distance that the topology does not have stands for another one, and is written as that.
+        // A distance that the topology does not have stands for another one, and is written as that one.
         assert_eq!(again.to_toml(), machine.to_toml(), "{name}");
         assert_eq!(Machine::parse(name, &again.to_toml()).unwrap(), again, "{name}");
         machine.name = "quotes \" and \\ and\nlines\u{1}\u{7f}".to_owned();

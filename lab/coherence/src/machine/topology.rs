@@ -1,4 +1,4 @@
-//! Topologies: which socket, complex and core a CPU belongs to, and how far apart two CPUs are.
+//! Topologies: the socket, complex and core of a CPU, and the distance between two CPUs.
 
 use serde::Deserialize;
 
@@ -9,20 +9,20 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// How many sockets there are.
+    /// The number of sockets.
     pub sockets: usize,
-    /// How many complexes a socket has: groups of cores that share a last cache.
+    /// Complexes of a socket. A complex is a group of cores that share a last cache.
     pub complexes_per_socket: usize,
-    /// How many cores a complex has.
+    /// Cores of a complex.
     pub cores_per_complex: usize,
-    /// How many hardware threads a core has.
+    /// Hardware threads of a core.
     pub threads_per_core: usize,
     /// The most links between two sockets, 1 or 2: sockets whose numbers differ in two bits are two links apart.
     #[serde(skip, default = "one")]
     pub hops: usize,
 }
 
-/// Where nobody says how far apart sockets are, each is linked with each.
+/// Returns the default of `hops`: each socket is linked with each.
 fn one() -> usize {
     1
 }
@@ -30,7 +30,7 @@ fn one() -> usize {
 /// The most CPUs that a file may describe, so that a typing mistake does not exhaust memory.
 const MOST_CPUS: usize = 8192;
 
-/// How far apart two CPUs are.
+/// The distance between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Two threads of a core.
@@ -41,12 +41,12 @@ pub enum Distance {
     Socket,
     /// Two sockets with a link.
     Remote,
-    /// Two sockets without one.
+    /// Two sockets without a link.
     Far,
 }
 
 impl Topology {
-    /// The same topology, if it has CPUs, and not more than any machine; otherwise what is wrong.
+    /// Returns the same topology if it has CPUs, and at most [`MOST_CPUS`]; otherwise the mistake.
     pub(crate) fn checked(self) -> Result<Topology, String> {
         let sizes = [self.complexes_per_socket, self.cores_per_complex, self.threads_per_core];
         let cpus = sizes.iter().try_fold(self.sockets, |product, &size| product.checked_mul(size));
@@ -56,37 +56,37 @@ impl Topology {
         }
     }
 
-    /// How many cores there are.
+    /// Returns the number of cores.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.sockets * self.complexes_per_socket * self.cores_per_complex
     }
 
-    /// How many CPUs there are; a CPU is a hardware thread.
+    /// Returns the number of CPUs; a CPU is a hardware thread.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.cores() * self.threads_per_core
     }
 
-    /// The core that a CPU is a thread of.
+    /// Returns the core that a CPU is a thread of.
     #[must_use]
     pub fn core(&self, cpu: usize) -> usize {
         cpu % self.cores()
     }
 
-    /// The complex of a CPU, numbered over the whole machine.
+    /// Returns the complex of a CPU, numbered over the whole machine.
     #[must_use]
     pub fn complex(&self, cpu: usize) -> usize {
         self.core(cpu) / self.cores_per_complex
     }
 
-    /// The socket of a CPU.
+    /// Returns the socket of a CPU.
     #[must_use]
     pub fn socket(&self, cpu: usize) -> usize {
         self.complex(cpu) / self.complexes_per_socket
     }
 
-    /// How far apart two different CPUs are.
+    /// Returns how far apart two different CPUs are.
     #[must_use]
     pub fn distance(&self, one: usize, other: usize) -> Distance {
         if self.core(one) == self.core(other) {
@@ -98,7 +98,7 @@ impl Topology {
         }
     }
 
-    /// How far apart two sockets are; a socket is one [`Distance::Socket`] from itself.
+    /// Returns how far apart two sockets are; a socket is one [`Distance::Socket`] from itself.
     #[must_use]
     pub fn socket_distance(&self, one: usize, other: usize) -> Distance {
         match (one ^ other).count_ones() {
@@ -108,7 +108,8 @@ impl Topology {
         }
     }
 
-    /// This topology grown by whole sockets until it has at least `cpus`. Curves beyond a real machine use it.
+    /// Returns this topology grown by whole sockets until it has at least `cpus`. Curves beyond a real machine use
+    /// it.
     #[must_use]
     pub fn grown_to(mut self, cpus: usize) -> Topology {
         self.sockets = self.sockets.max(cpus.div_ceil(self.cpus() / self.sockets));

@@ -1,4 +1,4 @@
-//! Which unknown decides a case: each range is varied alone, and all else is the best guess.
+//! Finds the unknown that decides a case: each range is varied alone, and all others keep the best guess.
 
 use super::program::Assumed;
 use super::{Case, Work};
@@ -6,10 +6,10 @@ use crate::experiments::each;
 use crate::machine::Range;
 use crate::simulate::Error;
 
-/// A change of less than this, in per cent, is lost in what throughputs vary by.
+/// The smallest change, in per cent, that stands out from the variation of throughputs.
 const SIGNIFICANT: f64 = 1.0;
 
-/// What the first row comes to when one range alone is varied.
+/// The first row's change when one range alone is varied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alone {
     /// The range: `work`, an unknown of the case, or a range of the machine.
@@ -20,24 +20,24 @@ pub struct Alone {
     pub changes: [f64; 2],
 }
 
-/// What decides a case.
+/// The ranges' effects on a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
-    /// The predicted change in per cent with the best guess of everything.
+    /// The predicted change in per cent with the best guess of every range.
     pub best: f64,
     /// Each range alone, the one that matters most first.
     pub alone: Vec<Alone>,
 }
 
 impl Decided {
-    /// The ranges on which the answer turns.
+    /// Returns the ranges that the answer depends on.
     pub fn turns_on(&self) -> impl Iterator<Item = &Alone> {
         self.alone.iter().filter(|alone| turns_on(self.best, alone.changes))
     }
 }
 
-/// Whether an answer turns on a range: it is lost in noise or has another sign at one end, and not with the best guess
-/// or at the other end, or it is less than half as large.
+/// Returns whether an answer depends on a range. At an end of the range the change has another sign or significance,
+/// or the smallest of the three changes is less than half of the largest.
 ///
 /// ```
 /// use ledgerline_coherence::published::turns_on;
@@ -61,7 +61,7 @@ impl Case {
     /// Varies each range alone. It takes two predictions of a point for each range.
     ///
     /// # Errors
-    /// As [`Case::predict`].
+    /// The errors of [`Case::predict`].
     pub fn decide(&self) -> Result<Decided, Error> {
         let row = &self.rows[0];
         let change = |point: &Assumed| self.change(row, &self.fit(row, point)?.0);

@@ -44,9 +44,9 @@ use toml::Spanned;
 /// Files of cases.
 pub(super) const FILES: Sort = Sort { what: "case", called: "a case", built_in: &BUILT_IN };
 
-/// No time, rate or offset of a case is larger.
+/// The largest time, rate or offset of a case.
 const LARGEST: f64 = 1e7;
-/// A step is repeated so often at most.
+/// The most repetitions of a step.
 const MOST_TIMES: f64 = 1000.0;
 
 #[derive(Deserialize)]
@@ -95,7 +95,7 @@ struct Fitted {
     fitted: String,
 }
 
-/// Where a field lies, or where the first CPU's element of an array lies and how far apart they are.
+/// The place of a field, or of the first CPU's element of an array with the distance between elements.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Places {
@@ -205,7 +205,7 @@ fn machine(text: &Text) -> Result<Machine, Complaint> {
     let mut machine =
         Machine::open(text.machine.get_ref()).map_err(|error| (at, error.to_string()))?;
     if let Some(topology) = &text.topology {
-        // How far apart sockets are stays the machine's.
+        // The links between sockets stay those of the machine.
         let other = Topology { hops: machine.topology.hops, ..*topology.get_ref() };
         machine.topology = other.checked().map_err(|reason| (topology.span().start, reason))?;
     }
@@ -343,7 +343,7 @@ fn doing(step: Spanned<StepText>, known: &Known<'_>) -> Result<Doing, Complaint>
     }
 }
 
-/// A number, or an unknown by its name, that is not larger than `most`.
+/// Returns a number, or an unknown by its name, that is not larger than `most`.
 fn quantity(
     at: usize,
     what: &str,
@@ -374,7 +374,7 @@ fn ranges(text: BTreeMap<Spanned<String>, Range>) -> Result<Vec<(String, Range)>
     ranges.collect()
 }
 
-/// Makes sure that a range rises, is not below zero, and says why it is believed.
+/// Checks that a range rises, is not below zero, and states a reason.
 fn ordered(at: usize, name: &str, range: &Range) -> Result<(), Complaint> {
     let Range { low, best, high, source } = range;
     if !(0.0 <= *low && low <= best && best <= high && *high <= LARGEST) {
@@ -388,7 +388,7 @@ fn ordered(at: usize, name: &str, range: &Range) -> Result<(), Complaint> {
     Ok(())
 }
 
-/// A table's entries as they stand in the file.
+/// Returns a table's entries in the order of the file.
 fn in_order<T>(table: BTreeMap<Spanned<String>, T>) -> impl Iterator<Item = (Spanned<String>, T)> {
     let mut entries: Vec<(Spanned<String>, T)> = table.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);

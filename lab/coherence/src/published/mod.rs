@@ -1,12 +1,12 @@
 //! Layout changes that others published with figures, as tests of the model out of sample.
 //!
-//! A [`Case`] is a file: what was published and where, the nearest machine, which CPU does what to which field, the
-//! offsets before and after, and what the source leaves open, as ranges. [`Case::predict`] simulates both layouts at
-//! points that fill the machine's ranges and the case's together, so that what nobody knows widens the interval.
-//! [`Case::decide`] varies each range alone and names those on which the answer turns.
+//! A [`Case`] is a file: the published change and its source, the nearest machine, the accesses of each CPU, the
+//! offsets before and after, and, as ranges, the figures that the source leaves open. [`Case::predict`] simulates
+//! both layouts at points that fill the machine's ranges and the case's together, so that unknown figures widen the
+//! interval. [`Case::decide`] varies each range alone and names those that the answer depends on.
 //!
-//! Nothing is fitted on a published change. Where a source prints absolute figures, the work of an operation is chosen
-//! so that the layout *before* takes what is printed, at each point by itself.
+//! Nothing is fitted on a published change. If a source prints absolute figures, the work of an operation is chosen
+//! so that the layout *before* takes the printed time, at each point separately.
 //!
 //! ```
 //! use ledgerline_coherence::published::Case;
@@ -34,27 +34,27 @@ use crate::text_file::BadFile;
 pub struct Case {
     /// A short name.
     pub name: String,
-    /// What moved where.
+    /// The fields that moved, and where to.
     pub title: String,
-    /// Where it was published: a commit with its subject, an address, an issue.
+    /// The place of publication: a commit with its subject, an address, an issue.
     pub source: String,
-    /// What the source says of the effect, in its words.
+    /// The effect in the source's words.
     pub says: String,
-    /// The machine it is simulated on, with what the case changes in it.
+    /// The simulated machine, with the case's changes to it.
     pub machine: Machine,
     /// The name of the machine file.
     pub machine_name: String,
-    /// Why this machine stands for the one of the source.
+    /// The reason why this machine stands for the source's.
     pub why_machine: String,
     /// The unit of the published figures.
     pub unit: String,
-    /// What was published; each row with a number of CPUs of its own.
+    /// The published figures, each with its own number of CPUs.
     pub rows: Vec<Row>,
     /// The work of an operation beside the fields.
     pub work: Work,
-    /// What else the source leaves open.
+    /// The other figures that the source leaves open.
     pub unknowns: Vec<(String, Range)>,
-    /// What is taken for granted, in plain words.
+    /// The assumptions, in plain words.
     pub assumes: Vec<String>,
     fields: Vec<Field>,
     roles: Vec<Role>,
@@ -63,38 +63,38 @@ pub struct Case {
 /// A published figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// How many CPUs took part.
+    /// The number of CPUs that took part.
     pub cpus: usize,
-    /// Throughput before and after, where both are printed, in the case's unit.
+    /// Throughput before and after, in the case's unit, if both are printed.
     pub throughput: Option<[f64; 2]>,
     /// The change of throughput from before to after, in per cent of before.
     pub change: f64,
-    /// By how much the source says that this may be off, in per cent; zero where it says nothing.
+    /// The error of the change by the source, in per cent; zero if the source gives none.
     pub within: f64,
-    /// Nanoseconds that a CPU spends on an operation before, where the source tells.
+    /// Nanoseconds of a CPU for an operation before, if the source gives them.
     pub before_ns: Option<f64>,
 }
 
 /// The work of an operation beside the fields that are simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Nanoseconds; nobody published them.
+    /// Nanoseconds; they are not published.
     Unknown(Range),
-    /// What makes the layout before take the published time, for this reason.
+    /// The work that makes the layout before take the published time, for this reason.
     Fitted(String),
 }
 
-/// A field, or an array of which each CPU has an element of its own.
+/// A field, or an array with an element for each CPU.
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
     name: String,
     /// Offsets in bytes before and after.
     offsets: [u64; 2],
-    /// Bytes from one CPU's element to the next before and after; none of a field that all CPUs share.
+    /// Bytes from one CPU's element to the next before and after; `None` for a field that all CPUs share.
     strides: Option<[u64; 2]>,
 }
 
-/// What a part of the CPUs repeats.
+/// The steps that a part of the CPUs repeats.
 #[derive(Clone, Debug, PartialEq)]
 struct Role {
     name: String,
@@ -102,7 +102,7 @@ struct Role {
     steps: Vec<Doing>,
 }
 
-/// A step of a role, so many times.
+/// A step of a role, with its number of repetitions.
 #[derive(Clone, Debug, PartialEq)]
 struct Doing {
     times: Quantity,
@@ -120,9 +120,9 @@ enum Quantity {
 enum What {
     /// This share of the operation's work.
     Work(f64),
-    /// Nanoseconds, for instance while a lock is held.
+    /// Nanoseconds, such as those for which a lock is held.
     Nanoseconds(Quantity),
-    /// A load that the next step waits for, or not; of every CPU's element, or of the field.
+    /// A load that the next step may wait for, of the field or of every CPU's element.
     Load {
         field: usize,
         overlapping: bool,
@@ -158,17 +158,17 @@ pub const BUILT_IN: [(&str, &str); 14] = [
 ];
 
 impl Case {
-    /// The case that comes with the crate under a name of [`BUILT_IN`].
+    /// Returns the built-in case of a name in [`BUILT_IN`].
     #[must_use]
     pub fn built_in(name: &str) -> Option<Case> {
         let (name, text) = file::FILES.built_in(name)?;
         Some(Case::parse(name, text).expect("a test reads every built-in case"))
     }
 
-    /// Reads a case; `name` is what an error calls it.
+    /// Reads a case; errors call it `name`.
     ///
     /// # Errors
-    /// An error of one line says what is wrong, on which line, and what is expected.
+    /// An error of one line gives the mistake, its line, and the expected form.
     pub fn parse(name: &str, text: &str) -> Result<Case, BadFile> {
         file::parse(name, text)
     }

@@ -6,42 +6,43 @@ use crate::experiments::{Interval, calibrate, each, evenly};
 use crate::machine::{Range, Settings};
 use crate::simulate::Error;
 
-/// Operations that are looked at, of all CPUs together and of each at least; for a fit fewer of all do.
+/// Operations that are counted, of all CPUs together and of each at least. A fit counts fewer of all.
 const OPERATIONS: f64 = 12_000.0;
 const OPERATIONS_TO_FIT: f64 = 3_000.0;
 const OPERATIONS_EACH: f64 = 60.0;
-/// The least and the most nanoseconds that are looked at.
+/// The shortest and the longest simulated window, in nanoseconds.
 const WINDOW_NS: [f64; 2] = [50_000.0, 5e7];
-/// A layout before that takes so many times what was published, at no work at all, was not reached.
+/// The most that the layout before may take without any work, as a multiple of the published time. Beyond it the
+/// published figure was not reached.
 const REACHED: f64 = 1.05;
 
-/// A published row with what is predicted of it.
+/// A published row with its prediction.
 #[derive(Clone, Debug)]
 pub struct Predicted {
-    /// How many CPUs took part.
+    /// The number of CPUs that took part.
     pub cpus: usize,
     /// The published change of throughput in per cent.
     pub published: f64,
     /// The predicted change of throughput in per cent.
     pub predicted: Interval,
-    /// By how much the source says that the published change may be off, in per cent.
+    /// The error of the published change by the source, in per cent.
     pub within: f64,
     /// The share of the points whose change has the published sign.
     pub agreeing: f64,
-    /// The share of the points at which the layout before can be as fast as published. The others count only where
-    /// there are none.
+    /// The share of the points at which the layout before can be as fast as published. The others count only if there
+    /// are no such points.
     pub reached: f64,
 }
 
 impl Predicted {
-    /// Whether the predicted median has the sign of the published change.
+    /// Returns whether the predicted median has the sign of the published change.
     #[must_use]
     pub fn right_sign(&self) -> bool {
         self.predicted.median * self.published > 0.0
     }
 
-    /// Whether the published change, give or take what the source says, lies in the predicted interval, and the layout
-    /// before can be as fast as published at half of the points.
+    /// Returns whether the published change, within the source's error, lies in the predicted interval, and the
+    /// layout before can be as fast as published at half of the points.
     #[must_use]
     pub fn inside(&self) -> bool {
         let Interval { low, high, .. } = self.predicted;
@@ -51,11 +52,11 @@ impl Predicted {
 }
 
 impl Case {
-    /// Predicts each row over so many points.
+    /// Predicts each row over `points` points.
     ///
     /// # Errors
-    /// When the simulation refuses the case, since it has more CPUs than its machine for instance; none for a
-    /// built-in case.
+    /// When the simulation refuses the case, for instance since it has more CPUs than its machine. A built-in case
+    /// gives no error.
     pub fn predict(&self, points: usize) -> Result<Vec<Predicted>, Error> {
         if points == 0 {
             return Err(Error::Setup("no design points; one is the least".to_owned()));
@@ -83,7 +84,7 @@ impl Case {
         rows.collect()
     }
 
-    /// Points that fill the machine's ranges and the case's evenly; the same every time.
+    /// Returns points that fill the machine's ranges and the case's evenly. They are the same every time.
     fn points(&self, count: usize) -> Vec<Assumed> {
         let design = self.machine.design(count).into_iter().enumerate();
         let point = |(index, settings)| {
@@ -92,12 +93,12 @@ impl Case {
         design.map(point).collect()
     }
 
-    /// The best guess of everything.
+    /// Returns the best guess of every figure.
     pub(super) fn best(&self) -> Assumed {
         self.assumed(self.machine.best(), |_, range| range.best)
     }
 
-    /// What is chosen from each of the case's ranges by its dimension: the work, then the unknowns.
+    /// Returns the choice from each of the case's ranges by its dimension: the work, then the unknowns.
     fn assumed(&self, settings: Settings, choose: impl Fn(usize, &Range) -> f64) -> Assumed {
         let work_ns = match &self.work {
             Work::Unknown(range) => choose(0, range),
@@ -108,7 +109,7 @@ impl Case {
         Assumed { settings, work_ns, unknowns }
     }
 
-    /// Chooses the work so that the layout before takes the published time, and says whether there is such work.
+    /// Chooses the work so that the layout before takes the published time, and returns whether there is such work.
     pub(super) fn fit(&self, row: &Row, point: &Assumed) -> Result<(Assumed, bool), Error> {
         let (Work::Fitted(_), Some(target)) = (&self.work, row.before_ns) else {
             return Ok((point.clone(), true));
@@ -122,13 +123,13 @@ impl Case {
         Ok((Assumed { work_ns, ..point.clone() }, reached))
     }
 
-    /// The change of throughput from the layout before to the one after, in per cent.
+    /// Returns the change of throughput from the layout before to the one after, in per cent.
     pub(super) fn change(&self, row: &Row, assumed: &Assumed) -> Result<f64, Error> {
         let [before, after] = [0, 1].map(|side| self.nanoseconds(side, row, assumed, OPERATIONS));
         Ok(100.0 * (before? / after? - 1.0))
     }
 
-    /// What an operation takes, in nanoseconds of a CPU, over about so many operations.
+    /// Returns the nanoseconds of a CPU for an operation, over about `operations` operations.
     fn nanoseconds(
         &self,
         side: usize,

@@ -6,7 +6,7 @@ use crate::machine::Settings;
 use crate::program::{Lock, Program, Step, deal};
 use crate::simulate::Setup;
 
-/// What an operation is assumed to be at a point.
+/// The assumptions about an operation at a point.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
     pub settings: Settings,
@@ -23,14 +23,14 @@ impl Assumed {
     }
 }
 
-/// Fields of the simulator: of an array one for each CPU.
+/// Fields of the simulator; an array has one for each CPU.
 struct Placed {
     fields: Vec<Vec<FieldId>>,
     next: FieldId,
     waiting: FieldId,
 }
 
-/// The setup of the layout before (0) or after (1).
+/// Returns the setup of the layout before (0) or after (1).
 pub(super) fn setup(case: &Case, side: usize, cpus: usize, assumed: &Assumed) -> Setup {
     let mut layout = Layout::new();
     let object = layout.object(&case.name, Scope::Machine);
@@ -67,7 +67,8 @@ pub(super) fn setup(case: &Case, side: usize, cpus: usize, assumed: &Assumed) ->
     Setup { programs, cpus, ..setup }
 }
 
-/// The element of a CPU. Who came first is not known, so neighbours in an array are not neighbours on the machine.
+/// Returns the element of a CPU. The order in which CPUs took elements is not known, so neighbours in an array are
+/// not neighbours on the machine.
 pub(super) fn element(cpu: usize, cpus: usize) -> usize {
     let divides =
         |step: usize| (2..=step).any(|by| step.is_multiple_of(by) && cpus.is_multiple_of(by));
@@ -99,7 +100,7 @@ fn one(what: &What, placed: &Placed, cpu: usize, assumed: &Assumed, steps: &mut 
     match what {
         What::Work(share) => {
             let cycles = share * assumed.work_ns * clock;
-            // No work at all is no step.
+            // Zero work needs no step.
             if cycles >= 1.0 {
                 steps.push(Step::compute(cycles));
             }

@@ -4,7 +4,7 @@ use super::{Case, Decided, Predicted, Work};
 use crate::machine::Range;
 use std::fmt::Write as _;
 
-/// The rows of cases, whether each is inside, and the two ranges on which it turns most.
+/// Returns the rows of cases, each with its result and the two ranges that it depends on most.
 ///
 /// Changes are printed in whole per cent from 10 on, and in tenths below.
 #[must_use]
@@ -44,7 +44,8 @@ pub fn table(cases: &[(Case, Vec<Predicted>, Decided)]) -> String {
     text
 }
 
-/// The two ranges that matter most, of those on which the answer turns; what the case leaves open before the machine's.
+/// Returns the two most important of the ranges that the answer depends on. The case's own ranges come before the
+/// machine's.
 fn turns(case: &Case, decided: &Decided) -> String {
     let of_case =
         |name: &str| name == "work" || case.unknowns.iter().any(|(unknown, _)| unknown == name);
@@ -58,19 +59,20 @@ fn turns(case: &Case, decided: &Decided) -> String {
     }
 }
 
-/// A change, as finely as it means anything.
+/// Returns a change with its significant digits.
 fn percent(change: f64) -> String {
     if change.abs() >= 9.95 { format!("{change:+.0} %") } else { format!("{change:+.1} %") }
 }
 
-/// A range in a unit, and why it is believed.
+/// Returns a range in a unit, with its source.
 fn believed(range: &Range, unit: &str) -> String {
     let Range { low, best, high, source } = range;
     format!("{low} .. {best} .. {high}{unit}: {source}")
 }
 
 impl Case {
-    /// All that is said of a case: sources, assumptions, what was left open and what each range alone does.
+    /// Returns the description of a case: sources, assumptions, the figures left open, and the effect of each range
+    /// alone.
     #[must_use]
     pub fn describe(&self, rows: &[Predicted], decided: &Decided) -> String {
         let mut text = format!("{}: {}\n  source: {}\n", self.name, self.title, self.source);

@@ -1,13 +1,13 @@
 //! Runs a CPU ahead of simulated time through reads that hit, and takes it back when a writer comes between.
 //!
 //! A read that hits changes nothing that other CPUs can notice, so a CPU need not wait for its turn to do it. The
-//! read only holds if no other CPU takes the line away before it. So a CPU leaves a mark at the first such read of
-//! a run, and a CPU that takes a line sends the CPUs that read it later than that back to their marks. From there
-//! they run again, up to the moment at which the line was taken.
+//! read only holds if no other CPU takes the line away before it. So a CPU leaves a mark at the first such read of a
+//! run. A CPU that takes a line sends back to their marks the CPUs that read it later than that. From there they run
+//! again, up to the moment at which the line was taken.
 
 use super::cpu::Cpu;
 
-/// The most reads of one run. Longer runs save no more time, and are lost whole when a writer comes.
+/// The most reads of one run. Longer runs save no more time, and are lost as a whole when a writer comes.
 const MOST: u32 = 32;
 
 /// The most counters that a CPU may have to run ahead, since a mark holds them all.
@@ -18,17 +18,17 @@ const MOST_COUNTERS: usize = 64;
 struct Mark {
     clock: u64,
     cpu: Cpu,
-    /// When the last read of the run happens.
+    /// The time of the last read of the run.
     last: u64,
     /// The lines that the run reads, as bits by their numbers modulo 64.
     lines: u64,
-    /// How many reads the next run may have; zero where lines are taken as fast as they are read.
+    /// The limit of reads in the next run; zero if lines are taken as fast as they are read.
     reach: u32,
-    /// The most that `reach` may become.
+    /// The upper bound of `reach`.
     most: u32,
 }
 
-/// Which CPUs have run ahead, and how far.
+/// The CPUs that have run ahead, with their runs.
 #[derive(Debug)]
 pub(super) struct Ahead {
     marks: Vec<Mark>,
@@ -45,13 +45,13 @@ impl Ahead {
         Ahead { marks: cpus.iter().map(mark).collect(), running: vec![0; cpus.len().div_ceil(64)] }
     }
 
-    /// How many reads a CPU's run may have.
+    /// Returns the limit of reads in a CPU's run.
     #[inline]
     pub(super) fn reach(&self, cpu: usize) -> u32 {
         self.marks[cpu].reach
     }
 
-    /// A run begins with a read of `cpu` at `clock`.
+    /// Begins a run with a read of `cpu` at `clock`.
     #[inline]
     pub(super) fn begin(&mut self, index: usize, cpu: &Cpu, clock: u64) {
         let mark = &mut self.marks[index];
@@ -61,7 +61,7 @@ impl Ahead {
         self.running[index / 64] |= 1 << (index % 64);
     }
 
-    /// A run reads a line at `clock`.
+    /// Notes that a run reads a line at `clock`.
     #[inline]
     pub(super) fn read(&mut self, index: usize, line: usize, clock: u64) {
         let mark = &mut self.marks[index];
@@ -83,13 +83,13 @@ impl Ahead {
         mark.reach = mark.reach.max(1).min(mark.most);
     }
 
-    /// Of the CPUs in a word of `copies`, those that run ahead.
+    /// Returns those CPUs in a word of `copies` that run ahead.
     #[inline]
     pub(super) fn running(&self, word: usize, copies: u64) -> u64 {
         self.running[word] & copies
     }
 
-    /// Whether a run has read a line at `end` or later. Forgets the run if it is over by then.
+    /// Returns whether a run has read a line at `end` or later. Forgets the run if it is over by then.
     #[inline]
     pub(super) fn reads_from(&mut self, index: usize, line: usize, end: u64) -> bool {
         let mark = &self.marks[index];

@@ -1,6 +1,6 @@
 //! A CPU between two accesses that other CPUs could notice: it computes, branches and uses its own lines.
 //!
-//! No other CPU can change what it does here, so it runs ahead of simulated time, to its next shared access.
+//! No other CPU can change this work, so the CPU runs ahead of simulated time to its next shared access.
 
 use super::Prepared;
 use crate::code::{Access, Action, Code, Instruction, Kind, Operand, REGISTERS};
@@ -9,7 +9,7 @@ use crate::machine::Settings;
 use crate::program::Spread;
 use crate::random::Random;
 
-/// What a CPU waits for.
+/// The event that a CPU waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// It waits for nothing: its next access is in the schedule.
@@ -32,11 +32,12 @@ pub(super) struct Early {
     /// The instruction that the request names.
     pub pc: u32,
     pub to_write: bool,
-    /// Whether the CPU asks again each time it loses the line before that turn.
+    /// Whether the CPU requests the line again each time it loses it before that turn.
     pub again: bool,
-    /// Whether it has lost it once.
+    /// Whether the CPU has lost it once.
     pub lost: bool,
-    /// When the line comes, and the field whose write had taken the copies away; `None` while the request is under way.
+    /// The arrival of the line, and the field whose write took the copies away; `None` while the request is under
+    /// way.
     pub comes: Option<(u64, Option<FieldId>)>,
 }
 
@@ -49,7 +50,7 @@ pub(super) enum Op {
         accesses: u32,
         next: u32,
     },
-    /// A computation whose length varies evenly, in picoseconds.
+    /// A computation of evenly varying length, in picoseconds.
     Evenly {
         mean: f64,
         share: f64,
@@ -60,9 +61,9 @@ pub(super) enum Op {
         otherwise: u32,
     },
     Access(Access),
-    /// Asks for the line of an access that comes later.
+    /// Requests the line of a later access.
     Ask(Access),
-    /// A load whose value nothing depends on, and how long it takes if the CPU has the line.
+    /// A load whose value nothing depends on, and its time if the CPU has the line.
     Read {
         access: Access,
         hit: u64,
@@ -82,21 +83,21 @@ pub(super) struct Cpu {
     pub prefetching: bool,
     /// The lines that it has requested for accesses whose turn has not come.
     pub early: Vec<Early>,
-    /// When the last of the granted stores has arrived.
+    /// The arrival of the last granted store.
     pub drained_at: u64,
     /// Accesses of the operation so far.
     pub accesses: u32,
-    /// How many operations ended in the window; next, how many accesses they had.
+    /// Operations that ended in the window; next, their accesses.
     pub operations: u64,
     pub counted: u64,
     pub registers: [u64; REGISTERS],
-    /// When the work that goes on beside accesses is done so far.
+    /// The end of the work beside accesses so far.
     worked: u64,
-    /// What is left of a computation after it has asked for lines.
+    /// The rest of a computation after it has requested lines.
     rest: u64,
-    /// Whether the work behind the access that is done next is to be done again.
+    /// Whether the work behind the next access is to be repeated.
     pub undone: bool,
-    /// How much longer that access takes, since it was done too early once.
+    /// The extra time of that access, since it was once done too early.
     pub flush: u64,
     random: Random,
     counters: Vec<u32>,
@@ -110,7 +111,7 @@ impl Cpu {
         Cpu { random, counters, ..Cpu::default() }
     }
 
-    /// Goes to the place in the program where `other` stands. What this CPU waits for and has under way stays.
+    /// Goes to the place in the program where `other` stands. Pending requests and stores of this CPU stay.
     #[inline]
     pub(super) fn follow(&mut self, other: &Cpu) {
         self.pc = other.pc;
@@ -123,25 +124,25 @@ impl Cpu {
         self.counters.copy_from_slice(&other.counters);
     }
 
-    /// How many counters of occasions it has.
+    /// Returns the number of its counters of occasions.
     pub(super) fn counters(&self) -> usize {
         self.counters.len()
     }
 
-    /// Computes for a time that varies evenly about `mean` picoseconds, by up to a share of it.
+    /// Computes for a time that varies evenly about `mean` picoseconds, by up to `share` of it.
     #[inline]
     pub(super) fn compute(&mut self, mean: f64, share: f64) -> u64 {
         evenly(mean, share, &mut self.random)
     }
 
-    /// Notes work from `clock` on. What a CPU does beside accesses it does while it waits, as far as the window reaches;
-    /// other work takes its time out of what the window leaves.
+    /// Notes work from `clock` on. A CPU does work beside accesses while it waits, as far as the window reaches;
+    /// other work takes its time out of the rest of the window.
     #[inline]
     pub(super) fn works(&mut self, clock: u64, time: u64, window: u64) {
         self.worked = self.worked.max(clock.saturating_sub(window)) + time;
     }
 
-    /// Counts an occasion, and says whether the counter has come round.
+    /// Counts an occasion, and returns whether the counter has come round.
     #[inline]
     pub(super) fn count(&mut self, counter: u16, period: u32) -> bool {
         let count = &mut self.counters[usize::from(counter)];
@@ -153,19 +154,20 @@ impl Cpu {
         true
     }
 
-    /// Notes that an atomic, which the CPU went on behind at a time, is done so much later: until then there is no other.
+    /// Notes that the CPU went on at `at` behind an atomic that is done `ahead` later. Until then it begins no other
+    /// atomic.
     #[inline]
     pub(super) fn done_ahead(&mut self, at: u64, ahead: u64) {
         self.drained_at = self.drained_at.max(at + ahead);
     }
 
-    /// Which of the lines that it has requested before their turn is this one.
+    /// Returns the index of the line among those requested before their turn.
     #[inline]
     pub(super) fn early_of(&self, line: usize) -> Option<usize> {
         self.early.iter().position(|early| early.line as usize == line)
     }
 
-    /// Notes that an access is done at a time, and says when the CPU goes on.
+    /// Notes that an access is done at `clock`, and returns when the CPU goes on.
     #[inline]
     pub(super) fn passed(&mut self, clock: u64) -> u64 {
         self.pc += 1;
@@ -183,7 +185,7 @@ impl Cpu {
         self.stored.swap_remove(position.expect("a store that waits for its line is remembered"));
     }
 
-    /// The value that an operand stands for when the slot holds `value`.
+    /// Returns the value of an operand when the slot holds `value`.
     pub(super) fn operand(&self, operand: Operand, cpu: usize, value: u64) -> u64 {
         match operand {
             Operand::Constant(constant) => constant,
@@ -193,7 +195,7 @@ impl Cpu {
         }
     }
 
-    /// Does what an access does with the value of its slot; false if the access has to be done again.
+    /// Performs an access's action on the value of its slot; returns false if the access has to be repeated.
     pub(super) fn act(&mut self, action: Action, cpu: usize, value: &mut u64) -> bool {
         match action {
             Action::Nothing => {}
@@ -220,7 +222,7 @@ impl Cpu {
         true
     }
 
-    /// Runs the instruction at `pc`, which is no access, at `clock`. Returns how long it takes, and whether an operation
+    /// Runs the instruction at `pc`, which is not an access, at `clock`. Returns its time, and whether an operation
     /// ended.
     pub(super) fn step(
         &mut self,
@@ -229,7 +231,7 @@ impl Cpu {
         settings: &Settings,
     ) -> (u64, bool) {
         let mut time = 0;
-        // Whether it goes on with the next instruction, and with which otherwise.
+        // Whether it goes on with the next instruction, and its target otherwise.
         let (goes_on, otherwise) = match instruction {
             Instruction::Compute { cycles, spread, asks } => {
                 time = duration(cycles, spread, settings, &mut self.random);
@@ -269,7 +271,7 @@ impl Cpu {
     }
 }
 
-/// How long a computation takes this time.
+/// Returns the length of a computation this time.
 pub(super) fn duration(
     cycles: f64,
     spread: Spread,
@@ -284,7 +286,7 @@ pub(super) fn duration(
     }
 }
 
-/// How long an owner keeps a line this time; `had_copy` says whether it had a copy before.
+/// Returns the owner's hold time; `had_copy` means that it had a copy before.
 pub(super) fn stay(settings: &Settings, had_copy: bool, random: &mut Random) -> u64 {
     let share = if had_copy { settings.upgrade_keep } else { 1.0 };
     let mean = settings.keep as f64 * share;
@@ -297,11 +299,11 @@ pub(super) fn stay(settings: &Settings, had_copy: bool, random: &mut Random) -> 
 /// Draws a time that varies evenly about `mean`.
 #[inline]
 fn evenly(mean: f64, share: f64, random: &mut Random) -> u64 {
-    // Adds a half and cuts the rest off, since proper rounding is a call into the C library.
+    // Adds a half and truncates, since proper rounding is a call into the C library.
     (mean * (1.0 + share * (2.0 * random.unit() - 1.0)) + 0.5) as u64
 }
 
-/// How long a hit keeps the CPU.
+/// Returns the time for which a hit keeps the CPU.
 pub(super) fn hit_time(access: &Access, settings: &Settings) -> u64 {
     let load = if access.second_cache { settings.second_cache } else { settings.first_cache };
     match access.kind {
@@ -327,7 +329,7 @@ pub(super) fn fuse(prepared: &Prepared<'_>, code: &Code) -> Vec<Op> {
             {
                 Some((settings.cycles(*cycles), 0))
             }
-            // An atomic drains the store buffer, which other CPUs can notice.
+            // An atomic drains the store buffer. Other CPUs can notice that.
             Instruction::Access(access)
                 if access.kind != Kind::Rmw
                     && access.action == Action::Nothing

@@ -36,7 +36,7 @@ pub(super) fn run(prepared: &Prepared<'_>) -> Result<Outcome, Error> {
     }
 }
 
-/// A request before it is sent: the CPU that makes it, whose instance it means, for which instruction and purpose.
+/// A request before it is sent: the requesting CPU, the CPU whose instance it means, the instruction and the purpose.
 struct Asked {
     cpu: u32,
     whose: u32,
@@ -52,16 +52,16 @@ struct Engine<'a> {
     ahead: Ahead,
     lines: Lines<'a>,
     values: Vec<u64>,
-    /// The leaves are the CPUs, and after them the shared lines.
+    /// The leaves are the CPUs, followed by the shared lines.
     schedule: Schedule,
-    /// The lines that several CPUs use, and next each line's place among them.
+    /// The lines that several CPUs use; next, each line's place among them.
     shared: Vec<u32>,
     places: Vec<u32>,
-    /// The line whose transfer is being granted. It is scheduled again when that is done.
+    /// The line whose transfer is being granted. It is scheduled again after that.
     granting: usize,
     tally: Tally,
     now: u64,
-    /// When a transfer was last granted.
+    /// The time of the last grant of a transfer.
     handed_over: u64,
 }
 
@@ -113,8 +113,8 @@ impl<'a> Engine<'a> {
         self.schedule.set(index, clock);
     }
 
-    /// Runs a CPU from `clock` on, through at most `reach` reads that hit before `end`. Returns the time it got to,
-    /// and how many reads it passed.
+    /// Runs a CPU from `clock` on, through at most `reach` reads that hit before `end`. Returns the time it reached,
+    /// and the number of reads that it passed.
     #[inline]
     fn run(&mut self, index: usize, mut clock: u64, reach: u32, end: u64) -> (u64, u32) {
         let ops = &self.programs[self.prepared.setup.cpus[index]];
@@ -178,7 +178,7 @@ impl<'a> Engine<'a> {
         (clock, reads)
     }
 
-    /// Sends each CPU that has read a line after `time`, when `taker` takes it, back to that moment.
+    /// Sends each CPU that has read a line after `time` back to that moment, when `taker` takes the line.
     fn catch_up(&mut self, line: usize, taker: u32, time: u64) {
         for word in 0..self.lines.words {
             let mut running = self.ahead.running(word, self.lines.bits(line)[word]);
@@ -208,17 +208,18 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The access that a CPU does when a request is granted: the one that asked, or the one that waits by now.
+    /// Returns the access that a CPU does when a request is granted: the one that requested the line, or the one that
+    /// waits for it by now.
     fn wanted(&self, index: usize, pc: u32) -> Access {
         self.decode(index, if self.asks(index, pc) { self.cpus[index].pc } else { pc })
     }
 
-    /// Whether an instruction asks for the line of an access that comes later.
+    /// Returns whether an instruction requests the line of a later access.
     fn asks(&self, index: usize, pc: u32) -> bool {
         matches!(self.programs[self.prepared.setup.cpus[index]][pc as usize], Op::Ask(_))
     }
 
-    /// The CPU whose instance the access touches.
+    /// Returns the CPU whose instance the access touches.
     fn whose(&self, index: usize, access: &Access) -> u32 {
         access
             .of
@@ -317,7 +318,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether a load finds its value in a store of its own CPU that waits for its line.
+    /// Returns whether a load finds its value in a store of its own CPU that waits for its line.
     fn forwards(&self, index: usize, access: &Access, whose: u32) -> bool {
         let stored = &self.cpus[index].stored;
         matches!(access.kind, Kind::Load { .. })

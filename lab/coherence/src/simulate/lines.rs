@@ -1,4 +1,4 @@
-//! The lines: which CPUs have a copy of each, which one owns it, and which wait for it.
+//! The lines: the copies of each, its owner, and the CPUs that wait for it.
 
 use super::Prepared;
 use crate::layout::FieldId;
@@ -6,7 +6,7 @@ use crate::machine::{Distance, Settings};
 use crate::random::Random;
 use std::collections::VecDeque;
 
-/// Stands where a CPU could be named and there is none.
+/// Stands for no CPU.
 const NOBODY: u32 = u32::MAX;
 
 /// The request of a CPU that waits for a line.
@@ -15,16 +15,16 @@ pub(super) struct Request {
     pub cpu: u32,
     /// The CPU whose instance of the field is meant.
     pub whose: u32,
-    /// When the CPU began to wait.
+    /// The time at which the CPU began to wait.
     pub at: u64,
-    /// When the request has reached the line.
+    /// The time at which the request has reached the line.
     pub ready: u64,
-    /// The instruction that the line is for. A prefetch names the instruction that touched the neighbouring line.
+    /// The instruction that needs the line. A prefetch names the instruction that touched the neighbouring line.
     pub pc: u32,
     pub purpose: Purpose,
 }
 
-/// What a CPU wants a line for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// An access, which is done when the line comes.
@@ -37,22 +37,22 @@ pub(super) enum Purpose {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
-    /// The one CPU that has it, or [`NOBODY`] when it is shared or in no cache.
+    /// The one CPU that has it; [`NOBODY`] if it is shared or in no cache.
     owner: u32,
     /// Whether the owner has changed it.
     dirty: bool,
-    /// How many CPUs have a copy.
+    /// The number of CPUs with a copy.
     copies: u32,
-    /// When its next transfer may begin.
+    /// The earliest time of its next transfer.
     pub free_at: u64,
-    /// Until when the atomic that brought it is not final; zero where none did.
+    /// The end of the time in which the atomic that brought it is not final; zero if no atomic brought it.
     pub final_at: u64,
     /// Whether its owner has it for an atomic, and has not loaded from it since it came.
     pub fresh: bool,
     pub queue: VecDeque<Request>,
     /// CPUs that read it over and over until another CPU writes.
     pub watchers: Vec<u32>,
-    /// CPUs that ask for it again when they lose it, since an access of theirs will need it.
+    /// CPUs that request it again when they lose it, since a later access will need it.
     pub wanting: Vec<u32>,
     /// The field whose write last took copies away.
     pub spoiler: Option<FieldId>,
@@ -61,7 +61,7 @@ pub(super) struct Line {
     pub random: Random,
 }
 
-/// All lines. A copy is a bit, so that a thousand of them are taken away in a few words.
+/// All lines. A copy is a bit, so that a thousand copies are taken away in a few words.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     settings: &'a Settings,
@@ -118,19 +118,19 @@ impl<'a> Lines<'a> {
         &self.bits[line * self.words..][..self.words]
     }
 
-    /// Whether a CPU has a copy.
+    /// Returns whether a CPU has a copy.
     #[inline]
     pub(super) fn has(&self, line: usize, cpu: u32) -> bool {
         self.bits[line * self.words + cpu as usize / 64] >> (cpu % 64) & 1 == 1
     }
 
-    /// Whether a CPU may read, or write, without asking.
+    /// Returns whether a CPU may read or write without a request.
     #[inline]
     pub(super) fn suffices(&self, line: usize, cpu: u32, to_write: bool) -> bool {
         if to_write { self.lines[line].owner == cpu } else { self.has(line, cpu) }
     }
 
-    /// When a line leaves its owner, if that is so soon that no atomic of the owner begins on it any more.
+    /// Returns when a line leaves its owner, if that is too soon for an atomic of the owner to begin on it.
     pub(super) fn closes(&self, line: usize, cpu: u32, time: u64) -> Option<u64> {
         let Line { owner, free_at, queue, .. } = &self.lines[line];
         let first = queue.front().filter(|_| *owner == cpu && self.settings.closing > 0)?;
@@ -139,20 +139,21 @@ impl<'a> Lines<'a> {
             .then_some(leaves)
     }
 
-    /// When a line leaves its owner, if a load behind the atomic that brought it is lost to the request that takes it.
+    /// Returns when a line leaves its owner, if the request that takes it invalidates a load behind the atomic that
+    /// brought the line.
     pub(super) fn loses(&self, line: usize, cpu: u32, time: u64) -> Option<u64> {
         let Line { owner, free_at, final_at, queue, .. } = &self.lines[line];
         let first = queue.front().filter(|_| *owner == cpu && time < *final_at)?;
         (first.cpu != cpu && first.ready <= *final_at).then(|| first.ready.max(*free_at).max(time))
     }
 
-    /// Whether the owner of a line may lose what it loads of it at a time.
+    /// Returns whether the owner of a line may lose a value that it loads from it at `time`.
     #[inline]
     pub(super) fn is_provisional(&self, line: usize, cpu: u32, time: u64) -> bool {
         time < self.lines[line].final_at && self.lines[line].owner == cpu
     }
 
-    /// Whether the owner of a line has it for an atomic, and has not loaded from it since it came.
+    /// Returns whether the owner of a line has it for an atomic, and has not loaded from it since it came.
     #[inline]
     pub(super) fn is_fresh(&self, line: usize, cpu: u32) -> bool {
         self.lines[line].fresh && self.lines[line].owner == cpu
@@ -162,15 +163,15 @@ impl<'a> Lines<'a> {
         self.lines[line].dirty = true;
     }
 
-    /// Whether the other threads of a CPU's core can serve it: they have a copy, and if it is to write, no other core
-    /// has one.
+    /// Returns whether the other threads of a CPU's core can serve it. They can if they have a copy and, for a write,
+    /// no other core has one.
     pub(super) fn within_core(&self, line: usize, cpu: u32, to_write: bool) -> bool {
         let own = u32::from(self.has(line, cpu));
         let siblings = self.siblings(line, cpu);
         siblings > 0 && (!to_write || self.lines[line].copies == own + siblings)
     }
 
-    /// How many other threads of a CPU's core have a copy.
+    /// Returns the number of other threads of a CPU's core that have a copy.
     fn siblings(&self, line: usize, cpu: u32) -> u32 {
         let topology = &self.settings.topology;
         let threads = (topology.core(cpu as usize)..self.cpus).step_by(topology.cores());
@@ -178,7 +179,7 @@ impl<'a> Lines<'a> {
             as u32
     }
 
-    /// How long a line takes to come to a CPU, and for how much of that time it serves no other CPU.
+    /// Returns the time in which a line comes to a CPU, and the part of it in which the line serves no other CPU.
     pub(super) fn fetch(&self, line: usize, cpu: u32, to_write: bool) -> (u64, u64) {
         let Line { owner, dirty, copies, home, .. } = self.lines[line];
         let topology = &self.settings.topology;
@@ -244,7 +245,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether a CPU that reads a line takes it away from the CPU that changed it.
+    /// Returns whether a CPU that reads a line takes it away from the CPU that changed it.
     pub(super) fn migrates(&self, line: usize) -> bool {
         let Line { owner, dirty, .. } = self.lines[line];
         self.settings.migratory && dirty && owner != NOBODY
@@ -263,7 +264,7 @@ impl<'a> Lines<'a> {
         self.bits[line * self.words + cpu as usize / 64] |= 1 << (cpu % 64);
     }
 
-    /// Makes a CPU the only one that has a line; returns how many others lost their copy.
+    /// Makes a CPU the only one that has a line; returns how many other CPUs lost their copy.
     pub(super) fn own(&mut self, line: usize, cpu: u32, dirty: bool) -> u64 {
         let had = self.has(line, cpu);
         self.bits[line * self.words..][..self.words].fill(0);

@@ -1,7 +1,8 @@
-//! Runs programs on a machine, event by event, and says what they cost and why.
+//! Runs programs on a machine, event by event, and reports their cost and its causes.
 //!
 //! A simulation is deterministic: the same [`Setup`] gives the same [`Outcome`], bit for bit. The crate's README has
-//! the rules. `engine` implements them quickly, `oracle` (in the tests) plainly, and both agree exactly.
+//! the rules. `engine` implements them for speed. `oracle`, in the tests, implements them plainly. Both agree
+//! exactly.
 
 mod ahead;
 mod cpu;
@@ -28,12 +29,12 @@ pub const MOST_CPUS: usize = 8192;
 /// The most fields that a simulated layout may have, since blame is kept for each pair of fields.
 pub const MOST_FIELDS: usize = 4096;
 
-/// What to simulate: a machine, data, and what each CPU does with them.
+/// The input of a simulation: a machine, data, and each CPU's program on them.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The machine, with one value chosen from every range.
     pub settings: Settings,
-    /// Which lines the fields lie on.
+    /// The lines that the fields lie on.
     pub layout: Layout,
     /// The programs that CPUs run.
     pub programs: Vec<Program>,
@@ -41,28 +42,29 @@ pub struct Setup {
     pub cpus: Vec<usize>,
     /// The stretch of simulated time that counts.
     pub window: Window,
-    /// The seed of everything random.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
 /// The stretch of simulated time that counts, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// The window begins here. Nothing counts before, while lines find their places.
+    /// The start of the window. Nothing counts before, while lines find their places.
     pub from_ns: f64,
-    /// The window and the simulation end here.
+    /// The end of the window and of the simulation.
     pub to_ns: f64,
 }
 
 impl Setup {
-    /// A setup of `cpus` CPUs that all run one program. Its window is 20 microseconds long and begins after 5.
+    /// Returns a setup of `cpus` CPUs that all run one program. Its window is 20 microseconds long and begins after
+    /// 5.
     #[must_use]
     pub fn uniform(settings: Settings, layout: Layout, program: Program, cpus: usize) -> Setup {
         let window = Window { from_ns: 5_000.0, to_ns: 25_000.0 };
         Setup { settings, layout, programs: vec![program], cpus: vec![0; cpus], window, seed: 1 }
     }
 
-    /// The same setup with another window.
+    /// Returns the same setup with another window.
     #[must_use]
     pub fn during(mut self, from_ns: f64, to_ns: f64) -> Setup {
         self.window = Window { from_ns, to_ns };
@@ -71,8 +73,8 @@ impl Setup {
 
     /// Simulates the setup.
     ///
-    /// It takes time in proportion to the accesses in the window (some 30 million a second), and memory in proportion
-    /// to the lines times the CPUs, a bit for each.
+    /// The time is proportional to the accesses in the window, at some 30 million a second. The memory is
+    /// proportional to the lines times the CPUs, a bit for each.
     ///
     /// # Errors
     /// When the setup makes no sense, or when all CPUs end up waiting for each other.
@@ -81,7 +83,7 @@ impl Setup {
     }
 }
 
-/// Why a [`Setup`] cannot be simulated.
+/// The reason why a [`Setup`] cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A program makes no sense.
@@ -116,7 +118,7 @@ pub(crate) struct Prepared<'a> {
     setup: &'a Setup,
     codes: Vec<Code>,
     placement: Placement,
-    /// For each line, the CPU that alone ever touches it or its neighbour.
+    /// For each line, the only CPU that ever touches it or its neighbour, if there is just one.
     private: Vec<Option<u32>>,
     from: u64,
     to: u64,
@@ -160,7 +162,7 @@ impl<'a> Prepared<'a> {
         Ok(Prepared { setup, codes, placement, private, from, to })
     }
 
-    /// Whether a CPU knows the places of what it touches before.
+    /// Returns whether a CPU knows in advance the places that it touches.
     fn knows_places(&self, cpu: usize) -> bool {
         self.setup.programs[self.setup.cpus[cpu]].knows_places
     }
@@ -170,7 +172,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// A CPU's own line is private unless some program names another CPU's instance of its object.
+/// Returns each line's private CPU, if it has one. A CPU's own line is private unless some program names another
+/// CPU's instance of its object.
 fn private_lines(layout: &Layout, codes: &[Code], placement: &Placement) -> Vec<Option<u32>> {
     let visited: Vec<_> = codes
         .iter()

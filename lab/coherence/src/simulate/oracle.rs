@@ -26,9 +26,10 @@ struct Asked {
     cpu: usize,
     whose: u32,
     at: u64,
-    /// When the request has reached the line.
+    /// The time at which the request has reached the line.
     ready: u64,
-    /// What it is for, and what the CPU does when it is granted: less, where a load and an atomic asked together.
+    /// The access that needs it and that is done when it is granted. It is a smaller one if a load and an atomic
+    /// asked together.
     access: Access,
     does: Access,
     purpose: Purpose,
@@ -38,7 +39,7 @@ struct Line {
     copies: Vec<State>,
     asked: Vec<Asked>,
     free_at: u64,
-    /// Until when the atomic that brought it is not final.
+    /// The end of the time in which the atomic that brought it is not final.
     final_at: u64,
     /// Whether an atomic brought it, and its owner has not loaded from it since.
     fresh: bool,
@@ -108,7 +109,7 @@ struct Oracle<'a> {
     prepared: &'a Prepared<'a>,
     setup: &'a Setup,
     cpus: Vec<Cpu>,
-    /// When each CPU's next instruction is due; `None` while it waits.
+    /// The time of each CPU's next instruction; `None` while it waits.
     clocks: Vec<Option<u64>>,
     lines: Vec<Line>,
     /// The slots of each CPU's stores whose lines have not been granted.
@@ -151,7 +152,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Whether the copy that a CPU has suffices for an access.
+    /// Returns whether a CPU's copy suffices for an access.
     fn suffices(&self, line: usize, cpu: usize, access: &Access) -> bool {
         match self.lines[line].copies[cpu] {
             Modified | Exclusive => true,
@@ -165,7 +166,7 @@ impl Oracle<'_> {
         (0..copies.len()).filter(|&cpu| cpu != but && copies[cpu] != Invalid).collect()
     }
 
-    /// Whether the other threads of the CPU's core can serve the access.
+    /// Returns whether the other threads of the CPU's core can serve the access.
     fn within_core(&self, line: usize, cpu: usize, access: &Access) -> bool {
         let topology = &self.setup.settings.topology;
         let holders = self.holders(line, cpu);
@@ -215,7 +216,7 @@ impl Oracle<'_> {
         let owner = matches!(self.lines[line].copies[cpu], Modified | Exclusive);
         if !writes(&access) && self.prepared.knows_places(cpu) {
             if owner && self.lines[line].fresh {
-                // It was done before the atomic that brought the line was.
+                // It was done before the atomic that brought the line.
                 self.lines[line].fresh = false;
                 self.cpus[cpu].undone = true;
             }
@@ -226,7 +227,8 @@ impl Oracle<'_> {
             && first.cpu != cpu
             && first.ready <= self.lines[line].final_at
         {
-            // The atomic that brought the line is not final when another CPU's request comes: the load is done again.
+            // The atomic that brought the line is not final when another CPU's request comes, so the load is
+            // repeated.
             self.clocks[cpu] = Some(first.ready.max(self.lines[line].free_at).max(time) + 1);
             return;
         }
@@ -351,7 +353,7 @@ impl Oracle<'_> {
         self.ask_again(line, time);
     }
 
-    /// Whether a CPU that reads a line takes it away.
+    /// Returns whether a CPU that reads a line takes it away.
     fn migrates(&self, line: usize) -> bool {
         self.setup.settings.migratory && self.lines[line].copies.contains(&Modified)
     }
@@ -364,7 +366,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// The latency of a transfer, and for how long the transfer alone keeps the line busy.
+    /// Returns the latency of a transfer, and the time for which the transfer alone keeps the line busy.
     fn price(&self, line: usize, cpu: usize, access: &Access) -> (u64, u64) {
         let settings = &self.setup.settings;
         let topology = &settings.topology;
@@ -392,7 +394,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// For how long the line is busy beyond the transfer.
+    /// Returns the time for which the line is busy beyond the transfer.
     fn stay(&mut self, line: usize, cpu: usize, access: &Access) -> u64 {
         let settings = &self.setup.settings;
         let mut busy = 0;

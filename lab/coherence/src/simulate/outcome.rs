@@ -1,18 +1,18 @@
-//! What a simulation found.
+//! The results of a simulation.
 
 use super::Prepared;
 use crate::layout::FieldId;
 
-/// What happened in the window. Sums are exact and in picoseconds, so that outcomes can be compared bit for bit.
+/// The counts of the window. Sums are exact and in picoseconds, so that outcomes can be compared bit for bit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How many CPUs ran.
+    /// The number of CPUs that ran.
     pub cpus: usize,
     /// The length of the window.
     pub picoseconds: u64,
-    /// For each program, how many operations ended in the window.
+    /// For each program, the number of operations that ended in the window.
     pub operations: Vec<u64>,
-    /// For each program, how many CPUs ran it.
+    /// For each program, the number of CPUs that ran it.
     pub cpus_of: Vec<usize>,
     /// Loads, stores and atomics of those operations.
     pub accesses: u64,
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub stalled: u64,
     /// Lines that moved, dearest first.
     pub lines: Vec<LineCost>,
-    /// Which field's writing made which field's access wait, dearest first.
+    /// Pairs of a written field and a field whose access waited for it, dearest first.
     pub blame: Vec<Blame>,
     clock_ghz: f64,
 }
@@ -28,7 +28,7 @@ pub struct Outcome {
 /// A line's part in the cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineCost {
-    /// A field that lies on it.
+    /// A field on it.
     pub field: FieldId,
     /// The first CPU that uses this instance of it.
     pub cpu: usize,
@@ -40,7 +40,7 @@ pub struct LineCost {
     pub waited: u64,
 }
 
-/// A pair of fields and its cost: a write to `writer` took the line (or its neighbour) away from `victim`.
+/// A pair of fields and its cost: a write to `writer` took the line or its neighbour away from `victim`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blame {
     /// The field whose write took the copies away.
@@ -52,19 +52,19 @@ pub struct Blame {
 }
 
 impl Outcome {
-    /// How many operations all programs did.
+    /// Returns the number of operations of all programs.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.operations.iter().sum()
     }
 
-    /// Nanoseconds a CPU spends on an operation.
+    /// Returns the nanoseconds of a CPU for an operation.
     #[must_use]
     pub fn nanoseconds(&self) -> f64 {
         self.cpus as f64 * self.picoseconds as f64 / 1000.0 / self.total() as f64
     }
 
-    /// Nanoseconds a CPU of one program spends on an operation of it.
+    /// Returns the nanoseconds of a CPU for an operation of one program.
     #[must_use]
     pub fn nanoseconds_of(&self, program: usize) -> f64 {
         self.cpus_of[program] as f64 * self.picoseconds as f64
@@ -72,14 +72,14 @@ impl Outcome {
             / self.operations[program] as f64
     }
 
-    /// Cycles a CPU spends on an operation.
+    /// Returns the cycles of a CPU for an operation.
     #[must_use]
     pub fn cycles(&self) -> f64 {
         self.nanoseconds() * self.clock_ghz
     }
 }
 
-/// Sums as they are kept while the simulation runs.
+/// The sums during the simulation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub operations: Vec<u64>,

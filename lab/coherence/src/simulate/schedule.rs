@@ -33,7 +33,7 @@ impl Schedule {
         }
     }
 
-    /// The earliest time and its leaf.
+    /// Returns the earliest time and its leaf.
     #[inline]
     pub(super) fn next(&self) -> (u64, usize) {
         let time = self.times[1];

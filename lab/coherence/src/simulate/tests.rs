@@ -10,7 +10,8 @@ fn settings() -> Settings {
     Machine::built_in("haswell-ep-2699v3").unwrap().best()
 }
 
-/// Fields for random programs: on shared lines and pairs, in objects of sockets, groups and CPUs, and in a row; lock nodes.
+/// Returns fields for random programs, and lock nodes. The fields lie on shared lines and pairs, in objects of
+/// sockets, groups and CPUs, and in a row.
 fn playground() -> (Layout, Vec<FieldId>, Vec<Lock>) {
     let mut layout = Layout::new();
     let shared = layout.object("shared", Scope::Machine);
@@ -67,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
         let locked =
             (prop::sample::select(locks.clone()), steps.clone()).prop_map(|(lock, inside)| {
                 let mut steps = vec![Step::Acquire(lock)];
-                // No lock is taken twice, so what is inside keeps to plain steps.
+                // No lock is taken twice, so the steps inside are plain.
                 steps.extend(inside.into_iter().filter(plain));
                 steps.push(Step::Release(lock));
                 Step::Sometimes { when: When::Every(1), steps }
@@ -192,7 +193,7 @@ proptest! {
     }
 }
 
-/// All CPUs add to one counter after some work.
+/// Returns a setup in which all CPUs add to one counter after some work.
 fn counter(cpus: usize, cycles: f64, threshold: u32) -> Setup {
     let mut layout = Layout::new();
     let object = layout.object("object", Scope::Machine);
@@ -335,7 +336,7 @@ fn overlap_hides_its_share_of_a_readers_wait() {
     assert!((0.4..0.7).contains(&(half / whole)), "{half} of {whole}");
 }
 
-/// Each CPU takes a lock, adds to what the lock protects, and releases it.
+/// Runs CPUs that take a lock, add to the fields that it protects, and release it.
 fn locked(lock: usize, cpus: usize) -> Outcome {
     let (layout, fields, locks) = playground();
     let lock = locks[lock];

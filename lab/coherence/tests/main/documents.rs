@@ -1,4 +1,4 @@
-//! The crate reproduces the documents' tables as far as it claims to.
+//! The crate reproduces the documents' tables to within the claimed accuracy.
 
 use ledgerline_coherence::experiments::study::Study;
 use ledgerline_coherence::experiments::{
@@ -82,7 +82,7 @@ fn what_a_published_value_decided_is_called_no_prediction() {
         let rows = table.rows.iter().filter(|row| row.basis == basis);
         rows.map(|row| row.name.as_str()).collect()
     };
-    // The row that was chosen, and the three floors; on which others rest.
+    // The calibrated row and the three floors, which other rows rest on.
     assert_eq!(of(Basis::Calibrated), ["64", "20000", "65533", "none"]);
     assert_eq!(of(Basis::Floor), ["4096", "30000"]);
     assert_eq!(of(Basis::Prediction), ["32", "125", "256", "512"]);

@@ -27,11 +27,11 @@ fn a_threshold_costs_ours_nothing_where_it_costs_the_document_twice_its_floor() 
     let table = study.table().unwrap();
     let ours = study.ours().unwrap();
     assert!(table.rows[0].predicted.median > 2.0 * 394.0);
-    // It lies at the floor of differences of a byte, as near as a row repeats.
+    // It lies at the floor of one-byte differences, to within a row's repeatability.
     assert!((ours[0].unwrap().median / 394.0 - 1.0).abs() < 0.02, "{:?}", ours[0]);
 }
 
-/// Holds what the README says of the walk: with a loop that another CPU can make fail, it would cost four times as
+/// Checks the README's figures for the walk: with a loop that another CPU can make fail, it would cost four times as
 /// much at 72 CPUs.
 #[test]
 fn the_walk_of_ours_holds_where_every_cpu_of_two_sockets_walks_one_group() {
@@ -62,7 +62,7 @@ fn the_curve_goes_through_the_document_at_its_number_of_cpus() {
             "page-counter-layout" => {
                 (scale.before.median / scale.after.median, median("A+B+C") / median("three levels"))
             }
-            // The curve's points take the numbers of visits in turn, the table takes all. What is fitted is the
+            // The curve's points take the numbers of visits in turn; the table takes all. The fitted figures are the
             // same.
             _ => (scale.after.median * 2.69, median("lockless")),
         };

@@ -5,7 +5,7 @@ use ledgerline_coherence::BadFile;
 use ledgerline_coherence::published::{BUILT_IN, Case, Predicted, table, turns_on};
 use std::fmt::Write as _;
 
-/// What the README's table has.
+/// The number of points in the README's table.
 const POINTS: usize = 32;
 
 fn all() -> Vec<Case> {
@@ -30,7 +30,7 @@ fn every_file_of_the_folder_is_a_case_that_says_what_it_rests_on() {
     }
 }
 
-/// Holds what the README says. It fails when fewer signs are right, or fewer published figures inside.
+/// Checks the README's claim. It fails if fewer signs are right, or fewer published figures are inside.
 #[test]
 fn every_sign_is_right_and_eight_cases_or_more_hold_every_published_figure() {
     let cases: Vec<_> = all()
@@ -48,7 +48,7 @@ fn every_sign_is_right_and_eight_cases_or_more_hold_every_published_figure() {
     }
     let inside = cases.iter().filter(|(_, rows, _)| rows.iter().all(Predicted::inside)).count();
     assert!(inside >= 8, "{text}");
-    // A case whose work nobody published, and that has another answer at either end, says so.
+    // A case of unpublished work whose answer differs between the ends says so.
     for (case, _, decided) in &cases {
         let work = decided.alone.iter().find(|alone| alone.name == "work");
         let told = decided.turns_on().any(|alone| alone.name == "work");

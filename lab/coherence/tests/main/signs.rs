@@ -1,7 +1,7 @@
 //! Published layout changes as rough sketches: each gets the right sign at every design point. `published.rs` has
 //! cases with sources, assumptions and figures.
 //!
-//! A case is data: the fields of one object with offsets before and after, what a CPU does to them, how many CPUs.
+//! A case is data: the fields of one object with offsets before and after, the accesses of a CPU, the number of CPUs.
 
 use ledgerline_coherence::layout::{FieldId, Layout, Scope};
 use ledgerline_coherence::machine::Machine;
@@ -40,8 +40,8 @@ const CASES: &[Case] = &[
             [Step::compute(4_000.0)].into_iter().chain(count).collect()
         },
     },
-    // Linux 374767adea42: a contended lock shares a line with fields that are read without it (task_size, pgd)
-    // and written under it (map_count). CPUs that wait queue up, as optimistic spinners of a rwsem do.
+    // Linux 374767adea42: a contended lock shares a line with fields that are read without it, `task_size` and `pgd`,
+    // and one that is written under it, `map_count`. CPUs that wait queue up, like optimistic spinners of a rwsem.
     Case {
         name: "mmap_lock isolated",
         machine: "four-socket-144",
@@ -61,8 +61,8 @@ const CASES: &[Case] = &[
             ]
         },
     },
-    // Linux 14006f1d8fa2: what one path reads lies on fewer lines. No other CPU writes them, and they have left
-    // the first cache by the time the next packet comes.
+    // Linux 14006f1d8fa2: the fields that one path reads lie on fewer lines. No other CPU writes them, and they have
+    // left the first cache by the time the next packet comes.
     Case {
         name: "fields of a path gathered on fewer lines",
         machine: "skylake-sp-8180",

@@ -20,7 +20,7 @@ impl Table {
         self.0.push(Type::Record(Record { name, kind, size, align, members, declared: None }))
     }
 
-    /// A structure of numbers at `(offset, size)`.
+    /// Returns a structure of numbers at `(offset, size)`.
     fn numbers(&mut self, size: u64, members: &[(u64, u64)]) -> TypeId {
         let members = members.iter().map(|&(at, size)| field(at, self.number(size))).collect();
         self.record(Kind::Struct, size, members)
@@ -60,7 +60,7 @@ fn a_packed_record_is_not_aligned_beyond_what_its_offsets_and_size_allow() {
         (9, &[(0, 1), (1, 8)], 1),
         // #pragma pack(2)
         (6, &[(0, 1), (2, 4)], 2),
-        // Every offset would do, the size does not.
+        // Every offset is possible; the size is not.
         (12, &[(0, 8), (8, 4)], 4),
     ] {
         let mut table = Table::new();
@@ -91,7 +91,7 @@ fn what_was_asked_for_of_a_member_or_its_type_counts() {
     let id = table.record(Kind::Struct, 64, vec![first.clone(), field(32, aligned)]);
     assert_eq!(table.inferred(id), 32);
 
-    // A typedef may ask for less, too.
+    // A typedef may also ask for less.
     let loose = table.0.push(Type::Typedef { name: Name::NONE, to: Some(number), align: Some(1) });
     let first = field(0, table.number(1));
     let id = table.record(Kind::Struct, 5, vec![first, field(1, loose)]);
@@ -195,7 +195,7 @@ fn a_million_records_within_one_another_need_no_stack() {
 proptest! {
     #![proptest_config(crate::cases::few(file!(), 256))]
 
-    /// Laid out by the rules of C, then read back.
+    /// Lays out by the rules of C, then reads back.
     #[test]
     fn what_a_compiler_lays_out_is_inferred_as_it_aligned_it(
         sizes in prop::collection::vec((0u32..5).prop_map(|power| 1u64 << power), 1..12),
@@ -213,7 +213,7 @@ proptest! {
         prop_assert_eq!(table.inferred(id), align);
     }
 
-    /// Whatever a file says, the result is a power of two, divides the size, and is at most the widest.
+    /// For any file, the result is a power of two, divides the size, and is at most the widest alignment.
     #[test]
     fn nothing_is_inferred_that_a_compiler_could_not_have_meant(
         size in 0u64..100,

@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::leaf::end_of;
 use crate::model::{Align, Bits, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 
-/// Stands for void where a type cannot be left out.
+/// Stands for void if a type cannot be left out.
 const VOID: TypeId = TypeId(0);
-/// Stands for what is no type (a variable, say), and for kinds that this reader does not know.
+/// Stands for entries that are not types, such as variables, and for kinds that this reader does not know.
 const OTHER: TypeId = TypeId(1);
 
 /// The types that have been read, and the numbers that the file gives them.
@@ -27,11 +27,11 @@ pub(super) struct Reader {
     types: Types,
     /// The type of each number.
     ids: Vec<TypeId>,
-    /// Numbers that do not fill their bytes. Bitfields were described by them before members had widths.
+    /// Integers that do not fill their bytes. They described bitfields before members had widths.
     narrow: HashMap<TypeId, Narrow>,
     /// The members whose place depends on the size of their type.
     fields: Vec<Field>,
-    /// Whether the size of a pointer is known; otherwise the size of `long` tells it.
+    /// Whether the size of a pointer is known; otherwise it is that of `long`.
     machine_known: bool,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
         self.types
     }
 
-    /// Decides which number will be which type.
+    /// Assigns a type to each number.
     fn give_numbers(&mut self, section: &Section, first: u32) -> Result<(), Error> {
         let mut next = self.types.len() as u32;
         let mut tags = Vec::new();
@@ -112,13 +112,13 @@ impl Reader {
         self.see_through(&tags)
     }
 
-    /// Takes tags of types out. A tag says nothing about layout, so a reference to it means the type that is tagged.
+    /// Removes tags of types. A tag does not affect layout, so a reference to it means the tagged type.
     fn see_through(&mut self, tags: &[(u32, u32)]) -> Result<(), Error> {
         let mut targets: HashMap<u32, u32> = tags.iter().copied().collect();
         let mut path = Vec::new();
         for &(tag, _) in tags {
             let mut number = tag;
-            // Each tag is taken out once, so neither long chains nor circles cost more.
+            // Each tag is removed once, so neither long chains nor circles cost more.
             while let Some(target) = targets.remove(&number) {
                 path.push(number);
                 number = target;
@@ -131,7 +131,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The type of a number.
+    /// Returns the type of a number.
     fn id(&self, number: u32) -> Result<TypeId, Error> {
         self.ids.get(number as usize).copied().ok_or_else(|| {
             let last = self.ids.len() - 1;
@@ -139,7 +139,7 @@ impl Reader {
         })
     }
 
-    /// The type of a number; `None` for void.
+    /// Returns the type of a number; `None` for void.
     fn to(&self, number: u32) -> Result<Option<TypeId>, Error> {
         Ok(Some(self.id(number)?).filter(|&id| id != VOID))
     }
@@ -189,7 +189,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Converts a function. A last parameter without a type says that more may follow.
+    /// Converts a function. A last parameter without a type means that more may follow.
     fn function(&self, section: &Section, entry: Entry) -> Result<Type, Error> {
         let numbers = entry.rest.chunks_exact(8).map(|part| section.word(part, 4));
         let mut parameters =
@@ -257,7 +257,7 @@ impl Reader {
     }
 }
 
-/// Whether types of this kind get a place in the model.
+/// Returns whether types of this kind get a place in the model.
 fn is_converted(kind: u8) -> bool {
     use kind::{DATASEC, DECL_TAG, ENUM64, FUNC, INT, TYPE_TAG, VAR};
     (INT..=ENUM64).contains(&kind) && !matches!(kind, FUNC | VAR | DATASEC | DECL_TAG | TYPE_TAG)
@@ -269,9 +269,9 @@ const LARGEST_UNIT: u64 = 16;
 /// A number that does not fill its bytes; a member of such a type is a bitfield.
 #[derive(Clone, Copy, Debug)]
 struct Narrow {
-    /// Where its bits begin within its bytes.
+    /// The first of its bits within its bytes.
     offset: u32,
-    /// How many bits it has.
+    /// The number of its bits.
     width: u8,
 }
 
@@ -292,7 +292,7 @@ struct Field {
     member: usize,
     /// Its first bit.
     start: u32,
-    /// How many bits it has; 0 if only its type can tell.
+    /// The number of its bits; 0 if only its type determines it.
     width: u8,
 }
 
@@ -338,7 +338,7 @@ impl Field {
     }
 }
 
-/// Makes arrays of no elements flexible where flexible arrays may stand, and makes sure that no member of the records
+/// Makes arrays of no elements flexible if a flexible array may stand there, and checks that no member of the records
 /// in `ids` ends after its record.
 fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
     let mut flexible = HashMap::new();
@@ -374,7 +374,7 @@ fn fit(types: &mut Types, ids: Range<usize>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A record as errors name it.
+/// Returns a record's name in errors.
 fn described(types: &Types, record: &Record) -> String {
     let keyword = if record.kind == Kind::Union { "union" } else { "struct" };
     match types.name(record.name) {

@@ -1,5 +1,5 @@
-//! The parts of BTF: the header, which says where the others lie; the list of types, each of which must lie within the
-//! file; the text of names.
+//! The parts of BTF: the header, which has the places of the others; the list of types, each of which must lie within
+//! the file; the text of names.
 
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ const HEADER: usize = 24;
 /// The bytes of a header that also has the place of the kinds' layouts.
 const HEADER_WITH_LAYOUTS: usize = 32;
 
-/// How much follows the three words of a type of some kind, as the file itself says.
+/// The bytes that follow the three words of a type of some kind, by the file itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     /// The bytes that follow once.
@@ -31,7 +31,7 @@ pub(super) struct Section<'a> {
     layouts: &'a [u8],
 }
 
-/// The byte order, if `data` begins as BTF does.
+/// Returns the byte order, if `data` begins like BTF.
 pub(super) fn order(data: &[u8]) -> Option<RunTimeEndian> {
     match *data.first_chunk()? {
         [0x9f, 0xeb] => Some(RunTimeEndian::Little),
@@ -40,7 +40,7 @@ pub(super) fn order(data: &[u8]) -> Option<RunTimeEndian> {
     }
 }
 
-/// The bytes that BTF takes at the start of `data`, if it stands alone and is laid out as a kernel's is.
+/// Returns the bytes of the BTF at the start of `data`, if it stands alone and has the layout of a kernel's.
 pub(super) fn extent(data: &[u8]) -> Option<&[u8]> {
     let section = Section::parse(data).ok()?;
     let [header, types_start, types, names_start, names] =
@@ -84,18 +84,19 @@ impl<'a> Section<'a> {
         Ok(Section { order, types: part("types", 8)?, names: part("names", 16)?, layouts })
     }
 
-    /// The word at a place that lies within `bytes`.
+    /// Returns the word at a place that lies within `bytes`.
     pub(super) fn word(&self, bytes: &[u8], at: usize) -> u32 {
         self.order.read_u32(&bytes[at..])
     }
 
-    /// How much follows a type of a kind, if the file says it.
+    /// Returns the extent of a kind, if the file states it.
     pub(super) fn layout(&self, kind: u8) -> Option<Extent> {
         let &[once, each, ..] = self.layouts.chunks_exact(4).nth(kind.into())? else { return None };
         Some(Extent { once: once.into(), each: each.into() })
     }
 
-    /// Whether it is split: the names of BTF that stands alone begin with the empty one, those of split BTF do not.
+    /// Returns whether it is split. The names of BTF that stands alone begin with the empty name; those of split BTF
+    /// do not.
     pub(super) fn is_split(&self) -> bool {
         self.names.first().map_or(!self.types.is_empty(), |&byte| byte != 0)
     }
@@ -128,7 +129,7 @@ pub(super) mod kind {
 /// type that it refers to.
 const COMMON: usize = 12;
 
-/// One type as it stands in the file.
+/// One type of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
     /// Its number.
@@ -140,7 +141,7 @@ pub(super) struct Entry<'a> {
     pub(super) name: u32,
     /// A size in bytes or the number of a type, depending on the kind.
     pub(super) size_or_type: u32,
-    /// The bytes that the kind adds; there are as many as there must be.
+    /// The bytes that the kind adds; their number has been checked.
     pub(super) rest: &'a [u8],
 }
 
@@ -152,7 +153,7 @@ pub(super) struct Entries<'a, 's> {
 }
 
 impl<'a, 's> Entries<'a, 's> {
-    /// Iterates over the types, of which the first has number `first`.
+    /// Iterates over the types, the first of which has number `first`.
     pub(super) fn new(section: &'s Section<'a>, first: u32) -> Entries<'a, 's> {
         Entries { section, left: section.types, number: first }
     }
@@ -194,7 +195,7 @@ impl<'a> Iterator for Entries<'a, '_> {
     }
 }
 
-/// How much follows a type of a kind that this reader knows.
+/// Returns the extent of a kind that this reader knows.
 fn known(kind: u8) -> Option<Extent> {
     let (once, each) = match kind {
         kind::INT | kind::VAR | kind::DECL_TAG => (4, 0),
@@ -215,17 +216,17 @@ fn known(kind: u8) -> Option<Extent> {
     Some(Extent { once, each })
 }
 
-/// How many names a byte of the text may belong to. Writers share no endings, so one is usual. A text that is all one
-/// long ending would otherwise make as many long names as there are types.
+/// The most names that a byte of the text may belong to. Writers share no endings, so one is usual. Without a limit,
+/// a text that is one long ending would make as many long names as there are types.
 const LONGEST_OVERLAP: usize = 8;
 
-/// The names of a section and of what it builds on.
+/// The names of a section and of its base.
 pub(super) struct Names<'a> {
     base: &'a [u8],
     own: &'a [u8],
-    /// For each place, what was interned for the name that begins there, plus one; 0 if nothing was.
+    /// For each place, the name that was interned for it, plus one; 0 if there is none.
     met: Vec<u32>,
-    /// How many more bytes of names may be met.
+    /// The bytes of names that may still be met.
     left: usize,
 }
 
@@ -236,7 +237,7 @@ impl<'a> Names<'a> {
         Names { base, own: own.names, met: vec![0; length], left: LONGEST_OVERLAP * length }
     }
 
-    /// The name at a place in the text.
+    /// Returns the name at a place in the text.
     pub(super) fn intern(&mut self, types: &mut Types, at: u32) -> Result<Name, Error> {
         if at == 0 {
             return Ok(Name::NONE);

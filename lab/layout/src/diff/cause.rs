@@ -6,32 +6,32 @@ use crate::leaf::{self, Leaf};
 use crate::model::{Type, TypeId, Types};
 use crate::spell::spell;
 
-/// What happened to a field.
+/// The change to a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It is new, and has so many bytes.
+    /// It is new, and has this number of bytes.
     Inserted(u64),
-    /// It is gone, and had so many bytes.
+    /// It is gone, and had this number of bytes.
     Removed(u64),
     /// It has another size: the bytes before and after.
     Resized(u64, u64),
     /// It has another width, and is or was a bitfield: before and after.
     Rewidened(Width, Width),
-    /// So many bytes lie between the end of the last field, or the start of a flexible array, and the end of the
-    /// record: before and after. It is told where no other change explains it, and always of a flexible array, whose
+    /// The bytes between the end of the last field, or the start of a flexible array, and the end of the record:
+    /// before and after. It is reported if no other change explains it, and always for a flexible array, whose
     /// elements begin there.
     Padded(u64, u64),
-    /// It has another name: the new one.
+    /// It has another name, this one.
     Renamed(String),
     /// It stands elsewhere among the others: the offsets before and after.
     Reordered(u64, u64),
-    /// It begins so many bytes later (or earlier) than the field before it would require.
+    /// It begins this many bytes later than the field before it would require; negative if earlier.
     Aligned(i64),
     /// The record has another alignment: before and after.
     Realigned(u64, u64),
 }
 
-/// How wide a field is.
+/// The width of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width {
     /// The number of its bits.
@@ -55,13 +55,14 @@ pub struct Cause {
     pub ty: String,
     /// Its offset, in the build that has it.
     pub offset: u64,
-    /// What happened.
+    /// The change.
     pub what: What,
-    /// How many fields after it lie elsewhere, up to the next cause.
+    /// The number of later fields that moved, up to the next cause.
     pub moved: usize,
 }
 
-/// The causes in the order of their places in the new build; a field that is gone counts at the place it would have.
+/// Returns the causes in the order of their places in the new build. A removed field counts at the place that it
+/// would have.
 pub(super) fn causes(
     sides: Sides,
     old: &[Leaf],
@@ -80,7 +81,7 @@ pub(super) fn causes(
         let (field, ty) = (leaf.path.clone(), spell(types, leaf.ty).to_string());
         causes.push(Cause { field, ty, offset: leaf.offset(), what, moved: 0 });
     };
-    // How much later than before the last kept field ends.
+    // The shift of the last kept field's end.
     let (mut shift, mut from) = (0i64, 0);
     for (index, leaf) in new.iter().enumerate() {
         let Some(before) = of_new[index] else {
@@ -104,7 +105,7 @@ pub(super) fn causes(
         }
         from = before + 1;
         let delta = (leaf.start / 8) as i64 - (was.start / 8) as i64;
-        // A neighbour that came, went or was put elsewhere explains it.
+        // A neighbour that was added, removed or moved explains it.
         let reasons = causes.len() > explained
             || index > 0 && of_new[index - 1].is_none_or(|other| !kept[other])
             || before > 0 && of_old[before - 1].is_none_or(|_| !kept[before - 1]);
@@ -140,8 +141,8 @@ pub(super) fn causes(
     causes
 }
 
-/// The field that ends last, with the bytes of the record behind it. That is a flexible array, where there is one:
-/// its elements begin in these bytes.
+/// Returns the field that ends last, with the bytes of the record behind it. If there is a flexible array, it is that
+/// field: its elements begin in these bytes.
 fn tail<'l>((types, id): (&Types, TypeId), leaves: &'l [Leaf]) -> Option<(&'l Leaf, u64)> {
     let (_, record) = leaf::record(types, id)?;
     let last = leaves.iter().max_by_key(|leaf| (leaf.end(), leaf.start))?;
@@ -153,9 +154,9 @@ fn tail<'l>((types, id): (&Types, TypeId), leaves: &'l [Leaf]) -> Option<(&'l Le
     Some((last, record.size.saturating_sub(last.end().div_ceil(8))))
 }
 
-/// Which old fields stand in the same order as before: a longest rising subsequence of their new places.
+/// Returns which old fields stand in the same order as before: a longest rising subsequence of their new places.
 fn kept_in_order(pairs: &[(usize, usize)], fields: usize) -> Vec<bool> {
-    // The pair that a subsequence of each length ends with, and the pair that each pair follows.
+    // The pair that a subsequence of each length ends with, and the predecessor of each pair.
     let mut ends: Vec<usize> = Vec::new();
     let mut follows = vec![None; pairs.len()];
     for (index, &(_, place)) in pairs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Finds which fields share a line with which others, before and after.
+//! Finds the fields that share a line, before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use crate::leaf::Leaf;
 use crate::lines::Lines;
 use crate::model::{Type, TypeId, Types};
 
-/// Fields that share a line with others. Of an array, the elements that do are named.
+/// Fields that share a line with others. For an array, the elements that do are named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mates(pub Vec<String>);
 
-/// Fields that lay on the same lines in the old build and still do, with the fields whose line they left and those
-/// that they share one with now.
+/// Fields that share the same lines in both builds, with the fields whose line they left and those that they share a
+/// line with now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The fields.
     pub fields: Vec<String>,
     /// The groups of fields whose line they left.
     pub left: Vec<Mates>,
-    /// The groups of fields with which they share a line now.
+    /// The groups of fields that they share a line with now.
     pub joined: Vec<Mates>,
     /// Their first line, before and after.
     pub lines: (u64, u64),
@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// The changes, those of few fields first: a field that left many others is named before the others.
+/// Returns the changes, those of few fields first: a field that left many others is named before the others.
 pub(super) fn changes(
     sides: Sides,
     lines: Lines,
@@ -115,7 +115,7 @@ pub(super) fn changes(
     changes
 }
 
-/// The pairs of blocks that share a line before or after, each once.
+/// Returns the pairs of blocks that share a line before or after, each once.
 fn neighbours(blocks: &[Block]) -> BTreeSet<(usize, usize)> {
     let mut pairs = BTreeSet::new();
     for before in [true, false] {
@@ -153,7 +153,7 @@ impl Naming<'_> {
         Mates(block.fields.iter().map(name).collect())
     }
 
-    /// A field's name; for an array that continues on other lines, the elements that touch these lines.
+    /// Returns a field's name; for an array that continues on other lines, the elements that touch these lines.
     fn part(&self, types: &Types, leaf: &Leaf, (first, last): (u64, u64)) -> String {
         let range = self.lines.leaf(leaf);
         let Some(element) = element(types, leaf.ty) else { return leaf.path.clone() };
@@ -168,7 +168,7 @@ impl Naming<'_> {
     }
 }
 
-/// The bytes of an array's element.
+/// Returns the bytes of an array's element.
 fn element(types: &Types, ty: TypeId) -> Option<u64> {
     match types.get(types.resolve(ty)) {
         Type::Array { element, .. } => types.size(*element),

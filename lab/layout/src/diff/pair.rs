@@ -7,10 +7,10 @@ use crate::leaf::{self, Expand, Leaf};
 use crate::model::{TypeId, Types};
 use crate::spell::spell;
 
-/// How many levels of nested records are opened to find a field again.
+/// The levels of nested records that are opened to find a field again.
 const NESTED: usize = 4;
 
-/// For each field of the old build the index of the same one in the new build, and the other way round.
+/// For each field of the old build, the index of the same field in the new build, and the reverse.
 #[derive(Debug)]
 pub(super) struct Pairs {
     pub of_old: Vec<Option<usize>>,
@@ -30,9 +30,9 @@ impl Pairs {
 
 /// Pairs the fields.
 ///
-/// Fields with the same path are paired first. Then come fields that are in another record now, or no longer in one;
-/// they have the same name and type. Then come renamed fields; they have the same type and size, and lie at the same
-/// place or between the same neighbours. A record into which fields were put is opened, in `old` or in `new`.
+/// Fields with the same path are paired first. Then come fields that moved into or out of a record; they have the
+/// same name and type. Then come renamed fields; they have the same type and size, and lie at the same place or
+/// between the same neighbours. A record that received fields is opened, in `old` or in `new`.
 pub(super) fn pair(sides: Sides, old: &mut Vec<Leaf>, new: &mut Vec<Leaf>) -> Pairs {
     // Each round opens one level of nesting.
     let _ = (0..NESTED).all(|_| open_for(sides.new.0, new, sides.old.0, old));
@@ -78,7 +78,7 @@ fn renamed(sides: Sides, old: &[Leaf], new: &[Leaf], pairs: &mut Pairs) {
                 && spell(sides.old.0, old[index].ty).to_string()
                     == spell(sides.new.0, new[other].ty).to_string()
         };
-        // It stands after the field that it stood after, and before the one that it stood before.
+        // Its neighbours before and after are the same as in the old build.
         let after = match index.checked_sub(1) {
             None => Some(0),
             Some(before) => of_old[before].map(|other| other + 1),
@@ -95,13 +95,13 @@ fn renamed(sides: Sides, old: &[Leaf], new: &[Leaf], pairs: &mut Pairs) {
     }
 }
 
-/// The last step of a field's path, and its type.
+/// Returns the last step of a field's path, and its type.
 fn identity(types: &Types, leaf: &Leaf) -> (String, String) {
     let step = leaf.path.rsplit('.').next().unwrap_or_default();
     (step.to_owned(), spell(types, leaf.ty).to_string())
 }
 
-/// Whether one of these fields is in a record, or in a record within it.
+/// Returns whether one of these fields is in a record, or in a record within it.
 fn holds(types: &Types, of: TypeId, alone: &HashSet<(String, String)>, depth: usize) -> bool {
     let inner = leaf::leaves(types, of, Expand::Anonymous);
     inner.iter().any(|inner| {
@@ -110,8 +110,8 @@ fn holds(types: &Types, of: TypeId, alone: &HashSet<(String, String)>, depth: us
     })
 }
 
-/// Opens, by one level, the records of `leaves` that the other build does not have and that hold a field which the
-/// other build has outside. Returns whether there were any.
+/// Opens, by one level, the records of `leaves` that the other build does not have and that hold a field which lies
+/// outside of them in the other build. Returns whether there were any.
 fn open_for(types: &Types, leaves: &mut Vec<Leaf>, others: &Types, other: &[Leaf]) -> bool {
     let here: HashSet<&str> = other.iter().map(|leaf| leaf.path.as_str()).collect();
     let there: HashSet<&str> = leaves.iter().map(|leaf| leaf.path.as_str()).collect();

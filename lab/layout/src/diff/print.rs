@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Cause, Change, Difference, Mates, What, Width};
 use crate::spell::plural;
 
-/// How many names a list may have before it is cut; JSON has all.
+/// The longest list of names in text; JSON has all names.
 const MOST: usize = 8;
 
 fn names(names: &[String]) -> String {
@@ -96,7 +96,7 @@ impl fmt::Display for Change {
 }
 
 impl Difference {
-    /// The first line: the record's name, and its size, lines and alignment before and after.
+    /// Returns the first line: the record's name, and its size, lines and alignment before and after.
     pub fn head(&self) -> String {
         let (old, new) = self.extent;
         let arrow = |old: u64, new: u64| {
@@ -113,7 +113,7 @@ impl Difference {
     }
 }
 
-/// Appends a difference: the record, the causes, and which fields left which line.
+/// Appends a difference: the record, the causes, and the fields that left each line.
 pub fn text(difference: &Difference, out: &mut String) {
     let Difference { causes, changes, .. } = difference;
     let mut lines = vec![difference.head()];
@@ -125,7 +125,7 @@ pub fn text(difference: &Difference, out: &mut String) {
     lines.iter().for_each(|line| out.extend([line, "\n"]));
 }
 
-/// A difference as a JSON value.
+/// Returns a difference as a JSON value.
 pub fn json(difference: &Difference) -> serde_json::Value {
     let (old, new) = difference.extent;
     let cause = |each: &Cause| {

@@ -68,7 +68,7 @@ fn what_was_removed_resized_renamed_or_put_elsewhere_is_told_apart() {
     assert!(text.contains("`a` left the line of `b`"), "{text}");
 }
 
-/// A record `name` whose last member is a record `inner`.
+/// Returns a record `name` whose last member is a record `inner`.
 fn around(types: &mut Types, name: &str, fields: &str, inner: TypeId) -> TypeId {
     let outer = words(types, name, fields);
     let size = types.size(inner).unwrap();
@@ -96,7 +96,7 @@ fn members_are_followed_into_records_within_records_and_out_again() {
         text(&difference, &mut said);
         let touched =
             said.lines().filter(|line| line.contains("inserted") || line.contains("removed"));
-        // Only `seen` came and went.
+        // Only `seen` was added and removed.
         assert!(touched.clone().all(|line| line.contains("seen")), "{said}");
         assert_eq!(touched.count(), 1, "{said}");
         assert!(said.contains("inner.inner.max` "), "{said}");
@@ -112,7 +112,7 @@ fn json_says_what_the_text_says() {
     assert!(met.iter().any(|change| change["fields"][0] == "h"), "{value}");
 }
 
-/// All pairs of fields on one line, of words in this order on lines of eight.
+/// Returns all pairs of fields on one line, of words in this order on lines of eight.
 fn sharing(order: &[usize]) -> std::collections::BTreeSet<(usize, usize)> {
     let mut pairs = std::collections::BTreeSet::new();
     for (at, &one) in order.iter().enumerate() {

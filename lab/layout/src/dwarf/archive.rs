@@ -16,19 +16,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How archives begin, and those that only name their members.
+/// The first bytes of an archive, and of a thin archive, which only names its members.
 const MAGIC: [&[u8]; 2] = [b"!<arch>\n", b"!<thin>\n"];
 
-/// How ELF files begin.
+/// The first bytes of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
 
-/// Whether these are the bytes of an archive.
+/// Returns whether these are the bytes of an archive.
 pub(crate) fn is_archive(bytes: &[u8]) -> bool {
     MAGIC.iter().any(|magic| bytes.starts_with(magic))
 }
 
-/// Reads the types of all members in their order, each type once. Members without debug information, or that are not
-/// ELF files, are passed over.
+/// Reads the types of all members in their order, each type once. Members without debug information, and those that
+/// are not ELF files, are skipped.
 pub(super) fn read(bytes: &[u8], options: &Options) -> Result<Types, Error> {
     let damaged = |error: object::Error| {
         Error::new(format!("is an archive that cannot be read ({error})")).advise("copy it again")
@@ -56,7 +56,7 @@ pub(super) fn read(bytes: &[u8], options: &Options) -> Result<Types, Error> {
     })
 }
 
-/// The bytes of a member, which a thin archive has beside itself.
+/// Returns the bytes of a member; a thin archive has them in a file beside itself.
 fn content<'a>(
     member: &ArchiveMember<'a>,
     bytes: &'a [u8],
@@ -77,10 +77,10 @@ fn content<'a>(
     })
 }
 
-/// The machine that a member is for: its architecture, whether it has 64 bits, whether it is little-endian.
+/// The machine of a member: its architecture, whether it has 64 bits, whether it is little-endian.
 type Machine = (object::Architecture, bool, bool);
 
-/// The types so far, and the machine that they are for.
+/// The types so far, and their machine.
 type Added<'b> = Option<(Merger<'b>, Machine)>;
 
 /// Adds the types of a member, if it has any.

@@ -6,10 +6,10 @@ use super::unit::Unit;
 use crate::Error;
 use gimli::{Abbreviation, Attribute, AttributeValue, EntriesRaw, Expression, Operation};
 
-/// More bytes than any memory has. A larger size or offset is a lie; below this, bits can be counted.
+/// More bytes than any memory has. A larger size or offset is malformed; below this, bits can be counted.
 const BEYOND: u64 = 1 << 56;
 
-/// The attributes of an entry, as far as it has them. (What is read of an entry, `named/reading.rs` has to know, too.)
+/// The attributes of an entry that layouts depend on. `named/reading.rs` must know each attribute that is read here.
 #[derive(Debug, Default)]
 pub(super) struct Attributes<'a> {
     pub name: &'a [u8],
@@ -20,7 +20,7 @@ pub(super) struct Attributes<'a> {
     pub class: Reference,
     pub size: Option<u64>,
     pub align: u64,
-    /// Where a member begins, in bytes; at the record's start where the entry does not say.
+    /// The start of a member in bytes; the record's start if the entry does not state it.
     pub location: Said<u64>,
     pub file: u64,
     pub line: u32,
@@ -41,13 +41,13 @@ pub(super) struct Attributes<'a> {
     pub bits_from_top: Option<i64>,
 }
 
-/// What an entry says of something that may be a constant.
+/// An entry's statement of a value that may be a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Said<T> {
     #[default]
     Missing,
     Is(T),
-    /// The program finds it out when it runs.
+    /// The program computes it at run time.
     Computed,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Attributes<'a> {
                 unit.at.place()
             ))
             .advise("build or copy the file again")),
-            // The program finds it out when it runs.
+            // The program computes it at run time.
             None => Ok(None),
         };
         match attribute.name() {
@@ -129,7 +129,7 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
-    /// Where a member's bits lie, if it is a bitfield.
+    /// Returns the place of a member's bits, if it is a bitfield.
     pub(super) fn bits(&self) -> RawBits {
         match (self.bit_size, self.bits_from_start, self.bits_from_top) {
             (None | Some(0), ..) => RawBits::None,
@@ -137,7 +137,7 @@ impl<'a> Attributes<'a> {
             (Some(size), None, Some(skipped)) => {
                 RawBits::FromTop { skipped, size, storage: self.size.unwrap_or(0) }
             }
-            // Without either, the bits begin where the member does.
+            // Without either, the bits begin at the member's start.
             (Some(size), None, None) => {
                 let Said::Is(bytes) = self.location else {
                     return RawBits::FromStart { first: 0, size };
@@ -147,18 +147,18 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Whether a member is one for the whole class, and so lies outside of its objects.
+    /// Returns whether a member belongs to the whole class, and so lies outside of its objects.
     pub(super) fn is_static(&self) -> bool {
         let placed = self.location != Said::Missing || self.bits() != RawBits::None;
         self.external || self.declaration || (self.constant && !placed)
     }
 
-    /// The size in bytes, even where the entry gives it in bits.
+    /// Returns the size in bytes, even if the entry gives it in bits.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.size.or(self.bit_size.map(|bits| bits.div_ceil(8)))
     }
 
-    /// How many elements this dimension has; `None` for a flexible or dynamic one.
+    /// Returns the number of elements of this dimension; `None` for a flexible or dynamic one.
     pub(super) fn elements(&self) -> Option<u64> {
         match (self.count, self.upper, self.lower) {
             (Said::Is(count), ..) => Some(u64::try_from(count).unwrap_or(0)),
@@ -175,7 +175,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Reads a bound. An upper bound of -1 (of `int a[0]`) may also be written as the largest number of its width.
+/// Reads a bound. An upper bound of -1, as in `int a[0]`, may also be written as the largest number of its width.
 fn bound(attribute: &Attribute<Slice<'_>>) -> Said<i128> {
     let is_upper = attribute.name() == gimli::DW_AT_upper_bound;
     match attribute.raw_value() {
@@ -191,7 +191,7 @@ fn bound(attribute: &Attribute<Slice<'_>>) -> Said<i128> {
     }
 }
 
-/// Evaluates an offset that is written as a computation on the record's address, as DWARF 2 writes all offsets.
+/// Evaluates an offset that is written as a computation on the record's address, the form of all offsets in DWARF 2.
 fn evaluate(unit: &Unit<'_, '_>, expression: Option<Expression<Slice<'_>>>) -> Said<u64> {
     let Some(expression) = expression else { return Said::Computed };
     let mut operations = expression.operations(unit.at.header.encoding());

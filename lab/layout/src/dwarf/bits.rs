@@ -1,4 +1,4 @@
-//! Finds where a bitfield lies, from either of the two ways in which DWARF describes it.
+//! Finds the place of a bitfield, from either of DWARF's two descriptions.
 
 use super::parsed::RawBits;
 use crate::model::Bits;
@@ -11,13 +11,13 @@ pub(super) struct Within {
     pub big_endian: bool,
 }
 
-/// The offset of the storage unit in bytes, and the bits in it.
+/// Returns the offset of the storage unit in bytes, and the bits in it.
 ///
 /// The unit is the one that a compiler would load: it has the declared type's size and lies at a multiple of it. A
 /// packed record may have a field across two units, or end before the unit does. Then the unit begins with the first
 /// byte that has a bit of the field.
 ///
-/// `None` if the field cannot exist: it has no bits, or more than the model counts, or lies before the record.
+/// `None` if the field cannot exist: it has no bits, or too many for the model, or lies before the record.
 pub(super) fn place(raw: RawBits, offset: u64, within: Within) -> Option<(u64, Bits)> {
     let (first, size) = match raw {
         RawBits::None => return None,
@@ -112,7 +112,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::cases::few(file!(), 256))]
 
-        /// Both descriptions, on machines of both byte orders, mean the bits that they were made from.
+        /// Both descriptions, for machines of both byte orders, mean the bits that they were made from.
         #[test]
         fn a_place_said_in_any_way_is_the_place(
             first in 0u64..500, size in 1u64..=64, power in 0u32..4, big_endian: bool,

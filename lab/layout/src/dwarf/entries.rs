@@ -1,8 +1,8 @@
 //! Walks over a unit's entries in one pass, without recursion.
 //!
 //! Entries form a tree, and a stack of [`Frame`]s holds those above the current one. Types may be anywhere in the
-//! tree, in namespaces, classes and functions, so the walk leaves no entry out. Of entries that are no types it looks
-//! at the length alone.
+//! tree, in namespaces, classes and functions, so the walk leaves no entry out. For entries that are not types it
+//! reads only the length.
 
 use super::Slice;
 use super::attributes::{Attributes, Said};
@@ -13,17 +13,17 @@ use crate::leaf::keyword;
 use crate::model::{Kind, Role};
 use gimli::{Abbreviation, DwTag, EntriesRaw, UnitOffset};
 
-/// What the children of an entry belong to.
+/// The owner of an entry's children.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Owner {
     #[default]
     Nothing,
     /// Members, bases and variants of this type.
     Record(u32),
-    /// The field that tells its variants apart, and the variants.
+    /// The discriminant of variants, and the variants.
     VariantPart(u32),
     Variant(u32),
-    /// Dimensions of this array; the second number is where they begin in the walk's list.
+    /// Dimensions of this array; the second number is their start in the walk's list.
     Array(u32, usize),
     /// Parameters of this type of function.
     Function(u32),
@@ -34,11 +34,11 @@ pub(super) enum Owner {
 pub(super) struct Frame {
     owner: Owner,
     scope: u32,
-    /// The function that is the innermost scope, until a type within it asks for its name.
+    /// The function that is the innermost scope, until the name is needed for a type within it.
     function: Option<UnitOffset>,
 }
 
-/// Reads the types of a unit; also says where the rest of the unit is, if this is only its skeleton.
+/// Reads the types of a unit; also returns the place of the rest of the unit, if this is only its skeleton.
 pub(super) fn walk<'a>(
     at: UnitAt<'_, 'a>,
     universe: &Universe<'_, 'a>,
@@ -63,7 +63,7 @@ pub(super) fn walk<'a>(
     Ok((walk.parsed(|| unit.files())?, None))
 }
 
-/// Whether the language is C, where a structure is known by its name, wherever it is declared.
+/// Returns whether the language is C, in which a structure is known by its name, wherever it is declared.
 pub(super) fn is_c(language: u16) -> bool {
     let languages = [
         gimli::DW_LANG_C89,
@@ -95,7 +95,7 @@ fn is_c_plus_plus(language: u16) -> bool {
     language == 0x3a || languages.iter().any(|known| known.0 == language)
 }
 
-/// Whether arrays of the language begin at 1 if the file does not say.
+/// Returns whether arrays of the language begin at 1 by default.
 fn is_from_one(language: u16) -> bool {
     let language = gimli::DwLang(language);
     // gimli does not know the bound of this one yet.
@@ -110,7 +110,7 @@ pub(super) struct Walk<'u, 'a> {
     dimensions: Vec<(Option<u64>, Option<u64>)>,
     /// Whether a type's name includes its namespaces and classes.
     qualify: bool,
-    /// Whether it includes its functions.
+    /// Whether the name includes its functions.
     functions: bool,
     /// Whether variants are Rust's.
     rust: bool,
@@ -118,7 +118,7 @@ pub(super) struct Walk<'u, 'a> {
 }
 
 impl<'u, 'a> Walk<'u, 'a> {
-    /// A walk that has read no entry.
+    /// Returns a walk that has read no entry.
     pub(super) fn new(unit: &'u Unit<'u, 'a>) -> Walk<'u, 'a> {
         Walk {
             qualify: !is_c(unit.language),
@@ -132,7 +132,7 @@ impl<'u, 'a> Walk<'u, 'a> {
         }
     }
 
-    /// What was read. `files` is asked for the source files if a type names one.
+    /// Returns the types. `files` supplies the source files if a type names one.
     pub(super) fn parsed(
         self,
         files: impl FnOnce() -> Result<Vec<File<'a>>, Error>,
@@ -150,12 +150,12 @@ impl<'u, 'a> Walk<'u, 'a> {
         Ok(parsed)
     }
 
-    /// How many types were read.
+    /// Returns the number of types read so far.
     pub(super) fn types(&self) -> usize {
         self.parsed.types.len()
     }
 
-    /// Lets a type that was read be no more than a declaration, unless it stands for another.
+    /// Turns a type that was read into a declaration, unless it stands for another.
     pub(super) fn declare(&mut self, index: usize, keyword: &'static str) {
         let shape = &mut self.parsed.types[index].shape;
         if *shape != Shape::Alias {
@@ -163,7 +163,7 @@ impl<'u, 'a> Walk<'u, 'a> {
         }
     }
 
-    /// Reads an entry whose abbreviation was just read. If it has children, it becomes the innermost frame.
+    /// Reads an entry, after its abbreviation. If it has children, it becomes the innermost frame.
     pub(super) fn entry(
         &mut self,
         entries: &mut EntriesRaw<'_, Slice<'a>>,
@@ -363,7 +363,7 @@ impl<'u, 'a> Walk<'u, 'a> {
         }
     }
 
-    /// The scope of a type below `frame`, with the function that it is local to.
+    /// Returns the scope of a type below `frame`, with the function that it is local to.
     fn scope_of(&mut self, frame: &mut Frame) -> u32 {
         if let Some(function) = frame.function.take() {
             // This is rare, so the name is read only now.
@@ -379,10 +379,10 @@ impl<'u, 'a> Walk<'u, 'a> {
     }
 }
 
-/// The tag of parameters, of which only those of types of functions matter.
+/// The tag of parameters. Only those of function types matter.
 pub(super) const FORMAL_PARAMETER: DwTag = gimli::DW_TAG_formal_parameter;
 
-/// Whether an entry with this tag is a dimension, if it is in an array.
+/// Returns whether an entry with this tag is a dimension, if it is in an array.
 pub(super) fn is_dimension(tag: DwTag) -> bool {
     matches!(
         tag,
@@ -392,7 +392,7 @@ pub(super) fn is_dimension(tag: DwTag) -> bool {
     )
 }
 
-/// Whether the attributes of an entry with this tag matter.
+/// Returns whether the attributes of an entry with this tag matter.
 fn concerns(tag: DwTag) -> bool {
     shape_of(tag).is_some()
         || matches!(
@@ -406,7 +406,7 @@ fn concerns(tag: DwTag) -> bool {
         )
 }
 
-/// What sort of type an entry with this tag is, as far as the tag says; `None` if it is no type.
+/// Returns the sort of type of an entry with this tag; `None` if it is not a type.
 pub(super) fn shape_of(tag: DwTag) -> Option<Shape> {
     Some(match tag {
         gimli::DW_TAG_structure_type => Shape::Record(Kind::Struct),

@@ -1,32 +1,32 @@
-//! Finds out which types of different units are one type.
+//! Finds types of different units that are one type.
 //!
 //! A header's structures are in every unit that includes it. Two types are one when they have the same name, kind,
 //! size, line of the source and members; types that members hold by value are compared all the way down. Types that
 //! members only point to are compared by name, so that a list's node may point to itself, and a unit that only
 //! declares a type agrees with one that defines it.
 //!
-//! Hashes of 64 bits are compared. The chance that two different types among a million are taken for one is one in
-//! thirty million.
+//! Hashes of 64 bits are compared. The chance that two different types among a million are confused is one in thirty
+//! million.
 
 use super::parsed::{Parsed, ParsedType, Reference, Shape};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// How deep types are compared by value.
+/// The depth to which types are compared by value.
 const DEEPEST: u32 = 200;
 
-/// The hash of a type that has not been worked out yet.
+/// The hash of a type that has not been computed yet.
 const UNSEEN: u64 = 0;
 
 /// Hashes of the types of some units.
 pub(super) struct Identities {
-    /// For each type, the hash of all that is in it.
+    /// For each type, the hash of its whole content.
     pub full: Vec<u64>,
     /// For each type, the hash of its name with its scopes.
     pub named: Vec<u64>,
 }
 
-/// Which of the hashes of a type.
+/// The two hashes of a type.
 #[derive(Clone, Copy)]
 enum Which {
     Named = 1,
@@ -34,7 +34,7 @@ enum Which {
 }
 
 impl Identities {
-    /// Works out all hashes in one pass over types and members. `parsed` must be resolved.
+    /// Computes all hashes in one pass over types and members. `parsed` must be resolved.
     pub(super) fn of(parsed: &Parsed<'_>) -> Identities {
         let count = parsed.types.len();
         let ids = Identities { full: vec![UNSEEN; count], named: vec![UNSEEN; count] };
@@ -60,13 +60,13 @@ struct Work<'p, 'a> {
 }
 
 impl Work<'_, '_> {
-    /// The hash of a type's name alone, or of the type with all that it holds by value.
+    /// Returns the hash of a type's name alone, or of the type with all types that it holds by value.
     fn hash(&mut self, which: Which, index: u32, depth: u32) -> u64 {
         let slot = self.ids.slot(which, index);
         if *slot != UNSEEN {
             return *slot;
         }
-        // This counts where a circle comes back to the type, and where it lies too deep.
+        // This value applies if a circle comes back to the type, or the type lies too deep.
         *slot = 1;
         if depth >= DEEPEST {
             return 1;
@@ -85,7 +85,7 @@ impl Work<'_, '_> {
     fn named(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
         let scope = self.parsed.scopes[ty.scope as usize].hash;
         match ty.shape {
-            // It counts the same whether it is defined here or only declared.
+            // The hash is the same whether the type is defined here or only declared.
             Shape::Record(_) | Shape::Enum | Shape::Declaration(_) if !ty.name.is_empty() => {
                 (scope, ty.name).hash(state);
             }
@@ -123,8 +123,8 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Hashes the parameters of a function, or the class of a pointer to its members. They lie in no record, so their
-    /// names suffice.
+    /// Hashes the parameters of a function, or the class of a pointer to its members. They are not part of a record,
+    /// so their names suffice.
     fn parameters(&mut self, ty: &ParsedType<'_>, depth: u32, state: &mut impl Hasher) {
         match ty.shape {
             Shape::Function { variadic } => variadic.hash(state),
@@ -136,7 +136,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Hashes what the entry itself says.
+    /// Hashes the entry's own attributes.
     fn plain(&self, ty: &ParsedType<'_>, state: &mut impl Hasher) {
         let scope = self.parsed.scopes[ty.scope as usize].hash;
         std::mem::discriminant(&ty.shape).hash(state);

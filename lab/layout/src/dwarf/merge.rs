@@ -11,7 +11,7 @@ use crate::model::{Align, Kind, Member, Name, Place, Points, Record, Role, Type,
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys are hashes already.
+/// A map whose keys are already hashes.
 type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Already>>;
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub(super) struct Merger<'b> {
     /// The declared types by name; next, the defined ones.
     declared: ByHash<TypeId>,
     defined: ByHash<TypeId>,
-    /// Bitfields, and next what else waits until all sizes are known.
+    /// Bitfields; next, the other members that wait until all sizes are known.
     bitfields: Vec<(TypeId, usize, RawBits)>,
     strides: Vec<(TypeId, u64)>,
     vectors: Vec<TypeId>,
@@ -51,7 +51,7 @@ pub(super) struct Merger<'b> {
 }
 
 impl<'b> Merger<'b> {
-    /// An empty model of a machine's types.
+    /// Returns an empty model of a machine's types.
     pub(super) fn new(
         pointer_size: u8,
         widest_scalar_align: u64,
@@ -75,7 +75,7 @@ impl<'b> Merger<'b> {
         }
     }
 
-    /// Adds the types of some units that are new. `parsed` must be resolved.
+    /// Adds those types of some units that are new. `parsed` must be resolved.
     pub(super) fn add(
         &mut self,
         parsed: &Parsed<'_>,
@@ -94,7 +94,7 @@ impl<'b> Merger<'b> {
         new.into_iter().try_for_each(|index| unit.make(index))
     }
 
-    /// The number of a type, and whether it is new. A definition takes the place of a declaration of the same name.
+    /// Returns the number of a type, and whether it is new. A definition replaces a declaration of the same name.
     fn id(&mut self, ty: &ParsedType<'_>, full: u64, named: u64) -> (TypeId, bool) {
         let placeholder = Type::Unknown { size: None };
         match ty.shape {
@@ -125,7 +125,7 @@ impl<'b> Merger<'b> {
         (id, true)
     }
 
-    /// Completes the model with what had to wait for all sizes.
+    /// Completes the parts of the model that had to wait for all sizes.
     pub(super) fn finish(mut self) -> Types {
         self.place_strides();
         self.align_vectors();
@@ -137,7 +137,7 @@ impl<'b> Merger<'b> {
         self.types
     }
 
-    /// Gives arrays whose elements lie further apart than they are long their sizes.
+    /// Sets the sizes of arrays whose elements lie further apart than they are long.
     fn place_strides(&mut self) {
         for &(id, stride) in &self.strides {
             let Type::Array { element, count } = *self.types.get(id) else { continue };
@@ -240,7 +240,7 @@ impl Unit<'_, '_, '_, '_> {
                 }
             }
             Shape::MemberPointer if self.is_function(ty.to) => {
-                // The function, and what to add to `this`.
+                // The function, and the offset to add to `this`.
                 let types = &mut self.merger.types;
                 let pointer = types.push(Type::pointer(None));
                 let pair = types.push(Type::Array { element: pointer, count: Some(2) });
@@ -267,7 +267,7 @@ impl Unit<'_, '_, '_, '_> {
                 }
             }
             Shape::Complex => {
-                // A complex number is two numbers in a row, aligned as one of them is.
+                // A complex number is two numbers in a row, with the alignment of one.
                 let name = self.name(ty)?;
                 let types = &mut self.merger.types;
                 let part =
@@ -304,8 +304,7 @@ impl Unit<'_, '_, '_, '_> {
         let mut has_bits = false;
         for (index, member) in from.iter().enumerate() {
             let ty = match member.to.get().map(|to| &parsed.types[to as usize]) {
-                // Rust describes a function that is known by its type as a pointer, but it has no size, as its
-                // alignment tells.
+                // Rust describes a function item by its type, as a pointer. It has no size, as its alignment shows.
                 Some(of) if member.rust_align == 1 && of.shape == Shape::Pointer => {
                     let name = self.name(of)?;
                     self.merger.types.push(Type::Base { name, size: 0 })
@@ -367,7 +366,7 @@ impl Unit<'_, '_, '_, '_> {
         Some(Place { file, line })
     }
 
-    /// A type's name, with the names of the scopes that it is in.
+    /// Returns a type's name, with the names of the scopes that it is in.
     fn name(&mut self, ty: &ParsedType<'_>) -> Result<Name, Error> {
         if ty.name.is_empty() {
             return Ok(Name::NONE);
@@ -387,23 +386,23 @@ impl Unit<'_, '_, '_, '_> {
         Ok(self.merger.types.intern(&spelling))
     }
 
-    /// The number of a type that is referred to.
+    /// Returns the number of the type of a reference.
     fn id(&self, to: Reference) -> Option<TypeId> {
         to.get().map(|index| self.ids[index as usize])
     }
 
-    /// The type of a member or element; one that has none gets an unknown type.
+    /// Returns the type of a member or element; a missing one becomes an unknown type.
     fn or_unknown(&mut self, id: Option<TypeId>) -> TypeId {
         id.unwrap_or_else(|| self.merger.types.push(Type::Unknown { size: None }))
     }
 
-    /// How a pointer, or what is like one, points.
+    /// Returns the way in which a pointer or similar type points.
     fn points(&mut self, ty: &ParsedType<'_>) -> Points {
         match ty.shape {
             Shape::LvalueReference => Points::Lvalue,
             Shape::RvalueReference => Points::Rvalue,
             _ => {
-                // Only a pointer to members has a class, as its member.
+                // Only a pointer to members has a class, stored as its member.
                 let class = self.parsed.members_of(ty).first().and_then(|class| self.id(class.to));
                 class.map_or_else(
                     || Points::Pointer(self.merger.types.intern(&String::from_utf8_lossy(ty.name))),

@@ -1,4 +1,4 @@
-//! Reads a few types by their names, and only what they need of the file.
+//! Reads a few types by their names, and only the parts of the file that they need.
 //!
 //! ```text
 //! names ── wanted ── unit by unit: hits ── survey ── select ── replay ── merge
@@ -7,15 +7,15 @@
 //!          strings
 //! ```
 //!
-//! A unit without hits costs one look over its bytes, and one with hits a step over its entries. What is read of it
-//! goes the same way as in a read of all units: [`Parsed`](super::parsed::Parsed), identities, and the model in the
-//! order of the file. So a type comes out the same. No more of the file than a unit for each thread is in memory.
+//! A unit without hits costs one look over its bytes, and one with hits a step over its entries. The types then take
+//! the same path as in a read of all units: [`Parsed`](super::parsed::Parsed), identities, and the model in the order
+//! of the file. So a type comes out the same. At most one unit for each thread is in memory.
 //!
-//! A header's types are chosen alike in every unit that includes it, and a unit that chose what an earlier one did is
-//! left at that: it would add nothing.
+//! A header's types are chosen alike in every unit that includes it. A unit that chose the same as an earlier one is
+//! skipped: it would add nothing.
 //!
-//! Where a model of a few types would have to know more (units that refer to each other, type units, split units,
-//! objects that are not linked), there is no answer, and the caller reads all.
+//! If a model of a few types needs more than that, there is no answer, and the caller reads the whole file. That is
+//! the case for units that refer to each other, type units, split units, and objects that are not linked.
 
 mod input;
 mod reading;
@@ -47,39 +47,41 @@ use steps::Steps;
 use survey::Survey;
 use wanted::{Hits, Wanted};
 
-/// How often the file is gone through again for what turned out to be needed.
+/// The most further passages through the file for types that turned out to be needed.
 const MOST_ROUNDS: usize = 8;
 
-/// How deep structures that end in a structure are followed for Rust's unsized tails.
+/// The depth to which structures that end in a structure are followed for Rust's unsized tails.
 const DEEPEST_TAIL: usize = 100;
 
-/// What stands before a type's name in the names of Rust's pointers to it.
+/// The prefixes of a type's name in the names of Rust's pointers to it.
 const POINTERS: [&str; 4] = super::unsized_tails::POINTERS;
 
 /// A few types of a file.
 #[derive(Debug)]
 pub struct Named {
-    /// The types that were asked for, and those that they need.
+    /// The requested types, and those that they need.
     pub types: Types,
-    /// How many units the file has.
+    /// The number of units of the file.
     pub units: usize,
-    /// In how many of them something was read, and how many entries were stepped over or read there.
+    /// The number of units of which something was read, and the number of entries that were stepped over or read
+    /// there.
     pub read: (usize, u64),
-    /// How many of these units say something of the types that no unit before them says. (With several threads it may be a
-    /// few more: a thread does not wait to learn what another finds.)
+    /// The number of these units that add to the types of the units before them. With several threads it may be a few
+    /// more, since a thread does not wait for the findings of another.
     pub distinct: usize,
 }
 
 /// Reads the types of the ELF file at `path` that have one of `names`, or of the debug file that belongs to it.
 ///
-/// `None` if that cannot be done without reading all (units refer to each other, are split, or are type units; the
-/// file is an object file, or not ELF, or damaged), or if a name is not found.
-/// Otherwise [`pick`](crate::pick::pick) finds the same records by these names as in what
-/// [`open`](super::open) reads, in the same order, and printing them gives the same. Pointers may lead to
-/// declarations where they lead to records there, and other types may be missing.
+/// Returns `None` if that requires reading the whole file, or if a name is not found. The whole file is needed if
+/// units refer to each other, are split, or are type units, and if the file is an object file, not ELF, or
+/// damaged.
+/// Otherwise [`pick`](crate::pick::pick) finds the same records by these names as in the result of
+/// [`open`](super::open), in the same order, and they print the same. Pointers may lead to declarations instead of
+/// records, and other types may be missing.
 ///
-/// It costs a look over the bytes of all units (0.1 s for 200 MB), and a step over the entries of units in which a
-/// name occurs. Memory for the strings and tables of abbreviations, and a unit for each thread.
+/// It costs a look over the bytes of all units, 0.1 s for 200 MB, and a step over the entries of units in which a
+/// name occurs. The memory is that of the strings and tables of abbreviations, and a unit for each thread.
 ///
 /// ```no_run
 /// let names = ["page_counter".to_owned()];
@@ -111,7 +113,7 @@ pub fn open_named(path: &Path, names: &[String]) -> Option<Named> {
     let shared = file.try_clone().ok()?;
     let cache = ReadCache::new(&mut file);
     let parsed = object::File::parse(&cache).ok()?;
-    // Units of a package would have to be read, too.
+    // Units of a package would have to be read as well.
     if separate::package_path(path).is_some() {
         return None;
     }
@@ -119,7 +121,7 @@ pub fn open_named(path: &Path, names: &[String]) -> Option<Named> {
     file.read(names, &options)
 }
 
-/// A file of which parts are read.
+/// A file that is read in part.
 struct InParts<'f, 'a> {
     input: Input<'f, 'a>,
     heads: Vec<Head>,
@@ -205,26 +207,26 @@ impl<'f, 'a> InParts<'f, 'a> {
     }
 }
 
-/// What one passage through the file found, beside the types.
+/// The findings of one passage through the file, beside the types.
 #[derive(Default)]
 struct Found {
-    /// The names of types that are held by value, and that some unit only declares.
+    /// The names of types that are held by value and that some unit only declares.
     declared: BTreeSet<Vec<u8>>,
-    /// Whether anything of it is Rust's.
+    /// Whether any of it is Rust.
     rust: bool,
-    /// In how many units something was read.
+    /// The number of units of which something was read.
     units: usize,
-    /// Of how many of them the types were added.
+    /// The number of those whose types were added.
     distinct: usize,
-    /// How many entries were stepped over or read.
+    /// The number of entries that were stepped over or read.
     entries: u64,
 }
 
-/// What the threads have in common.
+/// The state that the threads share.
 struct Shared<'s, 'f, 'a, 'b> {
     file: &'s InParts<'f, 'a>,
     dwarf: &'s Dwarf<Slice<'s>>,
-    /// Where tables of abbreviations begin.
+    /// The starts of tables of abbreviations.
     tables: &'s [(usize, usize)],
     budget: &'s Budget,
     wanted: &'s Wanted,
@@ -237,7 +239,7 @@ struct Progress<'b> {
     next: usize,
     /// Later units that have nothing to merge.
     passed: BTreeSet<usize>,
-    /// For each digest of what units chose, the first of these units that is known.
+    /// For each digest of a unit's choice, the first known unit with that digest.
     chosen: HashMap<u64, usize>,
     found: Found,
     stopped: bool,
@@ -252,7 +254,7 @@ impl Progress<'_> {
     }
 }
 
-/// What a thread uses again for each unit.
+/// Buffers that a thread reuses for each unit.
 #[derive(Default)]
 struct Buffers {
     unit: Vec<u8>,
@@ -274,7 +276,8 @@ impl Shared<'_, '_, '_, '_> {
         !progress.stopped
     }
 
-    /// Reads what is wanted of a unit, and merges it when it is the unit's turn. Returns how many entries it looked at.
+    /// Reads the wanted types of a unit, and merges them when it is the unit's turn. Returns the number of entries it
+    /// looked at.
     fn unit(&self, index: usize, head: &Head, buffers: &mut Buffers) -> Result<u64, Stopped> {
         let input = &self.file.input;
         let bytes = input.unit(head, &mut buffers.unit).ok_or(Stopped::Broken)?;
@@ -334,7 +337,7 @@ impl Shared<'_, '_, '_, '_> {
         Ok(entries)
     }
 
-    /// Whether an earlier unit chose the same. That one adds the types; it does so before a later one would.
+    /// Returns whether an earlier unit chose the same. That one adds the types, before a later one would.
     fn is_earlier(&self, digest: u64, unit: usize) -> bool {
         let mut progress = self.team.lock();
         let first = progress.chosen.entry(digest).or_insert(unit);
@@ -343,14 +346,14 @@ impl Shared<'_, '_, '_, '_> {
         earlier
     }
 
-    /// Whether the unit's table of names may have a wanted one.
+    /// Returns whether the unit's table of names may have a wanted one.
     fn names_by_number(&self, unit: &Unit<'_, '_>) -> bool {
         if !self.wanted.numbered() || unit.at.header.version() < 5 {
             return false;
         }
         let offsets = self.dwarf.debug_str_offsets.reader().slice();
         let start = unit.strings.0;
-        // The length of the table is in its header, and counts what is behind itself.
+        // The length of the table is in its header, and counts the bytes behind itself.
         let end = start.checked_sub(8).and_then(|header| {
             let bytes = offsets.get(header..header + 4)?;
             let length = gimli::Endianity::read_u32(self.file.input.endian, bytes);
@@ -360,19 +363,19 @@ impl Shared<'_, '_, '_, '_> {
     }
 }
 
-/// Whether a table of abbreviations is for units of which the rest is in split files, as GNU compilers wrote them
+/// Returns whether a table of abbreviations is for units whose rest is in split files, in the form of GNU compilers
 /// before DWARF 5: the number of the attribute that names such a file occurs in it.
 fn is_split(abbreviations: &[u8]) -> bool {
     memchr::memmem::find(abbreviations, &[0xb0, 0x42]).is_some()
 }
 
-/// The names of Rust's pointers to a type, as far as there are any: they tell whether it has a size.
+/// Returns those names of Rust's pointers to a type that occur; they show whether it has a size.
 fn pointers_to(name: &str, strings: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let pointers = POINTERS.map(|pointer| format!("{pointer}{name}").into_bytes());
     pointers.into_iter().filter(|name| Wanted::is_text(strings, name))
 }
 
-/// The names of the structure and of those at its end.
+/// Returns the names of the structure and of the structures at its end.
 fn tails(types: &Types, id: TypeId) -> Vec<&str> {
     let mut names = Vec::new();
     let mut id = id;
@@ -382,7 +385,7 @@ fn tails(types: &Types, id: TypeId) -> Vec<&str> {
             Some(last) if last.role == Role::Field && names.len() < DEEPEST_TAIL => id = last.ty,
             _ => break,
         }
-        // As long as a tail is not known to have no size, it is taken for the element of an array.
+        // Until a tail is known to have no size, the model has it as the element of an array.
         if let Type::Array { element, count: None } = types.get(id) {
             id = *element;
         }

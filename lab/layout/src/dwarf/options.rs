@@ -1,17 +1,17 @@
-//! Where debug information is looked for, and how many threads read it.
+//! The places that are searched for debug information, and the number of threads that read it.
 
 use std::path::PathBuf;
 use std::thread;
 
-/// How many bytes of debug information pay for a thread.
+/// The bytes of debug information that are worth one more thread.
 const WORTH_A_THREAD: u64 = 1 << 20;
 
-/// How to find debug information that is not in the file itself.
+/// Options for finding debug information outside the file itself.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the file is. Its debug, split and package files are looked for beside it, and errors name it.
+    /// The file's path. Its debug, split and package files are searched beside it, and errors name it.
     pub path: Option<PathBuf>,
-    /// Where the system keeps debug files.
+    /// The system's directories of debug files.
     pub debug_directories: Vec<PathBuf>,
     /// The most threads that walk the units; 0 for as many as there are processors.
     pub threads: usize,
@@ -25,13 +25,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options for a file at `path`.
+    /// Returns the options for a file at `path`.
     pub fn beside(path: impl Into<PathBuf>) -> Options {
         Options { path: Some(path.into()), ..Options::default() }
     }
 }
 
-/// How many threads walk units that have so many bytes together.
+/// Returns the number of threads that walk units of `bytes` bytes in total.
 pub(super) fn threads(options: &Options, bytes: u64, units: usize) -> usize {
     let most = match options.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),

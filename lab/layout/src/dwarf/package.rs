@@ -19,7 +19,7 @@ impl<'a> Package<'a> {
     pub(super) fn load(file: &object::File<'a>) -> Result<Package<'a>, Error> {
         let endian = sections::endian(file);
         let load = |id: SectionId| match id.dwo_name() {
-            // All of them are taken: a unit has a part of each section that the index has a column for.
+            // All sections are taken: a unit has a part of each section that the index has a column for.
             Some(name) => sections::section(file, name).map_err(Failed::Refused),
             None => Ok(Cow::Borrowed(&[][..])),
         };
@@ -30,7 +30,7 @@ impl<'a> Package<'a> {
         Ok(Package { sections, endian })
     }
 
-    /// The parts of the sections that each unit has.
+    /// Returns the parts of the sections that each unit has.
     pub(super) fn units(&self) -> Result<Vec<Contribution<'_>>, Error> {
         let failed = |error| broken("its index", error);
         let empty = Slice::new(&[], self.endian);
@@ -65,7 +65,7 @@ fn contribution<'a>(
     Ok(Contribution { dwarf, starts })
 }
 
-/// Why a section could not be loaded.
+/// The reason why a section could not be loaded.
 enum Failed {
     Refused(Error),
     Broken(gimli::Error),

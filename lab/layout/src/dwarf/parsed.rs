@@ -1,4 +1,4 @@
-//! The types of one unit as its entries describe them, before they are compared with other units' types.
+//! The types of one unit in the terms of its entries, before they are compared with other units' types.
 //!
 //! Names are still bytes of the file, and references are still offsets, which [`Parsed::resolve`] turns into indices.
 //! Units that refer to each other are joined before that.
@@ -8,13 +8,13 @@ use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// The same for the same value in every run.
+/// Returns a hash that is the same for the same value in every run.
 fn hash(value: &impl Hash) -> u64 {
     FixedState::with_seed(0x6c65_6467_6572).hash_one(value)
 }
 
-/// What an entry refers to: an offset in a section, or (once resolved, or made up by the reader) an index
-/// in [`Parsed::types`].
+/// The target of a reference: an offset in a section, or an index in [`Parsed::types`] if it has been resolved or was
+/// made by the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reference(u64);
 
@@ -30,28 +30,28 @@ impl Reference {
     const INDEX: u64 = 1 << 63;
     const SPACE: u32 = 56;
 
-    /// A reference to the entry at `offset` of a section; `space` tells sections apart.
+    /// Returns a reference to the entry at `offset` of a section; `space` distinguishes sections.
     pub(super) fn entry(space: u8, offset: usize) -> Reference {
         debug_assert!(space < 128);
         Reference(u64::from(space) << Self::SPACE | offset as u64 & ((1 << Self::SPACE) - 1))
     }
 
-    /// How many bytes of a section lie between another entry and this one, which comes later.
+    /// Returns the number of bytes of a section between another entry and this one, which comes later.
     pub(super) fn behind(self, before: Reference) -> usize {
         self.0.saturating_sub(before.0) as usize
     }
 
-    /// A reference to `types[index]`.
+    /// Returns a reference to `types[index]`.
     pub(super) fn index(index: u32) -> Reference {
         Reference(Self::INDEX | u64::from(index))
     }
 
-    /// The index, if this is one.
+    /// Returns the index, if this is one.
     pub(super) fn get(self) -> Option<u32> {
         (self != Self::NONE && self.0 & Self::INDEX != 0).then_some(self.0 as u32)
     }
 
-    /// Whether it is an offset, which must be looked up.
+    /// Returns whether it is an offset, which must be looked up.
     pub(super) fn is_entry(self) -> bool {
         self.0 & Self::INDEX == 0
     }
@@ -63,7 +63,7 @@ impl Reference {
     }
 }
 
-/// What sort of type an entry is.
+/// The sort of a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Shape {
     Record(Kind),
@@ -75,7 +75,7 @@ pub(super) enum Shape {
     Pointer,
     LvalueReference,
     RvalueReference,
-    /// Its class is its only member, where the file says it.
+    /// Its class is its only member, if the file states it.
     MemberPointer,
     Base,
     Complex,
@@ -90,7 +90,7 @@ pub(super) enum Shape {
     Declaration(&'static str),
     #[default]
     Unknown,
-    /// An entry that stands for another: a type unit's type, or the definition in the same unit of what it declares.
+    /// An entry that stands for another: a type unit's type, or a definition in the same unit as the declaration.
     Alias,
 }
 
@@ -101,29 +101,29 @@ pub(super) struct ParsedType<'a> {
     pub name: &'a [u8],
     /// Its index in [`Parsed::scopes`].
     pub scope: u32,
-    /// Its index in [`Parsed::files`], and its line; zero when the file does not say.
+    /// Its index in [`Parsed::files`], and its line; zero if the file does not state them.
     pub place: (u32, u32),
-    /// Its size in bytes, if the file says.
+    /// Its size in bytes, if the file states it.
     pub size: Option<u64>,
-    /// Its alignment in bytes; zero when the file does not say.
+    /// Its alignment in bytes; zero if the file does not state it.
     pub align: u64,
     /// The type that it points to, repeats, qualifies or renames; of an enumeration, the type of its numbers.
     pub to: Reference,
-    /// The declaration that this is the definition of.
+    /// The declaration that it defines.
     pub specification: Reference,
-    /// Where its members begin and end in [`Parsed::members`]; filled in by [`Parsed::group_members`].
+    /// The range of its members in [`Parsed::members`]; filled in by [`Parsed::group_members`].
     pub members: (u32, u32),
 }
 
-/// Where the bits of a bitfield lie, in the file's terms.
+/// The place of a bitfield's bits, in the file's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RawBits {
-    /// The member is no bitfield.
+    /// The member is not a bitfield.
     None,
     /// DWARF 4 and 5 count from the record's start, in the order of memory.
     FromStart { first: u64, size: u64 },
     /// DWARF 2 and 3 count from the most significant bit of a storage unit at the member's offset. The unit has the
-    /// member's type where `storage` is zero.
+    /// member's type if `storage` is zero.
     FromTop { skipped: i64, size: u64, storage: u64 },
 }
 
@@ -136,7 +136,7 @@ pub(super) struct ParsedMember<'a> {
     pub to: Reference,
     pub offset: u64,
     pub bits: RawBits,
-    /// The alignment that the source asked for, in bytes; zero when the file does not say.
+    /// The alignment that the source asked for, in bytes; zero if the file does not state it.
     pub align: u64,
     /// The alignment that Rust states of every member, asked for or not; zero for other languages.
     pub rust_align: u64,
@@ -147,24 +147,24 @@ pub(super) struct ParsedMember<'a> {
 pub(super) struct Scope<'a> {
     pub parent: u32,
     pub name: &'a [u8],
-    /// The declaration whose name and scope count, where a class is defined elsewhere.
+    /// The declaration whose name and scope count, for a class that is defined elsewhere.
     pub specification: Reference,
     /// The hash of the path from the outermost scope; [`Parsed::resolve`] fills it in.
     pub hash: u64,
     depth: u32,
 }
 
-/// A source file: its directory as the compiler was given it, and its name.
+/// A source file: its directory as passed to the compiler, and its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct File<'a> {
     pub directory: &'a [u8],
     pub name: &'a [u8],
 }
 
-/// How deep scopes are told apart.
+/// The depth to which scopes are distinguished.
 const DEEPEST_SCOPE: u32 = 100;
 
-/// How many aliases are followed to a type.
+/// The most aliases that are followed to a type.
 const LONGEST_ALIAS: usize = 8;
 
 /// The types of a unit, or of units that refer to each other.
@@ -172,7 +172,7 @@ const LONGEST_ALIAS: usize = 8;
 pub(super) struct Parsed<'a> {
     pub types: Vec<ParsedType<'a>>,
     pub members: Vec<ParsedMember<'a>>,
-    /// The scopes. The first is the outermost, and parents come before the scopes inside of them.
+    /// The scopes. The first is the outermost, and parents come before the scopes inside them.
     pub scopes: Vec<Scope<'a>>,
     /// The source files. The first stands for none.
     pub files: Vec<File<'a>>,
@@ -188,7 +188,7 @@ impl<'a> Parsed<'a> {
         Parsed { scopes, files, ..Parsed::default() }
     }
 
-    /// Adds a scope. Scopes nested deeper than a hundred are not told apart.
+    /// Adds a scope. Scopes nested deeper than a hundred are not distinguished.
     pub(super) fn scope(&mut self, parent: u32, name: &'a [u8], specification: Reference) -> u32 {
         let depth = self.scopes[parent as usize].depth + 1;
         if depth > DEEPEST_SCOPE {
@@ -209,7 +209,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// The members of a type.
+    /// Returns the members of a type.
     pub(super) fn members_of(&self, ty: &ParsedType<'_>) -> &[ParsedMember<'a>] {
         &self.members[ty.members.0 as usize..ty.members.1 as usize]
     }
@@ -247,7 +247,7 @@ impl<'a> Parsed<'a> {
     /// Replaces offsets by indices, gives definitions the names of their declarations, and lets declarations stand
     /// for their definitions.
     ///
-    /// A type that is referred to and is not there becomes [`Shape::Unknown`].
+    /// A reference to a missing type becomes [`Shape::Unknown`].
     pub(super) fn resolve(&mut self) {
         if !self.entries.is_sorted() {
             self.entries.sort_unstable();
@@ -279,7 +279,7 @@ impl<'a> Parsed<'a> {
         self.tell_variants();
     }
 
-    /// Gives names and scopes to classes that are defined outside of the namespace that declares them, and so have
+    /// Sets the names and scopes of classes that are defined outside of the namespace that declares them, and so have
     /// neither of their own.
     fn name_definitions(&mut self) {
         for index in 0..self.types.len() {
@@ -359,7 +359,7 @@ impl<'a> Parsed<'a> {
         self.members.iter_mut().for_each(|member| follow(&mut member.to));
     }
 
-    /// Tells the records of variants apart by the enums that they belong to.
+    /// Distinguishes the records of variants by the enums that they belong to.
     fn tell_variants(&mut self) {
         for member in &self.members {
             if member.role == Role::Variant

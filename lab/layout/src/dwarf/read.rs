@@ -1,4 +1,4 @@
-//! Reads a file's bytes into types: chooses the sections, the units and how many threads walk them.
+//! Reads a file's bytes into types: chooses the sections, the units and the number of threads that walk them.
 
 use super::archive::{self, is_archive};
 use super::merge::Merger;
@@ -26,7 +26,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// As for [`read`]; also if the file cannot be read.
+/// The errors of [`read`]; also if the file cannot be read.
 pub fn open(path: &Path) -> Result<Types, Error> {
     let bytes = fs::read(path).map_err(|error| {
         Error::new(format!("cannot be read ({error})"))
@@ -38,14 +38,14 @@ pub fn open(path: &Path) -> Result<Types, Error> {
 
 /// Reads the types of an ELF file, or of all members of an archive of such files.
 ///
-/// If the file has no debug information of its own, its build's number and its debug link lead to the file that has
-/// it ([`Options::debug_directories`]). Reading takes about a second for 100 MB of debug information, on a thread for
-/// each processor, and memory for each type once.
+/// If the file has no debug information of its own, its build id and its debug link lead to the file that has it
+/// ([`Options::debug_directories`]). Reading takes about a second for 100 MB of debug information, on a thread for
+/// each processor. The memory holds each type once.
 ///
 /// # Errors
 ///
-/// If the file is no ELF file or archive, has no debug information, ends too early, or lies. The error is one line
-/// that names the file ([`Options::path`]), and the member of an archive.
+/// If the file is not an ELF file or archive, has no debug information, ends too early, or is malformed. The error is
+/// one line that names the file ([`Options::path`]), and the member of an archive.
 pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
     read_nameless(file, options).map_err(|error| match &options.path {
         Some(path) => error.in_file(path),
@@ -53,7 +53,7 @@ pub fn read(file: &[u8], options: &Options) -> Result<Types, Error> {
     })
 }
 
-/// Whether an ELF file itself has DWARF (rather than a file beside it).
+/// Returns whether an ELF file itself has DWARF, rather than a file beside it.
 pub fn present(file: &[u8]) -> bool {
     sections::parse(file).is_ok_and(|file| {
         [".debug_info", ".debug_info.dwo"].iter().any(|name| sections::has(&file, name))

@@ -1,4 +1,4 @@
-//! The debug sections of one ELF file, decompressed, relocated, and joined where there are several.
+//! The debug sections of one ELF file, decompressed, relocated, and joined if there are several.
 
 use super::Slice;
 use crate::Error;
@@ -10,11 +10,11 @@ use object::{
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// How many times larger a compressed section may become. zlib cannot do more, and debug information becomes three to
-/// six times as large.
+/// The largest expansion of a compressed section. zlib cannot exceed it, and debug information becomes three to six
+/// times as large.
 const MOST_EXPANSION: u64 = 1100;
 
-/// The sections that the reader looks at; the others stay as they are in the file.
+/// The sections that the reader uses; the others stay unchanged in the file.
 pub(super) const WANTED: [SectionId; 7] = [
     SectionId::DebugAbbrev,
     SectionId::DebugInfo,
@@ -25,7 +25,7 @@ pub(super) const WANTED: [SectionId; 7] = [
     SectionId::DebugTypes,
 ];
 
-/// Which names a file's sections have.
+/// The names of a file's sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     /// Names such as `.debug_info`.
@@ -57,14 +57,14 @@ impl<'a> Sections<'a> {
         Ok(Sections { sections, endian, names })
     }
 
-    /// How many bytes the sections have, decompressed.
+    /// Returns the number of bytes of the sections, decompressed.
     pub(super) fn size(&self) -> u64 {
         let mut size = 0;
         self.sections.borrow(|bytes| size += bytes.len() as u64);
         size
     }
 
-    /// The sections as gimli reads them.
+    /// Returns the sections in gimli's form.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
         let mut dwarf = self.sections.borrow(|bytes| Slice::new(bytes, self.endian));
         if self.names == Names::Split {
@@ -74,7 +74,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// One section of an ELF file by its name, decompressed; empty if it has none.
+/// Returns one section of an ELF file by its name, decompressed; empty if the file has none.
 pub(super) fn section<'a>(
     file: &object::File<'a, impl ReadRef<'a>>,
     name: &str,
@@ -82,7 +82,7 @@ pub(super) fn section<'a>(
     Loader::new(file).load(name)
 }
 
-/// Whether the file has a section of this name (or its old compressed form) with something in it.
+/// Returns whether the file has a nonempty section of this name or of its old compressed form.
 pub(super) fn has<'a>(file: &object::File<'a, impl ReadRef<'a>>, name: &str) -> bool {
     file.sections().any(|section| {
         is_named(section.name_bytes(), name)
@@ -90,7 +90,7 @@ pub(super) fn has<'a>(file: &object::File<'a, impl ReadRef<'a>>, name: &str) -> 
     })
 }
 
-/// Whether a section has this name; an old linker that compresses `.debug_info` calls it `.zdebug_info`.
+/// Returns whether a section has this name; an old linker that compresses `.debug_info` calls it `.zdebug_info`.
 pub(super) fn is_named(found: object::Result<&[u8]>, name: &str) -> bool {
     let Ok(found) = found else { return false };
     found == name.as_bytes() || found.strip_prefix(b".z") == Some(&name.as_bytes()[1..])
@@ -98,7 +98,7 @@ pub(super) fn is_named(found: object::Result<&[u8]>, name: &str) -> bool {
 
 struct Loader<'f, 'a, R: ReadRef<'a>> {
     file: &'f object::File<'a, R>,
-    /// Where a section begins among those of its name, since an object file has a `.debug_info` for each type unit.
+    /// The start of a section among those of its name, since an object file has a `.debug_info` for each type unit.
     joined: HashMap<object::SectionIndex, u64>,
 }
 
@@ -146,7 +146,7 @@ impl<'f, 'a, R: ReadRef<'a>> Loader<'f, 'a, R> {
         Ok(contents)
     }
 
-    /// A section's contents, decompressed and relocated.
+    /// Returns a section's contents, decompressed and relocated.
     fn contents(&self, section: &object::Section<'a, 'f, R>) -> Result<Cow<'a, [u8]>, String> {
         let stored = section.compressed_data().map_err(|_| "lies beyond the end of the file")?;
         let most = (stored.data.len() as u64).saturating_mul(MOST_EXPANSION).saturating_add(4096);
@@ -165,8 +165,8 @@ impl<'f, 'a, R: ReadRef<'a>> Loader<'f, 'a, R> {
         Ok(contents)
     }
 
-    /// Puts the offsets of strings and tables where the linker would. It leaves relocations that a debug section does
-    /// not use (calls, offsets into tables of addresses).
+    /// Sets the offsets of strings and tables like the linker. It leaves relocations that a debug section does not
+    /// use, such as calls and offsets into tables of addresses.
     fn relocate(&self, section: &object::Section<'a, 'f, R>, contents: &mut Cow<'a, [u8]>) {
         let endian = endian(self.file);
         for (offset, relocation) in section.relocations() {
@@ -206,7 +206,7 @@ impl<'f, 'a, R: ReadRef<'a>> Loader<'f, 'a, R> {
     }
 }
 
-/// The largest alignment of a number on the machine that the file is for, in bytes.
+/// Returns the largest alignment of a number on the machine that the file is for, in bytes.
 pub(crate) fn widest_scalar_align<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> u64 {
     match file.architecture() {
         Architecture::I386 | Architecture::Csky => 4,
@@ -217,7 +217,7 @@ pub(crate) fn widest_scalar_align<'a>(file: &object::File<'a, impl ReadRef<'a>>)
     }
 }
 
-/// The order of the file's bytes.
+/// Returns the order of the file's bytes.
 pub(super) fn endian<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> RunTimeEndian {
     if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
 }
@@ -230,7 +230,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<object::File<'_>, Error> {
     })
 }
 
-/// The build's own number, by which its debug file is found.
+/// Returns the build id, which names its debug file.
 pub(super) fn build_id<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Option<&'a [u8]> {
     file.build_id().ok().flatten().filter(|id| id.len() > 1)
 }

@@ -10,18 +10,18 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The path below a debug directory that a build's number gives.
+/// Returns the path of a build id below a debug directory.
 fn by_build_id(directory: &Path, id: &[u8]) -> PathBuf {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (first, rest) = id.split_at(1);
     directory.join(".build-id").join(hex(first)).join(hex(rest) + ".debug")
 }
 
-/// The path of the debug file that belongs to a stripped program.
+/// Returns the path of the debug file that belongs to a stripped program.
 ///
-/// The file is looked for by the build's number below each debug directory. Then it is looked for by the name in
+/// The file is searched by the build id below each debug directory. Then it is searched by the name in
 /// `.gnu_debuglink`: beside the program, in `.debug` beside it, and below each debug directory. A file of another
-/// build is passed over.
+/// build is skipped.
 pub(crate) fn debug_path<'a>(
     file: &object::File<'a, impl ReadRef<'a>>,
     options: &Options,
@@ -55,7 +55,7 @@ pub(crate) fn debug_path<'a>(
     })
 }
 
-/// Whether a file has types of the build with this number, as far as either says; `None` if it cannot be read.
+/// Returns whether a file has types and does not state another build id; `None` if it cannot be read.
 fn is_debug_file(candidate: &Path, id: Option<&[u8]>) -> Option<bool> {
     fs::metadata(candidate).ok().filter(fs::Metadata::is_file)?;
     let mut file = fs::File::open(candidate).ok()?;
@@ -69,7 +69,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     fs::canonicalize(one).ok().is_some_and(|one| fs::canonicalize(other).ok() == Some(one))
 }
 
-/// The bytes of dwz's file that has part of the debug information of `file`, if there is one.
+/// Returns the bytes of dwz's file that has part of the debug information of `file`, if there is one.
 pub(super) fn supplement(
     file: &object::File<'_>,
     options: &Options,
@@ -100,14 +100,14 @@ pub(super) fn supplement(
     Err(Error::new(missing).advise("install all of the package's debug symbols"))
 }
 
-/// The bytes of a regular file. Names come from files that may lie, and a device has no end.
+/// Returns the bytes of a regular file. Names come from untrusted files, and a device has no end.
 pub(super) fn read_regular(path: &Path) -> Option<Vec<u8>> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     fs::read(path).ok()
 }
 
-/// The bytes of a unit's split file. It lies at the path that the compiler wrote, or beside the program. It is not
-/// looked for if the place of the program is not known.
+/// Returns the bytes of a unit's split file. It lies at the path that the compiler wrote, or beside the program. It
+/// is not searched if the place of the program is not known.
 pub(super) fn split_file(split: Split<'_>, path: Option<&Path>) -> Result<Vec<u8>, Error> {
     let name = Path::new(OsStr::from_bytes(split.name));
     let written = Path::new(OsStr::from_bytes(split.directory)).join(name);
@@ -123,12 +123,12 @@ pub(super) fn split_file(split: Split<'_>, path: Option<&Path>) -> Result<Vec<u8
     })
 }
 
-/// The bytes of the package of split files beside the program, if there is one.
+/// Returns the bytes of the package of split files beside the program, if there is one.
 pub(super) fn package(path: Option<&Path>) -> Option<Vec<u8>> {
     read_regular(&package_path(path?)?)
 }
 
-/// The path of the package of split files beside the program, if there is one.
+/// Returns the path of the package of split files beside the program, if there is one.
 pub(super) fn package_path(path: &Path) -> Option<PathBuf> {
     let mut name = path.as_os_str().to_os_string();
     name.push(".dwp");

@@ -1,10 +1,10 @@
-//! Threads that take the units of a file, and what they share.
+//! Threads that take the units of a file, and their shared state.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// What the threads have in common: which unit is taken next, and how far they are.
+/// The state that the threads share: the next unit, and the progress.
 pub(super) struct Team<P> {
     taken: AtomicUsize,
     progress: Mutex<P>,
@@ -17,8 +17,8 @@ impl<P: Send> Team<P> {
         Team { taken: AtomicUsize::new(0), progress, moved }
     }
 
-    /// Lets so many threads take units, each one unit after the other, until there is none or `unit` says to stop. Each
-    /// thread has buffers, which it uses again for each unit.
+    /// Runs this many threads, each of which takes one unit after the other, until there is none or `unit` returns
+    /// false. Each thread has buffers, which it reuses for each unit.
     pub(super) fn work<B: Default>(
         &self,
         threads: usize,
@@ -28,7 +28,8 @@ impl<P: Send> Team<P> {
         let work = || {
             let mut buffers = B::default();
             loop {
-                // Relaxed suffices: each number is taken once, and what the threads share is behind the lock.
+                // Relaxed suffices: each number is taken once, and the state that the threads share is behind the
+                // lock.
                 let index = self.taken.fetch_add(1, Ordering::Relaxed);
                 if index >= units || !unit(index, &mut buffers) {
                     return;
@@ -47,7 +48,7 @@ impl<P: Send> Team<P> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for others for as long as a condition holds.
+    /// Waits for other threads while a condition holds.
     pub(super) fn wait_while<'t>(
         &'t self,
         progress: MutexGuard<'t, P>,
@@ -56,12 +57,12 @@ impl<P: Send> Team<P> {
         self.moved.wait_while(progress, condition).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those that wait that somebody is further.
+    /// Notifies the waiting threads that the progress changed.
     pub(super) fn tell(&self) {
         self.moved.notify_all();
     }
 
-    /// How far they came.
+    /// Returns the progress.
     pub(super) fn into_progress(self) -> P {
         self.progress.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

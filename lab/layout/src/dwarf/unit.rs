@@ -1,4 +1,4 @@
-//! Units: where each lies, how its strings are found, and which files it names.
+//! Units: the place of each, its strings, and the files that it names.
 
 use super::budget::Budget;
 use super::parsed::{File, Reference};
@@ -13,27 +13,27 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A set of sections whose units may refer to each other by offset, and what is needed to read them.
+/// A set of sections whose units may refer to each other by offset, with the data to read them.
 pub(super) struct Universe<'d, 'a> {
-    /// dwz's file with what several programs have in common.
+    /// dwz's file, which several programs share.
     pub supplement: Option<&'d Dwarf<Slice<'a>>>,
     /// The units, in the order of their references.
     pub units: Vec<UnitAt<'d, 'a>>,
-    /// The type that each type unit is for.
+    /// The type of each type unit.
     pub signatures: HashMap<u64, Reference>,
     pub budget: &'d Budget,
-    /// Where tables of abbreviations begin, with the sections that they are in; sorted.
+    /// The starts of tables of abbreviations, with their sections; sorted.
     tables: Cow<'d, [(usize, usize)]>,
 }
 
-/// The parts that one unit of a package has of the package's sections.
+/// One unit's parts of a package's sections.
 pub(super) struct Contribution<'a> {
     pub dwarf: Dwarf<Slice<'a>>,
-    /// Where its parts of `.debug_info` and of `.debug_types` begin.
+    /// The starts of its parts of `.debug_info` and of `.debug_types`.
     pub starts: [usize; 2],
 }
 
-/// A unit's header, and where the unit lies.
+/// A unit's header, and the place of the unit.
 #[derive(Clone, Copy)]
 pub(super) struct UnitAt<'d, 'a> {
     pub header: UnitHeader<Slice<'a>>,
@@ -43,36 +43,36 @@ pub(super) struct UnitAt<'d, 'a> {
     pub end: usize,
 }
 
-/// The number of `.debug_info` in references, which tell sections apart.
+/// The number of `.debug_info` in references. These numbers distinguish sections.
 pub(super) const INFO: u8 = 0;
 pub(super) const TYPES: u8 = 1;
 pub(super) const SUPPLEMENT: u8 = 2;
 
 impl UnitAt<'_, '_> {
-    /// A reference to an entry of this unit.
+    /// Returns a reference to an entry of this unit.
     pub(super) fn reference(&self, offset: UnitOffset) -> Reference {
         Reference::entry(self.space, self.start.saturating_add(offset.0))
     }
 
-    /// Whether a reference is to an entry of this unit.
+    /// Returns whether a reference is to an entry of this unit.
     pub(super) fn contains(&self, reference: Reference) -> bool {
         (Reference::entry(self.space, self.start)..Reference::entry(self.space, self.end))
             .contains(&reference)
     }
 
-    /// Where in this unit the entry is that a reference leads to.
+    /// Returns the place in this unit of the entry that a reference leads to.
     pub(super) fn offset_of(&self, reference: Reference) -> Option<usize> {
         let start = self.reference(UnitOffset(0));
         self.contains(reference).then(|| reference.behind(start))
     }
 
-    /// The section of its table of abbreviations, and the table's place there.
+    /// Returns the section of its table of abbreviations, and the table's place there.
     fn table(&self) -> (usize, usize) {
         let section = self.dwarf.debug_abbrev.reader().slice().as_ptr() as usize;
         (section, self.header.debug_abbrev_offset().0)
     }
 
-    /// The unit's place, as errors name it.
+    /// Returns the unit's place in the words of errors.
     pub(super) fn place(&self) -> String {
         let section = match self.space {
             TYPES => SectionId::DebugTypes,
@@ -93,7 +93,8 @@ impl<'d, 'a> Universe<'d, 'a> {
         }
     }
 
-    /// For a unit that refers to itself alone, and where the tables of abbreviations of all units begin.
+    /// Returns the universe of a unit that refers to itself alone; `tables` has the starts of the tables of
+    /// abbreviations of all units.
     pub(super) fn of_one(tables: &'d [(usize, usize)], budget: &'d Budget) -> Universe<'d, 'a> {
         Universe { tables: tables.into(), ..Universe::empty(budget) }
     }
@@ -166,8 +167,8 @@ impl<'d, 'a> Universe<'d, 'a> {
         self.tables.to_mut().push(unit.table());
     }
 
-    /// Parses a unit's abbreviations. Each table ends before the next begins, so a file that lets all its units share
-    /// the tail of one table costs no more than it has bytes.
+    /// Parses a unit's abbreviations. Each table ends before the next begins, so units that share the tail of one
+    /// table cost no more than the file has bytes.
     fn abbreviations(&self, unit: &UnitAt<'_, '_>) -> Result<Abbreviations, Error> {
         let (section, start) = unit.table();
         let next = self.tables.partition_point(|&table| table <= (section, start));
@@ -186,7 +187,7 @@ impl<'d, 'a> Universe<'d, 'a> {
         parse(end).or_else(|_| parse(bytes.len()))
     }
 
-    /// The index of the unit that an entry is in.
+    /// Returns the index of the unit that an entry is in.
     pub(super) fn unit_of(&self, reference: Reference) -> Option<usize> {
         let after = self
             .units
@@ -195,7 +196,7 @@ impl<'d, 'a> Universe<'d, 'a> {
     }
 }
 
-/// Where tables of abbreviations begin, as [`Universe::of_one`] wants it, by their offsets.
+/// Returns the starts of tables of abbreviations for [`Universe::of_one`], from their offsets.
 pub(super) fn tables(
     dwarf: &Dwarf<Slice<'_>>,
     offsets: impl Iterator<Item = usize>,
@@ -221,7 +222,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// A unit's abbreviations.
+    /// Returns a unit's abbreviations.
     fn of(
         &mut self,
         unit: &UnitAt<'_, '_>,
@@ -238,7 +239,7 @@ impl Tables {
     }
 }
 
-/// A unit, with what its root entry says.
+/// A unit, with the contents of its root entry.
 pub(super) struct Unit<'d, 'a> {
     pub at: UnitAt<'d, 'a>,
     pub universe: &'d Universe<'d, 'a>,
@@ -246,11 +247,11 @@ pub(super) struct Unit<'d, 'a> {
     pub language: u16,
     pub split: Option<Split<'a>>,
     pub strings: DebugStrOffsetsBase<usize>,
-    /// Where its table of lines is.
+    /// The place of its table of lines.
     pub lines: Option<DebugLineOffset>,
 }
 
-/// Where the rest of a skeleton unit is.
+/// The place of the rest of a skeleton unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split<'a> {
     pub id: Option<DwoId>,
@@ -315,7 +316,7 @@ impl<'d, 'a> Unit<'d, 'a> {
                 _ => {}
             }
         }
-        // Strings are read only now, when it is known where they begin.
+        // Strings are read only now, when their start is known.
         if let Some(name) = split.and_then(|value| self.string(value))
             && self.at.dwarf.file_type != DwarfFileType::Dwo
         {
@@ -323,13 +324,13 @@ impl<'d, 'a> Unit<'d, 'a> {
             self.split = Some(Split { id, name, directory });
         }
         if self.lines.is_none() && self.at.dwarf.file_type == DwarfFileType::Dwo {
-            // A split file has one table at most.
+            // A split file has at most one table.
             self.lines = Some(DebugLineOffset(0));
         }
         Ok(())
     }
 
-    /// The entries from `offset` on, or all entries.
+    /// Returns the entries from `offset` on, or all entries.
     pub(super) fn entries<'u>(
         &'u self,
         offset: Option<UnitOffset>,
@@ -337,7 +338,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         self.at.header.entries_raw(&self.abbreviations, offset).map_err(|error| self.broken(error))
     }
 
-    /// The string of an attribute; `None` if it cannot be found.
+    /// Returns the string of an attribute; `None` if it cannot be found.
     pub(super) fn string(&self, value: AttributeValue<Slice<'a>>) -> Option<&'a [u8]> {
         let dwarf = self.at.dwarf;
         let found = match value {
@@ -356,7 +357,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         found.ok().map(|string| string.slice())
     }
 
-    /// The entry that an attribute refers to.
+    /// Returns the entry that an attribute refers to.
     pub(super) fn reference(&self, attribute: &Attribute<Slice<'a>>) -> Reference {
         match attribute.raw_value() {
             AttributeValue::UnitRef(offset) => self.at.reference(offset),
@@ -374,8 +375,8 @@ impl<'d, 'a> Unit<'d, 'a> {
         }
     }
 
-    /// The files that its lines are from; the first stands for none. Without a table, or with one that cannot be
-    /// read, there is only that one.
+    /// Returns the source files of its lines; the first stands for none. Without a readable table there is only that
+    /// one.
     pub(super) fn files(&self) -> Result<Vec<File<'a>>, Error> {
         match self.lines {
             Some(offset) => self.files_of(&self.at.dwarf.debug_line, offset),
@@ -383,7 +384,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         }
     }
 
-    /// As [`Unit::files`], for a table that is at `offset` of `lines`.
+    /// Like [`Unit::files`], but for a table at `offset` of `lines`.
     pub(super) fn files_of(
         &self,
         lines: &DebugLine<Slice<'a>>,
@@ -399,7 +400,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         for entry in header.file_names() {
             let string = |value| self.string(value).unwrap_or_default();
             let name = string(entry.path_name());
-            // Directory 0 is where the compiler ran.
+            // Directory 0 is the compiler's working directory.
             let directory = match entry.directory_index() {
                 0 => b"",
                 _ => entry.directory(header).map(string).unwrap_or_default(),
@@ -409,7 +410,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         Ok(files)
     }
 
-    /// The index in [`Unit::files`] of the file that an attribute names.
+    /// Returns the index in [`Unit::files`] of the file that an attribute names.
     ///
     /// DWARF 5 counts from 0, older versions from 1.
     pub(super) fn file_index(&self, named: u64) -> u32 {
@@ -417,7 +418,7 @@ impl<'d, 'a> Unit<'d, 'a> {
         u32::try_from(index).unwrap_or(0)
     }
 
-    /// The error that something in this unit cannot be read.
+    /// Returns the error for an unreadable part of this unit.
     pub(super) fn broken(&self, error: gimli::Error) -> Error {
         broken(self.at.place(), error)
     }

@@ -1,8 +1,8 @@
 //! Merges all units of a file into one model. Several threads walk the units, which are merged in the order of the
 //! file.
 //!
-//! Most units refer to themselves alone. They are merged when their turn comes, and forgotten. Units that refer to
-//! others (after link-time optimization, dwz, or with type units) are kept, joined, and merged last.
+//! Most units refer to themselves alone. They are merged in their turn and then dropped. Units that refer to others
+//! are kept, joined, and merged last. They occur after link-time optimization, with dwz, and with type units.
 
 use super::entries::walk;
 use super::identity::Identities;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// How many walked units may wait for one that comes before them.
+/// The most walked units that may wait for one that comes before them.
 const MOST_WAITING: usize = 32;
 
 /// The split files of a program's units, each read when its unit's turn comes.
@@ -30,14 +30,14 @@ pub(super) struct Splits<'p> {
 }
 
 impl<'p> Splits<'p> {
-    /// The split files of a program at `path` with so many units.
+    /// Returns the split files of a program at `path` with `units` units.
     pub(super) fn new(path: Option<&'p Path>, packaged: bool, units: usize) -> Splits<'p> {
         let bytes = std::iter::repeat_with(OnceLock::new).take(units).collect();
         Splits { path, packaged, bytes }
     }
 }
 
-/// A unit's types, and the hashes by which they are compared.
+/// A unit's types, and the hashes for their comparison.
 type Walked<'a> = (Parsed<'a>, Identities);
 
 /// The units that have been walked and not yet merged.
@@ -86,7 +86,7 @@ pub(super) fn merge<'b, 'f>(
     Ok(merger)
 }
 
-/// What the threads have in common.
+/// The state that the threads share.
 struct Shared<'s, 'd, 'a, 'f, 'p, 'b> {
     universe: &'s Universe<'d, 'a>,
     splits: Option<&'f Splits<'p>>,
@@ -138,14 +138,14 @@ impl<'s, 'a: 's, 'f: 's> Shared<'s, '_, 'a, 'f, '_, '_> {
         for &unit in &universe.units {
             joined.append(walk(unit, &universe, &mut tables)?.0);
         }
-        // The units refer to each other alone, so no reference leads outward.
+        // The units refer only to each other, so no reference leads outward.
         joined.outward.clear();
         Ok(joined)
     }
 
     /// Hands in a unit's types, and merges them if it is the unit's turn. Returns whether to go on.
     fn deliver(&self, index: usize, outcome: Result<Parsed<'s>, Error>) -> bool {
-        // This is done before the lock is taken, since it can be.
+        // This needs no lock, so it is done before the lock is taken.
         let walked = outcome.map(|mut parsed| {
             let identities = parsed.outward.is_empty().then(|| {
                 parsed.resolve();
@@ -188,7 +188,7 @@ impl Progress<'_, '_> {
         }
     }
 
-    /// Keeps a failure. Of two, the one that comes first in the file stays.
+    /// Keeps a failure. Of two, the earlier one in the file stays.
     fn fail(&mut self, index: usize, error: Error) {
         if self.failed.as_ref().is_none_or(|&(first, _)| index < first) {
             self.failed = Some((index, error));
@@ -196,7 +196,7 @@ impl Progress<'_, '_> {
     }
 }
 
-/// Joins units that refer to others with those.
+/// Joins units that refer to others with those others.
 fn link<'s, 'a: 's>(
     universe: &Universe<'_, 'a>,
     mut linked: BTreeMap<usize, Parsed<'s>>,

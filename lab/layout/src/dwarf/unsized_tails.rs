@@ -1,11 +1,11 @@
 //! Finds Rust's types without a size: structures that end in a slice or a string.
 //!
-//! The compiler describes such a tail as one element. Pointers to the structure tell that there may be any number of
-//! elements: such a reference has a length beside the address, and its name has the structure's own name in it.
+//! The compiler describes such a tail as one element. Pointers to the structure show that there may be any number of
+//! elements: such a reference has a length beside the address, and its name contains the structure's own name.
 
 use crate::model::{Kind, Points, Record, Role, Type, TypeId, Types};
 
-/// What stands before a type's name in the name of a pointer to it.
+/// The prefixes of a type's name in the name of a pointer to it.
 pub(super) const POINTERS: [&str; 4] = ["&mut ", "&", "*const ", "*mut "];
 
 /// Makes such tails flexible arrays.
@@ -33,8 +33,8 @@ pub(super) fn open(types: &mut Types) {
     }
 }
 
-/// The structure that a reference with a length points to, if it points to one: `&[T]` points to a `T`, which has a
-/// size, and `&S` to an `S`, which has none.
+/// Returns the structure that a reference with a length points to, if it points to one. `&[T]` points to a `T`, which
+/// has a size; `&S` points to an `S`, which has none.
 fn without_size(types: &Types, reference: &Record) -> Option<TypeId> {
     let [first, second] = &reference.members[..] else { return None };
     let name = types.name(reference.name);

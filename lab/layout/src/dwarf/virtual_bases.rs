@@ -1,11 +1,11 @@
-//! Finds where the virtual bases of a class lie in a complete object.
+//! Finds the places of the virtual bases of a class in a complete object.
 //!
-//! Compilers write how a program finds a virtual base: through the object's table. And they write it of the class
-//! that names the base, not of the classes derived from that one. In an object of exactly one class, the C++ ABI of
-//! Itanium fixes the places, and every compiler here follows it: the virtual bases lie behind all that is not
-//! virtual, each once, aligned, in the order in which a walk over the bases meets them. One that has a table and no
-//! data may lend its table to a class that has none. A place counts as known if the class then ends where the file
-//! says, and if no other way to reckon with padding gives another place.
+//! Compilers describe the way in which a program finds a virtual base: through the object's table. They describe it
+//! for the class that names the base, not for the classes derived from that one. In an object of exactly one class,
+//! the C++ ABI of Itanium fixes the places, and every compiler here follows it. The virtual bases lie behind all that
+//! is not virtual, each once, aligned, in the order in which a walk over the bases meets them. One that has a table
+//! and no data may lend its table to a class that has none. A place counts as known if the class then ends at the
+//! size in the file, and if no other rule for padding gives another place.
 //!
 //! A class within a derived one lacks its virtual bases, which lie elsewhere there. So the derived class gets all of
 //! them as members, and its bases become parts ([`Kind::StructPart`]).
@@ -16,13 +16,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How deep bases are followed.
+/// The depth to which bases are followed.
 const DEEPEST: u32 = 50;
-/// How many bases, and how many virtual ones, a class may have before their places stay unknown.
+/// The most bases, and the most virtual ones, of a class whose places are computed.
 const MOST: usize = 64;
-/// Of how many records the padding may matter before places stay unknown: each doubles the ways to reckon.
+/// The most records whose padding may matter. With more, places stay unknown: each doubles the number of variants.
 const DOUBTFUL: usize = 6;
-/// How many bases are looked at to find which of them lend tables.
+/// The most bases that are examined to find those that lend tables.
 const LOOKS: usize = 1000;
 
 /// The virtual bases of a class in the order of the ABI, with the places that are known.
@@ -55,7 +55,7 @@ pub(super) fn place(
     affected
 }
 
-/// The classes, and all that are derived from them.
+/// Returns the classes, and all that are derived from them.
 fn derived(types: &Types, classes: &[TypeId]) -> Vec<TypeId> {
     let mut from: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
     for (id, record) in types.records() {
@@ -75,7 +75,7 @@ fn derived(types: &Types, classes: &[TypeId]) -> Vec<TypeId> {
     found
 }
 
-/// Puts a virtual base at its place, or where it is not known.
+/// Puts a virtual base at its place, or at an unknown one.
 fn put(types: &mut Types, class: TypeId, base: TypeId, offset: Option<u64>) {
     let Type::Record(record) = types.get(class) else { return };
     let own = record.members.iter().position(|member| {
@@ -99,8 +99,8 @@ fn put(types: &mut Types, class: TypeId, base: TypeId, offset: Option<u64>) {
     }
 }
 
-/// Makes bases that have virtual bases the parts of themselves that lie in a derived class. Each part ends at its
-/// entry of `ends`.
+/// Reduces bases that have virtual bases to the parts of themselves that lie in a derived class. Each part ends at
+/// its entry of `ends`.
 fn split(types: &mut Types, classes: &[TypeId], ends: &[Option<u64>]) {
     let parts: HashMap<TypeId, TypeId> =
         classes.iter().map(|&class| (class, types.push(Type::Unknown { size: None }))).collect();
@@ -130,11 +130,11 @@ fn is_base(member: &Member) -> bool {
     matches!(member.role, Role::Base | Role::VirtualBase { .. })
 }
 
-/// What matters of a class when it is a base of another.
+/// The properties of a class that matter when it is a base of another.
 #[derive(Default)]
 struct Shape {
-    /// Where the part that is not virtual ends, if its bases lend the padding at their ends to others, and if those
-    /// that may be as simple as structures of C keep it to themselves.
+    /// End of the part that is not virtual: first if the tail padding of all its bases is reused, then if bases that
+    /// may be as simple as structures of C keep theirs.
     ends: [u64; 2],
     /// The alignment of that part.
     align: u64,
@@ -144,11 +144,11 @@ struct Shape {
     nearly_empty: bool,
     /// The virtual base whose table is also that of the class.
     primary: Option<TypeId>,
-    /// Such bases of the class and of all its bases.
+    /// The primary bases of the class and of all its bases.
     primaries: Vec<TypeId>,
     /// The bases that are not virtual, and their places.
     bases: Vec<(TypeId, u64)>,
-    /// All virtual bases, also those of its bases, in the order of the ABI.
+    /// All virtual bases, including those of its bases, in the order of the ABI.
     virtuals: Vec<TypeId>,
 }
 
@@ -159,12 +159,12 @@ struct Shapes<'t> {
 }
 
 impl Shapes<'_> {
-    /// The shape of a class; `None` if it is not to be found out.
+    /// Returns the shape of a class; `None` if it cannot be determined.
     fn of(&mut self, class: TypeId, depth: u32) -> Option<Rc<Shape>> {
         if let Some(known) = self.known.get(&class) {
             return known.clone();
         }
-        // A file that lies may have a class that is a base of itself.
+        // A malformed file may have a class that is a base of itself.
         self.known.insert(class, None);
         let shape = if depth > DEEPEST { None } else { self.make(class, depth).map(Rc::new) };
         self.known.insert(class, shape.clone());
@@ -238,7 +238,7 @@ impl Shapes<'_> {
         Some(shape)
     }
 
-    /// The bases of a class in the order of the source.
+    /// Returns the bases of a class in the order of the source.
     fn bases<'r>(&self, class: TypeId, record: &'r Record) -> Option<Vec<&'r Member>> {
         let mut bases: Vec<&Member> =
             record.members.iter().filter(|member| is_base(member)).collect();
@@ -251,7 +251,7 @@ impl Shapes<'_> {
         Some(bases)
     }
 
-    /// The virtual bases of a class, with the places that are known.
+    /// Returns the virtual bases of a class, with the places that are known.
     fn places(&mut self, class: TypeId) -> Option<Places> {
         let shape = self.of(class, 0)?;
         let unknown = || shape.virtuals.iter().map(|&id| (id, None)).collect();
@@ -269,7 +269,7 @@ impl Shapes<'_> {
         for &(base, offset) in &shape.bases {
             self.lend(base, offset, &mut placed, &mut looks)?;
         }
-        // Each is the end of something, by both ways to reckon with its padding.
+        // Each is the end of some part, by both rules for padding.
         let mut doubtful = vec![shape.ends];
         for &id in &shape.virtuals {
             let of = self.of(id, 0)?;
@@ -305,7 +305,7 @@ impl Shapes<'_> {
         found
     }
 
-    /// The places of the virtual bases if the parts end at `ends`, and the end of the last.
+    /// Returns the places of the virtual bases if the parts end at `ends`, and the end of the last.
     fn one_way(
         &mut self,
         shape: &Shape,
@@ -358,14 +358,14 @@ impl Shapes<'_> {
     }
 }
 
-/// Adds a type to a list that has each once.
+/// Adds a type to a list without duplicates.
 fn add(list: &mut Vec<TypeId>, id: TypeId) {
     if !list.contains(&id) {
         list.push(id);
     }
 }
 
-/// Whether a member of the class begins in a range.
+/// Returns whether a member of the class begins in a range.
 fn begins_within(class: &Record, range: Range<u64>) -> bool {
     class.members.iter().any(|member| match member.role {
         Role::VirtualBase { .. } => false,

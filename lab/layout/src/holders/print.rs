@@ -32,8 +32,8 @@ struct PlaceObject<'a> {
     arrays: &'a [Array],
 }
 
-/// Appends a type that holds another as one line of JSON: its `name`, `kind` and `size`, and its `places` by offset. A
-/// place has `arrays`, the outermost first, where it is in one; the `count` of a flexible array is null.
+/// Appends a type that holds another as one line of JSON: its `name`, `kind` and `size`, and its `places` by offset.
+/// A place in arrays has `arrays`, the outermost first; the `count` of a flexible array is null.
 pub fn json<'h>(types: &Types, holder: &'h Holder<'_>, out: &mut Vec<u8>) {
     let Some((_, record)) = leaf::record(types, holder.id) else { return };
     let place = |place: &'h Place| PlaceObject {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{Align, Name};
 
-/// One type of a file that a test makes; it refers to those before it alone.
+/// One type of a file that a test makes; it refers only to those before it.
 #[derive(Clone, Debug)]
 enum Made {
     Number,
@@ -26,7 +26,7 @@ fn made() -> impl Strategy<Value = Vec<Made>> {
     prop::collection::vec(one, 2..14)
 }
 
-/// A type is named for its number; some members have no name.
+/// Returns the types. A type is named for its number; some members have no name.
 fn types_of(made: &[Made]) -> Types {
     let mut types = Types::new(8);
     types.push(Type::Base { name: Name::NONE, size: 8 });
@@ -63,10 +63,10 @@ fn types_of(made: &[Made]) -> Types {
     types
 }
 
-/// Whether a type is looked for; told as well is whether the way leads through members without names alone.
+/// Whether a type is wanted; the flag is whether the way leads only through members without names.
 type Matches<'a> = &'a dyn Fn(TypeId, bool) -> bool;
 
-/// The places in a record that match, found by a look at every member, however deep.
+/// Returns the places in a record that match, found by a look at every member, at any depth.
 fn all(
     types: &Types,
     id: TypeId,

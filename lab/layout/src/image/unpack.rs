@@ -1,20 +1,20 @@
-//! Unpacks within bounds: whatever a file says, no more memory is taken than was allowed.
+//! Unpacks within bounds: no file causes more memory to be used than was permitted.
 
 use std::io::{self, Read};
 
 use crate::error::Error;
 
-/// How many bytes the dictionary of xz or the window of zstd may take. The kernel's own are 128 MiB at most.
+/// The largest dictionary of xz or window of zstd. The kernel's own are 128 MiB at most.
 const LARGEST_WINDOW: usize = 160 << 20;
-/// The most that a block of the older lz4 format unpacks to.
+/// The largest unpacked block of the older lz4 format.
 const LZ4_BLOCK: usize = 8 << 20;
-/// The most bytes of such a block when it is packed: data that cannot be made smaller grows by a 255th.
+/// The largest packed size of such a block: incompressible data grows by a 255th.
 const LZ4_PACKED: usize = LZ4_BLOCK + LZ4_BLOCK / 255 + 16;
 
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const LZ4_OLD: &[u8] = &[0x02, 0x21, 0x4c, 0x18];
 
-/// How something is packed.
+/// The format in which data is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// By gzip.
@@ -27,9 +27,9 @@ pub enum Packing {
     Zstd,
     /// By lz4, as frames.
     Lz4,
-    /// By `lz4 -l`, as blocks without an end mark. Kernels are packed so.
+    /// By `lz4 -l`, as blocks without an end mark. Kernels use this form.
     Lz4Old,
-    /// By a program whose format is recognised and not read.
+    /// By a program whose format is recognised but not supported.
     Other(&'static str),
 }
 
@@ -49,7 +49,7 @@ impl Packing {
         packings.into_iter().find(|(start, _)| data.starts_with(start)).map(|(_, packing)| packing)
     }
 
-    /// The name of the program that packs this way.
+    /// Returns the name of the program that packs this way.
     pub fn name(self) -> &'static str {
         match self {
             Packing::Gzip => "gzip",
@@ -61,12 +61,12 @@ impl Packing {
         }
     }
 
-    /// Unpacks `data`, and ignores what lies behind the end of the packed data.
+    /// Unpacks `data`, and ignores bytes behind the end of the packed data.
     ///
-    /// This takes `limit` bytes of memory, twice that for a moment, and 160 MiB for what unpacking must remember.
+    /// This takes `limit` bytes of memory, twice that for a moment, and 160 MiB for the state of unpacking.
     ///
     /// # Errors
-    /// If the data is damaged or cut off, or if more than `limit` bytes come out.
+    /// If the data is damaged or truncated, or unpacks to more than `limit` bytes.
     pub fn unpack(self, data: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
         let window = (LARGEST_WINDOW >> 10) as u32;
         let unpacked = match self {
@@ -95,7 +95,7 @@ impl Packing {
     }
 }
 
-/// Reads all that comes out, but no more than one byte beyond the limit.
+/// Reads all of the output, but at most one byte beyond the limit.
 fn bounded(reader: impl Read, limit: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     reader.take(limit as u64 + 1).read_to_end(&mut out)?;
@@ -116,8 +116,8 @@ fn zstd(mut data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Unpacks blocks, each behind its length, until the data ends. After a kernel's blocks comes the size that they
-/// unpack to, which looks like the length of one more block.
+/// Unpacks blocks, each behind its length, until the data ends. A kernel's blocks are followed by their unpacked
+/// size, which looks like the length of one more block.
 fn lz4_old(data: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = &data[LZ4_OLD.len()..];

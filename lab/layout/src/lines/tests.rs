@@ -1,4 +1,4 @@
-//! Holds lines and gaps against a map that paints every bit.
+//! Checks lines and gaps against a map that paints every bit.
 
 use super::*;
 use crate::model::TypeId;
@@ -9,7 +9,7 @@ fn leaf(start: u64, bits: u64) -> Leaf {
     Leaf { path: String::new(), ty: TypeId(0), start, bits, bitfield: false }
 }
 
-/// The lines that a field's bytes lie on, one byte at a time.
+/// Returns the lines that a field's bytes lie on, one byte at a time.
 fn painted(leaf: &Leaf, size: u64, shift: u64) -> BTreeSet<u64> {
     (leaf.start..leaf.end()).map(|bit| (bit / 8 + shift) / size).collect()
 }
@@ -61,7 +61,7 @@ proptest! {
                 last = bit + 1;
             }
         }
-        // What has no bits begins there.
+        // A field without bits begins there.
         let empty = leaves.iter().filter(|leaf| leaf.bits == 0).map(|leaf| leaf.start as usize);
         last = last.max(empty.max().unwrap_or(0));
         let spans = leaves.iter().map(|leaf| (leaf.start, leaf.bits));

@@ -7,13 +7,14 @@ use crate::lines::Lines;
 use crate::model::{TypeId, Types};
 use crate::pick::{Pattern, pick};
 
-/// The rules that the types of a file break, in the order of the rules. Those that name a type or a field which is
-/// not there count as broken, too, by the name [`MISSING`], unless it is optional. Their messages name near ones.
+/// Returns the rules that the types of a file break, in the order of the rules. Rules that name a missing type or
+/// field count as broken as well, under the name [`MISSING`], unless it is optional. Their messages name similar
+/// names.
 ///
-/// The base is taken to begin a line, unless a rule names the `base` that is known.
+/// The base is assumed to begin a line, unless a rule states the `base`.
 ///
 /// # Errors
-/// If the name of a type is no pattern, or if no rule has the configuration.
+/// If the name of a type is not a valid pattern, or if no rule has the configuration.
 pub fn check(
     types: &Types,
     rules: &File,
@@ -153,12 +154,12 @@ impl One<'_> {
         }
     }
 
-    /// Lines of a size, for every place that the base may have.
+    /// Returns lines of a size, for every place that the base may have.
     fn placed(&self, size: u64) -> impl Iterator<Item = Lines> + use<> {
         Lines::of(size).placements(self.step)
     }
 
-    /// The fields with these names; those that are missing are told already, or optional.
+    /// Returns the fields with these names; missing ones are already reported, or optional.
     fn all(&self, names: &[String]) -> Vec<Leaf> {
         names.iter().filter_map(|name| self.one(name)).collect()
     }
@@ -177,7 +178,7 @@ fn place(leaf: &Leaf) -> String {
     format!("{} ({} bytes at {})", leaf.path, leaf.size(), leaf.offset())
 }
 
-/// Says the place of the base, where it is not a line's start.
+/// Describes the place of the base, unless it is a line's start.
 fn at(lines: Lines) -> String {
     match lines.shift() {
         0 => String::new(),

@@ -20,16 +20,17 @@ pub enum Language {
     Kernel,
 }
 
-/// The rules as assertions, for a source file that has the types in scope.
+/// Returns the rules as assertions, for a source file that has the types in scope.
 ///
 /// Rules about the whole type and rules about fields become assertions. `base`, `no_straddle` of all fields and
-/// `alone` need a look at the whole type, and are left to `check`. Sizes of fields are those of today. A bitfield has
-/// no offset in either language, so a rule with a bitfield is left out; C has no name for types of C++ and Rust, nor Rust for
-/// closures and others that no source names. A comment says what was left out. Rust's names are whole paths, which the crate
-/// that has the types knows by `extern crate self as` its own name; a comment says that, too.
+/// `alone` need the whole type, and are left to `check`. Sizes of fields are those of today. A bitfield has no offset
+/// in either language, so a rule with a bitfield is left out. C has no name for types of C++ and Rust, and Rust has
+/// none for closures and other types without a name in the source. A comment lists the rules that were left out.
+/// Rust's names are whole paths, which the crate that has the types knows by `extern crate self as` its own name; a
+/// comment explains that as well.
 ///
 /// # Errors
-/// As for [`check`](super::check()), and if a rule names a type or a field that is not there and not optional.
+/// The errors of [`check`](super::check()); also if a rule names a missing type or field that is not optional.
 pub fn emit(
     types: &Types,
     rules: &File,
@@ -105,7 +106,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// Whether the language has a name for the type.
+    /// Returns whether the language has a name for the type.
     fn has_name(&self) -> bool {
         match self.language {
             Language::C => is_word(self.name),
@@ -115,7 +116,7 @@ impl One<'_> {
         }
     }
 
-    /// Says which rules become no assertion.
+    /// Lists the rules that become no assertion.
     fn left_out(&self, rules: &TypeRules, out: &mut String) {
         let mut left: Vec<String> = Vec::new();
         let size = rules.max_lines.or(rules.size_max).or(rules.base);
@@ -203,7 +204,7 @@ impl One<'_> {
         list
     }
 
-    /// The fields with these names that have offsets; optional ones that are missing are left out.
+    /// Returns the fields with these names that have offsets, without missing optional ones.
     fn all(&self, names: &[String]) -> Vec<Leaf> {
         let leaves = names.iter().filter_map(|name| find(self.types, self.id, name));
         leaves.filter(|leaf| !leaf.bitfield).collect()

@@ -10,7 +10,7 @@ use crate::leaf::{Leaf, find};
 use crate::model::{TypeId, Types};
 use crate::pick::{advise_field, advise_near};
 
-/// No file of rules is larger.
+/// The largest file of rules.
 const LARGEST: u64 = 16 << 20;
 
 fn line() -> u64 {
@@ -28,7 +28,7 @@ pub struct File {
     /// The bytes of a line: 64 or 128.
     #[serde(default = "line")]
     pub line: u64,
-    /// Whether the kernel's markers of groups are followed in the types that are named.
+    /// Whether the kernel's markers of groups are followed in the named types.
     #[serde(default = "yes")]
     pub groups: bool,
     /// The rules.
@@ -42,13 +42,14 @@ pub struct File {
 pub struct TypeRules {
     /// A name or a pattern.
     pub name: String,
-    /// Whether the type may be missing, as from some of the kernels that the rules are for. Then its rules do not count.
+    /// Whether the type may be missing, for instance from some of the kernels that the rules are for. Then its rules
+    /// do not count.
     pub optional: bool,
-    /// Fields that may be missing. Where one is, the rules hold for the others.
+    /// Fields that may be missing. If one is, the rules hold for the others.
     pub optional_fields: Vec<String>,
     /// The configurations in which the rules hold; they hold in all if it is empty.
     pub when: Vec<String>,
-    /// The base is a multiple of this, and no more is known of it; the rules hold in every such place.
+    /// The base is a multiple of this and otherwise unknown; the rules hold in every such place.
     pub base: Option<u64>,
     /// Lists of fields; the fields of a list lie on one line.
     pub together: Vec<Vec<String>>,
@@ -56,7 +57,7 @@ pub struct TypeRules {
     pub apart: Vec<Apart>,
     /// The most lines that the record may touch.
     pub max_lines: Option<u64>,
-    /// Fields that touch no more lines than they must; `*` means all fields.
+    /// Fields that touch no more lines than necessary; `*` means all fields.
     pub no_straddle: Vec<String>,
     /// Fields that begin a line.
     pub starts_line: Vec<String>,
@@ -78,7 +79,7 @@ pub struct Apart {
     pub from: Vec<String>,
     /// Or: no two of these share a line.
     pub among: Vec<String>,
-    /// 64, or 128 where a processor fetches lines in pairs; the file's `line` when it is left out.
+    /// 64, or 128 for processors that fetch lines in pairs; the default is the file's `line`.
     pub distance: Option<u64>,
 }
 
@@ -88,15 +89,15 @@ pub struct Apart {
 pub struct Mixed {
     /// Fields that many CPUs read, modify and write.
     pub rmw: Vec<String>,
-    /// Fields that many CPUs read and hardly any writes.
+    /// Fields that many CPUs read and hardly any CPU writes.
     pub read_mostly: Vec<String>,
 }
 
-/// A rule's name, a field, the fields that it must stay away from, and by how many bytes.
+/// A rule's name, a field, the fields that it must stay away from, and the distance in bytes.
 pub(super) type Separate = (&'static str, Leaf, Vec<Leaf>, u64);
 
 impl TypeRules {
-    /// The fields that the rules name; `*` stands for all in `no_straddle` alone, and is left out there.
+    /// Returns the fields that the rules name. `*`, which stands for all fields in `no_straddle`, is left out there.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let apart = self.apart.iter().flat_map(|rule| [&rule.fields, &rule.from, &rule.among]);
         let mixed = self.no_rmw_with_read_mostly.iter();
@@ -107,7 +108,8 @@ impl TypeRules {
         lists.chain(straddling).map(String::as_str)
     }
 
-    /// The fields that the rules name, that a type lacks and that are not optional, each once, with near names.
+    /// Returns the fields that the rules name, that a type lacks and that are not optional, each once, with similar
+    /// names.
     pub(super) fn missing<'r>(
         &'r self,
         types: &Types,
@@ -125,7 +127,8 @@ impl TypeRules {
         list
     }
 
-    /// The fields that must share no line of `line` bytes, or as many as a rule says; `all` finds them by their names.
+    /// Returns the fields that must share no line of `line` bytes, or of the size in a rule; `all` finds them by
+    /// their names.
     pub(super) fn separate(
         &self,
         line: u64,
@@ -154,7 +157,7 @@ impl File {
     /// Reads a file.
     ///
     /// # Errors
-    /// An error of one line names the file, the place and what is wrong.
+    /// An error of one line names the file, the place and the mistake.
     pub fn read(path: &Path) -> Result<File, Error> {
         let cannot =
             |error: std::io::Error| Error::new(format!("it cannot be read: {error}")).in_file(path);
@@ -169,7 +172,7 @@ impl File {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// As for [`File::read`], but the error does not name a file.
+    /// The errors of [`File::read`], but without the name of a file.
     pub fn parse(text: &str) -> Result<File, Error> {
         let file: File = toml::from_str(text).map_err(|error| Error::of_toml(text, &error))?;
         let two = |what: &str, bytes: Option<u64>| match bytes {
@@ -189,7 +192,7 @@ impl File {
                     return Err(within(error));
                 }
             }
-            // Nobody would notice that it is misspelled.
+            // A misspelled optional field would go unnoticed.
             for field in &rules.optional_fields {
                 if !rules.names().any(|name| name == field) {
                     let error = Error::new(format!("no rule names the optional field {field:?}"));
@@ -203,7 +206,7 @@ impl File {
         Ok(file)
     }
 
-    /// The rules that hold in a configuration.
+    /// Returns the rules that hold in a configuration.
     ///
     /// # Errors
     /// If no rule mentions the configuration.

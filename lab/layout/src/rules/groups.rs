@@ -21,7 +21,7 @@ pub struct Group {
     pub members: Vec<Leaf>,
 }
 
-/// The groups of a record, in the record's order. A group whose end marker is missing is left out.
+/// Returns the groups of a record, in the record's order. A group whose end marker is missing is left out.
 pub fn groups(types: &Types, id: TypeId) -> Vec<Group> {
     let all = leaves(types, id, Expand::Anonymous);
     let step = |leaf: &'_ Leaf, mark| {
@@ -45,7 +45,7 @@ pub fn groups(types: &Types, id: TypeId) -> Vec<Group> {
     groups
 }
 
-/// The groups that touch more lines than they would if they began a line.
+/// Returns the groups that touch more lines than they would if they began a line.
 ///
 /// The kernel's own assertions compare offsets within a group and do not see this.
 pub fn crossing(types: &Types, name: &str, id: TypeId, lines: Lines) -> Vec<Broken> {

@@ -6,10 +6,10 @@ use crate::leaf::{Expand, Leaf, find, leaves, record};
 use crate::lines::Lines;
 use crate::model::{TypeId, Types};
 
-/// The text of a file of rules that the types keep now and break when other fields share a line: the fields of a line
-/// stay together, one field of each line stays apart from those of the others, and no line is added.
+/// Returns the text of a file of rules that the types keep now and break when other fields share a line. The fields
+/// of a line stay together, one field of each line stays apart from those of the others, and no line is added.
 ///
-/// For fields on several lines (long arrays, nested records) only the number of lines is held.
+/// For fields on several lines, such as long arrays and nested records, only the number of lines is fixed.
 pub fn lock(types: &Types, picked: &[(&str, TypeId)], line: u64) -> String {
     let mut out = format!("line = {line}\n");
     let lines = Lines::of(line);
@@ -51,7 +51,7 @@ fn array(names: &[String]) -> String {
     format!("[{}]", names.join(", "))
 }
 
-/// A text quoted for TOML, whose escapes include JSON's.
+/// Returns a text quoted for TOML, whose escapes include JSON's.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,30 +1,30 @@
-//! The rules that are broken, and how people and machines are told.
+//! The broken rules, and their reports for people and machines.
 
 use serde_json::{Value, json};
 
 use crate::leaf::record;
 use crate::model::{TypeId, Types};
 
-/// The rule of a [`Broken`] that says that a type or a field which the rules name is not there.
+/// The rule of a [`Broken`] for a type or field that the rules name and that is missing.
 pub const MISSING: &str = "missing";
 
-/// A rule that does not hold, or one that cannot, because what it names is not there ([`MISSING`]).
+/// A rule that does not hold, or one that cannot, because a type or field is missing ([`MISSING`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The type; what the rules call it, if it is not there.
+    /// The type; its name in the rules, if it is missing.
     pub ty: String,
     /// The rule, as the file spells it.
     pub rule: &'static str,
     /// The fields that break it.
     pub fields: Vec<String>,
-    /// In words.
+    /// The description in words.
     pub message: String,
-    /// Where the type was declared: file and line.
+    /// The place of the type's declaration: file and line.
     pub declared: Option<(String, u32)>,
 }
 
 impl Broken {
-    /// A rule that a type of this name breaks.
+    /// Returns a rule that a type of this name breaks.
     pub(super) fn of(
         types: &Types,
         (name, id): (&str, TypeId),
@@ -38,7 +38,7 @@ impl Broken {
     }
 }
 
-/// Each rule, and what it asks for.
+/// Each rule with its requirement.
 const RULES: [(&str, &str); 10] = [
     ("together", "Fields that are used together lie on one line"),
     ("apart", "Fields that different CPUs write share no line"),
@@ -52,7 +52,7 @@ const RULES: [(&str, &str); 10] = [
     (MISSING, "What the rules name is there"),
 ];
 
-/// Prints a line for each broken rule.
+/// Returns a line for each broken rule.
 pub fn text(broken: &[Broken]) -> String {
     let line = |broken: &Broken| {
         let place = match &broken.declared {
@@ -64,7 +64,7 @@ pub fn text(broken: &[Broken]) -> String {
     broken.iter().map(line).collect()
 }
 
-/// An object with `holds`, and with `broken`: a type, a rule, fields and a message each.
+/// Returns an object with `holds`, and with `broken`: a type, a rule, fields and a message each.
 pub fn json(broken: &[Broken]) -> Value {
     let one = |broken: &Broken| {
         let (file, line) = broken.declared.clone().unzip();
@@ -77,7 +77,7 @@ pub fn json(broken: &[Broken]) -> Value {
     json!({ "schema": "ledgerline/layout-check.v1", "holds": broken.is_empty(), "broken": list })
 }
 
-/// A SARIF 2.1.0 log. Where the file does not say where a type was declared, `checked` stands for the place.
+/// Returns a SARIF 2.1.0 log. If the file does not state the place of a type's declaration, `checked` stands for it.
 pub fn sarif(broken: &[Broken], checked: &str) -> Value {
     let rules: Vec<Value> = RULES
         .iter()
@@ -117,7 +117,7 @@ pub fn sarif(broken: &[Broken], checked: &str) -> Value {
     })
 }
 
-/// A path as a URI reference. All characters that are not unreserved are escaped.
+/// Returns a path as a URI reference. All characters that are not unreserved are escaped.
 fn uri(path: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' | b'+' => {

@@ -36,7 +36,7 @@ fn each_rule_holds_where_it_should_and_breaks_where_it_should() {
         ),
     ];
     for (rule, good, bad, name) in lists {
-        // A distance of 128 bytes is known only where the base is.
+        // A distance of 128 bytes can be checked only if the base is known.
         let rule = if rule.contains("128") { format!("base = 128\n{rule}") } else { rule.into() };
         holds(good, &rule);
         assert_eq!(broken(bad, &rule), [name], "{bad}: {rule}");
@@ -108,7 +108,7 @@ fn what_the_rules_name_and_the_file_has_not_is_said_with_near_names() {
     }
 }
 
-/// Rules of which three types or fields are misspelled, and one holds no more.
+/// Rules in which three types or fields are misspelled and one rule is broken.
 const MANY: &str = "
 [[type]]
 name = 'gone'
@@ -161,16 +161,16 @@ fn what_is_optional_may_be_missing_and_counts_where_it_is_there() {
             .collect::<Vec<_>>()
     };
     assert_eq!(found("a b |c", &rules), ["alone a b", "size_max "]);
-    // Both are there: on one line where they should be apart, and on none where they should be together.
+    // Both are present: on one line where they should be apart, and on none where they should be together.
     let both = found("a b |c x y", &rules);
     assert_eq!(both, ["together a x b", "apart x y c", "alone a b", "size_max "]);
-    // A field that is not optional is missed nevertheless, and so is a type.
+    // A missing field that is not optional is still reported, and so is a type.
     let rules = File::parse(&optional.replace("['x', 'y']", "['x']")).unwrap();
     assert_eq!(found("a b |c", &rules), ["missing y", "alone a b", "size_max "]);
     let mut types = Types::new(8);
     words(&mut types, "other", "a");
     assert_eq!(check(&types, &rules, None).unwrap()[0].ty, "t");
-    // As assertions, too.
+    // The same as assertions.
     words(&mut types, "t", "a b |c");
     let rules = File::parse(&optional).unwrap();
     let text = emit(&types, &rules, None, Language::C).unwrap();
@@ -198,7 +198,7 @@ fn a_lock_passes_today_and_fails_when_other_fields_share_a_line() {
     }
 }
 
-/// A record with the kernel's markers, of words before the group and in it.
+/// Returns a record with the kernel's markers, of words before the group and in it.
 fn marked(before: u64, within: u64) -> (Types, TypeId) {
     let mut types = Types::new(8);
     let fields = format!(
@@ -250,7 +250,7 @@ fn assertions_say_which_rules_they_leave_to_check() {
         "{text}"
     );
     assert!(emitted(&types, Language::Rust).contains("assert!"));
-    // Where all can be said, nothing is.
+    // If no rule is left out, no comment says so.
     let rules = File::parse("[[type]]\nname = '*'\nsize_max = 64").unwrap();
     assert!(!emit(&types, &rules, None, Language::Rust).unwrap().contains("left to"));
 }

@@ -1,4 +1,4 @@
-//! Which CPUs touch which bits of a type how often, to be printed beside the type's fields.
+//! The rates at which CPUs touch the bits of a type, to be printed beside the type's fields.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::model::TypeId;
 pub struct Access {
     /// The first bit, counted from the start of the type.
     pub start: u64,
-    /// How many bits there are.
+    /// The number of bits.
     pub bits: u64,
-    /// The role of the CPUs that do it; empty where all CPUs do the same.
+    /// The role of the CPUs that do it; empty if all CPUs do the same.
     pub who: String,
-    /// How often an operation of theirs reads the bits.
+    /// Reads of the bits in an operation of these CPUs.
     pub reads: f64,
-    /// How often it writes them.
+    /// Writes of the bits in such an operation.
     pub writes: f64,
     /// The share of all CPUs that have the role, from 0 to 1.
     pub share: f64,
@@ -34,25 +34,25 @@ pub struct Accessed {
 pub(super) struct Touched {
     /// The accesses, in the order of their first bits.
     accesses: Vec<Access>,
-    /// The most bits that one of them has.
+    /// The number of bits of the widest access.
     longest: u64,
-    /// How often the hottest field is read and written, averaged over all CPUs.
+    /// The reads and writes of the hottest field, averaged over all CPUs.
     most: f64,
 }
 
-/// How often a field is touched.
+/// The rates of a field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Rates<'a> {
     /// Reads in an operation, averaged over all CPUs.
     pub reads: f64,
     /// Writes in an operation, averaged over all CPUs.
     pub writes: f64,
-    /// The rates of each role; empty where roles are not told apart.
+    /// The rates of each role; empty if roles are not distinguished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by: Vec<By<'a>>,
 }
 
-/// How often an operation of a role's CPUs reads and writes a field.
+/// The reads and writes of a field in an operation of a role's CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct By<'a> {
     who: &'a str,
@@ -80,7 +80,7 @@ impl Accessed {
 }
 
 impl Touched {
-    /// The accesses that share a bit with some bits, in the order of their first bits.
+    /// Returns the accesses that share a bit with some bits, in the order of their first bits.
     fn within(&self, start: u64, bits: u64) -> impl Iterator<Item = &Access> {
         let from = start.saturating_sub(self.longest);
         let first = self.accesses.partition_point(|access| access.start < from);
@@ -91,7 +91,7 @@ impl Touched {
             .filter(move |access| access.start.saturating_add(access.bits) > start)
     }
 
-    /// How often some bits are touched.
+    /// Returns the rates of some bits.
     pub fn of(&self, start: u64, bits: u64) -> Rates<'_> {
         let mut rates = Rates::default();
         for access in self.within(start, bits) {
@@ -115,12 +115,12 @@ impl Touched {
         rates
     }
 
-    /// How hot some bits are beside the hottest field of the type, from 0 to 1.
+    /// Returns the heat of some bits relative to the hottest field of the type, from 0 to 1.
     pub fn heat(&self, rates: &Rates<'_>) -> f64 {
         if self.most > 0.0 { ((rates.reads + rates.writes) / self.most).min(1.0) } else { 0.0 }
     }
 
-    /// The first and the last bit of each access.
+    /// Returns the first and the last bit of each access.
     pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> {
         let touched = |access: &&Access| access.bits > 0;
         self.accesses
@@ -131,12 +131,12 @@ impl Touched {
 }
 
 impl Rates<'_> {
-    /// Whether no access touches the field.
+    /// Returns whether no access touches the field.
     pub fn none(&self) -> bool {
         self.reads == 0.0 && self.writes == 0.0
     }
 
-    /// What each role does, in a few letters: `rx r, tx rw`.
+    /// Returns the accesses of each role, in a few letters: `rx r, tx rw`.
     pub fn who(&self) -> String {
         let does = |by: &By| {
             let letters = match (by.reads > 0.0, by.writes > 0.0) {
@@ -150,7 +150,7 @@ impl Rates<'_> {
     }
 }
 
-/// A rate in a few digits: `1`, `0.0156`, `12.5`, `1.56e-7`; `-` for zero.
+/// Returns a rate in a few digits: `1`, `0.0156`, `12.5`, `1.56e-7`; `-` for zero.
 pub(super) fn rate(rate: f64) -> String {
     if rate == 0.0 {
         return "-".to_owned();
@@ -163,7 +163,7 @@ pub(super) fn rate(rate: f64) -> String {
     without_zeros(format!("{rate:.digits$}"))
 }
 
-/// A number without the zeros behind its point that say nothing.
+/// Returns a number without trailing zeros behind its point.
 pub fn without_zeros(number: String) -> String {
     if !number.contains('.') {
         return number;

@@ -81,7 +81,7 @@ struct Place {
 }
 
 impl Span {
-    /// Bytes, and which bits they are where those are not whole bytes.
+    /// Returns a span of bytes, with the bits if those are not whole bytes.
     fn of(offset: u64, size: u64, in_bits: bool, (start, bits): (u64, u64)) -> Span {
         let bit_offset = in_bits.then_some(start % 8);
         Span { offset, size, bit_offset, bit_size: in_bits.then_some(bits) }
@@ -101,12 +101,12 @@ fn place(placement: Placement, leaves: &[Leaf]) -> Place {
 /// Appends a record as one line of JSON.
 ///
 /// `holes` are the bytes before the last member that no member covers. A hole that is not whole bytes also has
-/// `bit_offset` and `bit_size`. `line` counts from 0. `straddles` is true for a member on more lines than it needs, and
-/// left out for others. With [`Options::accessed`], members of a type that it has get
-/// the `reads` and `writes` of an operation, 0 for a member that nothing touches, and `by` where roles are told
-/// apart. A Rust enum has `variants`, each with the bytes of its `data`, of the `tag` beside that, and of `padding`, which
-/// lies in the `gaps`; `niche` is true where the tag lies in the variant's own data. The `holes` of an enum are what no
-/// variant uses. Types that are no records are left out.
+/// `bit_offset` and `bit_size`. `line` counts from 0. `straddles` is true for a member on more lines than it needs,
+/// and left out for others. With [`Options::accessed`], members of a type in it get the `reads` and `writes` of an
+/// operation, 0 for an untouched member, and `by` if roles are distinguished. A Rust enum has `variants`, each with
+/// the bytes of its `data`, of the `tag` beside that, and of `padding`, which lies in the `gaps`; `niche` is true if
+/// the tag lies in the variant's own data. The `holes` of an enum are the bytes that no variant uses. Types other
+/// than records are left out.
 pub fn json<'t>(
     types: &'t Types,
     name: &str,

@@ -13,7 +13,7 @@ use crate::spell::spell;
 const WIDTH: u64 = 1024;
 const HEIGHT: u64 = 34;
 const MARGIN: u64 = 48;
-/// How many lines of a record are drawn; words say how many there are beyond.
+/// The most lines of a record that are drawn; a text gives the number of the others.
 const MOST: u64 = 512;
 
 const STYLE: &str = "\
@@ -33,9 +33,9 @@ svg { background: #181a1b; } text { fill: #eee; } .faint { fill: #999; }
 
 /// Draws the records one under the other, as one SVG document that needs nothing else.
 ///
-/// A field on several lines has a block on each. Blocks that overlap (a union's) share the height. A block's title
-/// names the field, its type and its bytes. With [`Options::accessed`], touched fields are tinted, more strongly the
-/// hotter they are: red if they are written, yellow if they are only read. Their titles say how often.
+/// A field on several lines has a block on each. Blocks that overlap, as in a union, share the height. A block's
+/// title names the field, its type and its bytes. With [`Options::accessed`], touched fields are tinted, more
+/// strongly the hotter they are: red if they are written, yellow if they are only read. Their titles have the rates.
 pub fn svg(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> String {
     let mut body = String::new();
     let mut top = 8;
@@ -54,7 +54,7 @@ pub fn svg(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> S
     )
 }
 
-/// Draws what [`svg`] draws, within a page.
+/// Draws the document of [`svg`] within a page.
 pub fn html(types: &Types, picked: &[(&str, TypeId)], options: &Options<'_>) -> String {
     let picture = svg(types, picked, options);
     format!(
@@ -72,7 +72,7 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Draws the record from `top`; returns where the next may begin.
+    /// Draws the record from `top`; returns the top of the next.
     fn draw(&self, size: u64, top: u64, out: &mut String) -> u64 {
         let count = self.lines.count(0, size);
         let drawn = count.min(MOST);
@@ -97,7 +97,7 @@ impl Picture<'_> {
                 line * self.lines.size(),
             );
         }
-        // How many overlapping blocks lie one over the other, and the place of each among them.
+        // The number of overlapping blocks that are stacked, and the place of each among them.
         let mut order: Vec<&Leaf> = self.leaves.iter().filter(|leaf| leaf.bits > 0).collect();
         order.sort_by_key(|leaf| leaf.start);
         let mut left = &order[..];
@@ -156,7 +156,7 @@ impl Picture<'_> {
                     out,
                     "<rect class=\"{}\" {place} fill-opacity=\"{:.2}\"/>",
                     if rates.writes > 0.0 { "hot" } else { "warm" },
-                    // Rates differ by orders of magnitude, and a field that is touched at all must be visible.
+                    // Rates differ by orders of magnitude, and every touched field must be visible.
                     0.1 + 0.7 * heat.sqrt(),
                 );
             }
@@ -170,7 +170,7 @@ impl Picture<'_> {
     }
 }
 
-/// What a block's title says of accesses.
+/// Returns the rates for a block's title.
 fn said(rates: &Rates<'_>) -> String {
     if rates.none() {
         return ", not touched".to_owned();

@@ -4,8 +4,8 @@ mod golden;
 use super::*;
 use crate::model::{Align, Bits, Kind, Member, Name, Record, Role, Type, TypeId, Types};
 
-/// A record with one of everything: a bitfield, holes, an anonymous union, a nested record, an array over lines,
-/// padding.
+/// Returns a record with one of everything: a bitfield, holes, an anonymous union, a nested record, an array over
+/// lines, padding.
 fn everything() -> (Types, TypeId) {
     let mut types = Types::new(8);
     let base = |types: &mut Types, name: &str, size| {
@@ -52,7 +52,7 @@ fn everything() -> (Types, TypeId) {
     (types, id)
 }
 
-/// Some CPUs write `odd`; all CPUs read a part of `many`, and one bitfield.
+/// Returns accesses in which some CPUs write `odd`, and all CPUs read a part of `many` and one bitfield.
 fn accessed(id: TypeId) -> Accessed {
     let access = |start, bits, who: &str, reads, writes, share| Access {
         start,
@@ -93,7 +93,7 @@ fn text_and_json_say_who_touches_what_how_often() {
     assert_eq!(member("odd")["writes"], 0.5);
     assert_eq!(member("odd")["by"][0]["who"], "tx>");
     assert_eq!(member("many")["reads"], 1.0 / 64.0);
-    // Nothing is printed of a type without accesses.
+    // A type without accesses has no rates.
     let mut plain = String::new();
     let other = Accessed::default();
     let options = Options { accessed: Some(&other), ..options };
@@ -195,7 +195,7 @@ fn a_record_that_straddles_is_marked_where_it_is_opened() {
     );
 }
 
-/// The lines of a text between the names of the columns and the summary, after the offsets.
+/// Returns the lines of a text between the names of the columns and the summary, after the offsets.
 fn rows(said: &str) -> Vec<&str> {
     said.lines().skip(2).take_while(|line| !line.contains(" bytes on ")).collect()
 }

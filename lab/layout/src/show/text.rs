@@ -1,4 +1,4 @@
-//! Prints a record as text: a row for each member, a rule where a line begins, holes in words.
+//! Prints a record as text: a row for each member, a rule at each line's start, holes in words.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -13,11 +13,11 @@ use crate::spell::{plural, write_type};
 use crate::variants::{covers, variants};
 
 const DEEPEST: usize = 64;
-/// After how many rows no more records are opened.
+/// The number of rows after which no more records are opened.
 const MOST: usize = 1 << 16;
-/// Up to how many characters names are aligned.
+/// The width in characters up to which names are aligned.
 const WIDEST: usize = 32;
-/// How many places of a base are printed.
+/// The most places of a base that are printed.
 const MOST_SHIFTS: usize = 8;
 
 const FAINT: &str = "\x1b[2m";
@@ -25,7 +25,7 @@ const STRONG: &str = "\x1b[1m";
 const WARN: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
-/// One printed row, before it is known how wide the names are.
+/// One row, before the width of the names is known.
 struct Row<'t> {
     name: &'t str,
     ty: TypeId,
@@ -39,7 +39,7 @@ struct Row<'t> {
     opened: Option<&'t Record>,
 }
 
-/// Appends a record, its summary, and an empty line. Types that are no records are left out.
+/// Appends a record, its summary, and an empty line. Types other than records are left out.
 pub fn text(types: &Types, name: &str, id: TypeId, options: &Options<'_>, out: &mut String) {
     let Some((id, record)) = leaf::record(types, id) else { return };
     let touched = options.accessed.and_then(|accessed| accessed.of(id));
@@ -114,7 +114,7 @@ impl<'t> Page<'t> {
             }
             self.row(row, width)?;
         }
-        // The variants of an enum all begin before what none of them uses.
+        // The variants of an enum all begin before the bytes that none of them uses.
         left.iter().try_for_each(|hole| self.gap(hole, "hole"))?;
         padding.iter().try_for_each(|padding| self.gap(padding, "padding"))?;
         self.summary(record, &holes, padding)?;
@@ -128,7 +128,7 @@ impl<'t> Page<'t> {
         self.out.write_char('\n')
     }
 
-    /// A rule where a line begins.
+    /// Returns a rule at a line's start.
     fn rule(&mut self, offset: u64) -> fmt::Result {
         let now = self.lines.line(offset);
         // The arms of a union begin again on its first line.
@@ -188,7 +188,7 @@ impl<'t> Page<'t> {
         self.out.write_char('\n')
     }
 
-    /// Up to which line a member goes, where that is not the one it begins on.
+    /// Prints the last line of a member, if it differs from the first.
     fn reach(&mut self, offset: u64, bytes: u64) -> fmt::Result {
         if bytes == 0 {
             return Ok(());
@@ -255,7 +255,7 @@ impl<'t> Page<'t> {
         })
     }
 
-    /// What each variant of a Rust enum uses of it.
+    /// Prints the bytes of a Rust enum that each variant uses.
     fn variants(&mut self, record: &'t Record) -> fmt::Result {
         let variants = variants(self.types, record);
         if !variants.is_empty() {
@@ -282,7 +282,7 @@ impl<'t> Page<'t> {
         Ok(())
     }
 
-    /// Prints the best and the worst placement, if they are asked for.
+    /// Prints the best and the worst placement, if they are requested.
     fn bases(&mut self, id: TypeId, record: &Record) -> fmt::Result {
         let Some(align) = self.options.base else { return Ok(()) };
         let leaves = leaf::leaves(self.types, id, self.options.expand);
@@ -328,7 +328,7 @@ impl<'t> Page<'t> {
     }
 }
 
-/// Bytes and bits in words.
+/// Writes bytes and bits in words.
 fn amount(out: &mut String, bits: u64) -> fmt::Result {
     match (bits / 8, bits % 8) {
         (bytes, 0) => write!(out, "{bytes} byte{}", plural(bytes)),
@@ -339,7 +339,7 @@ fn amount(out: &mut String, bits: u64) -> fmt::Result {
     }
 }
 
-/// Writes a number to the right of `width` columns, as `{:>width$}` does, in a fraction of the time.
+/// Writes a number to the right of `width` columns, like `{:>width$}`, in a fraction of the time.
 fn number(out: &mut String, value: u64, width: usize) -> fmt::Result {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value);

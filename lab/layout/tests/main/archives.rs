@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Three objects, two of which have the same file name, in a folder of the test's own.
+/// Makes three objects, two of which have the same file name, in a folder of the test's own.
 fn objects(test: &str) -> Option<(PathBuf, [&'static str; 3])> {
     let folder = folder(test);
     let objects = ["one.o", "two.o", "inner/one.o"];
@@ -25,7 +25,7 @@ fn names(types: &Types) -> BTreeSet<String> {
     named(types).into_iter().map(|(name, _)| name.to_owned()).collect()
 }
 
-/// All that is printed of the types of a file, in any order.
+/// Returns everything that is printed of the types of a file, in any order.
 fn printed(path: &Path) -> BTreeSet<String> {
     let opened = open(path).unwrap_or_else(|error| panic!("{error}"));
     let options = show::Options { expand: Expand::All, ..show::Options::default() };
@@ -55,7 +55,7 @@ fn an_archive_has_what_a_program_of_its_members_has() {
         let opened = open(&folder.join(archive)).unwrap();
         let names = names(&opened.types);
         assert!(names.contains("points") && names.contains("tail_of_holder"), "{names:?}");
-        // By name it is the same.
+        // The result by name is the same.
         let by_name = open_named(&folder.join(archive), &["variant".to_owned()]).unwrap();
         let found = pick(&by_name.types, &["variant".to_owned()]).unwrap().len();
         assert_eq!(found, pick(&opened.types, &["variant".to_owned()]).unwrap().len());

@@ -1,4 +1,4 @@
-//! However much compressed data would unpack to, what comes out is bounded.
+//! The output of unpacking is bounded, whatever the size of the compressed data's contents.
 
 use std::io::Write;
 
@@ -44,7 +44,7 @@ fn more_than_the_limit_is_refused_and_exactly_the_limit_is_not() {
     }
 }
 
-/// Packed zeros, since these pack best.
+/// Returns packed zeros, since these pack best.
 fn packed(program: &str, arguments: &[&str], size: usize) -> Vec<u8> {
     let mut child = std::process::Command::new(program)
         .args(arguments)

@@ -1,4 +1,4 @@
-//! The reader reads what was written as BTF: every kind, both byte orders, and what else the format allows.
+//! Checks that BTF reads back as it was written: every kind, both byte orders, and the rest of the format.
 
 use crate::support::btf::{Writer, field, one_of_each};
 use ledgerline_layout::btf::{self, Machine};
@@ -19,7 +19,7 @@ fn record<'a>(types: &'a Types, name: &str) -> &'a Record {
     record
 }
 
-/// `name offset+bit:width size` of each member.
+/// Returns `name offset+bit:width size` of each member.
 fn places(types: &Types, record: &Record) -> Vec<String> {
     let place = |member: &ledgerline_layout::model::Member| {
         let size = types.size(member.ty).map_or("-".into(), |size| size.to_string());
@@ -193,7 +193,7 @@ fn a_module_builds_on_the_types_and_names_of_its_kernel() {
     assert_eq!(device.align, Align::Inferred(8));
     let Type::Record(list) = types.get(device.members[0].ty) else { panic!("the kernel's list") };
     assert_eq!(types.name(list.name), "list_head");
-    // A module alone cannot be read, and the message says what is missing.
+    // A module alone cannot be read, and the message names the missing base.
     assert_eq!(
         refused(&module.bytes()),
         "its BTF is a module's, which builds on its kernel's; \

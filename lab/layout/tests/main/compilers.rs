@@ -1,4 +1,4 @@
-//! BTF written by compilers: the reader says what a program that was compiled from the same source says of itself.
+//! BTF written by compilers: the reader agrees with the output of a program that was compiled from the same source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +9,12 @@ use ledgerline_layout::{Options, Prefer, Source, open_with};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/places.c");
 
-/// Whether the program succeeded; it prints nothing.
+/// Returns whether the program succeeded; it prints nothing.
 fn run(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-/// What the program prints of its own types.
+/// Returns the program's output about its own types.
 fn truth(folder: &Path) -> String {
     let program = folder.join("places");
     assert!(run("gcc", &["-w", "-o", program.to_str().unwrap(), SOURCE]), "gcc compiles {SOURCE}");
@@ -35,8 +35,8 @@ fn record<'a>(types: &'a Types, name: &str) -> &'a Record {
     record
 }
 
-/// Compares line by line; returns how many there were. `aligned` types are those whose alignment an attribute raised,
-/// which BTF does not say.
+/// Compares line by line; returns the number of lines. `aligned` types are those whose alignment an attribute raised,
+/// which BTF does not state.
 fn compare(types: &Types, truth: &str, aligned: &[&str]) -> usize {
     for line in truth.lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -142,7 +142,7 @@ fn elf_says_the_machine_that_btf_does_not() {
     assert_eq!(places(&types, mixed), expected);
 }
 
-/// Name, first bit, width of a bitfield and size of each member.
+/// Returns the name, first bit, width of a bitfield and size of each member.
 fn places(types: &Types, record: &Record) -> Vec<(String, u64, Option<u8>, Option<u64>)> {
     let place = |member: &Member| {
         let bit = member.bits.map_or(0, |bits| u64::from(bits.offset));
@@ -176,7 +176,7 @@ fn btf_and_dwarf_of_one_object_say_the_same() {
             && last.3 == Some(0)
             && matches!(dwarf.get(theirs.members.last().unwrap().ty), Type::Array { .. })
         {
-            // DWARF tells `[0]` from `[]`, BTF does not.
+            // DWARF distinguishes `[0]` from `[]`, BTF does not.
             last.3 = None;
         }
         assert_eq!(places(&btf, ours), expected, "{name}");

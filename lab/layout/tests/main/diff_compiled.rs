@@ -14,7 +14,7 @@ fn types(name: &str, structure: &str) -> Option<Types> {
     compile::types(&source, &[])
 }
 
-/// What is said, and the causes by the words of JSON; nothing of no change. `None` where there is no compiler.
+/// Returns the text, and the causes by the words of JSON; empty for no change. `None` without a compiler.
 fn said(name: &str, old: &str, new: &str) -> Option<(String, Vec<String>)> {
     let (old, new) = (types(&format!("{name}-old"), old)?, types(&format!("{name}-new"), new)?);
     let find = |types| pick(types, &["t".to_owned()]).unwrap()[0].1;
@@ -67,7 +67,7 @@ fn padding_that_comes_or_goes_behind_the_last_field_is_told() {
         shrank.contains("cause: the record has 0 bytes of padding behind `data` (was 4)"),
         "{shrank}"
     );
-    // Where something else explains it, the padding of other records is no cause of its own.
+    // If another change explains it, the padding of other records is not a cause of its own.
     let (removed, what) = said("last", "{ long a; int b, c; }", "{ long a; int b; }").unwrap();
     assert_eq!(what, ["removed"], "{removed}");
     // Debug information has no bitfields without a name.
@@ -92,7 +92,7 @@ fn what_lies_before_an_array_of_any_length_is_a_hole() {
             "       5         hole of 3 bytes\n       8      0  a",
             "1 hole of 3 bytes\n",
         ),
-        // Its elements begin in what is behind the last field.
+        // Its elements begin in the padding behind the last field.
         ("{ int n; char t; char a[]; }", "       5      0  a", "no holes; padding of 3 bytes\n"),
         (
             "{ char c; union { struct {} e; long a[0]; }; }",

@@ -57,7 +57,7 @@ fn the_rule_of_the_counter_is_broken_before_and_holds_after() {
     assert_eq!(rules::check(&new, &rules, None).unwrap(), []);
     let mut sarif = rules::sarif(&broken, "page_counter.o");
     for result in sarif["runs"][0]["results"].as_array_mut().unwrap() {
-        // Where the sources lie differs from machine to machine.
+        // The place of the sources differs from machine to machine.
         let place = &mut result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
         assert!(place.as_str().unwrap().ends_with("tests/fixtures/page_counter.c"), "{place}");
         *place = "page_counter.c".into();

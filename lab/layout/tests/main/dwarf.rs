@@ -1,4 +1,4 @@
-//! Programs are compiled here, and their types are as the programs themselves say.
+//! Compiles programs, and checks their types against the programs' own output.
 
 use crate::support::compile::compile;
 use crate::support::truth::{check, fixture, record, run};
@@ -20,7 +20,7 @@ fn each(test: &str, compiler: &str, source: &str, flags: &[&[&str]], least: usiz
         }
         let program = folder.join(&name);
         let types = dwarf::open(&program).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
-        // gcc writes `Holder<long int, 3>` where clang writes `Holder<long, 3>`.
+        // gcc writes `Holder<long int, 3>` and clang writes `Holder<long, 3>`.
         let said = run(&program);
         let said = if compiler == "clang++" { said.replace("long int", "long") } else { said };
         let lines = check(&types, &said);
@@ -100,7 +100,7 @@ fn what_rust_lays_out_is_read_with_variants() {
     );
 }
 
-/// Compiles `source` and reads it; `None` where there is no compiler.
+/// Compiles `source` and reads it; `None` without a compiler.
 fn read(test: &str, source: &str, flags: &[&str]) -> Option<Types> {
     let folder = folder(test);
     std::fs::write(folder.join("source.c"), source).unwrap();
@@ -109,7 +109,7 @@ fn read(test: &str, source: &str, flags: &[&str]) -> Option<Types> {
     Some(dwarf::open(&folder.join(name)).unwrap_or_else(|error| panic!("{flags:?}: {error}")))
 }
 
-/// Every record of C as assertions, by which the compiler checks what it did with these flags.
+/// Returns every record of C as assertions, by which the compiler checks its own layout with these flags.
 fn asserted(types: &Types) -> (String, usize) {
     let mut text = String::new();
     let mut count = 0;
@@ -360,7 +360,7 @@ fn table_pointers_statics_and_virtual_bases_are_what_they_are() {
     assert_eq!(roles("Left"), [Role::VirtualTable, Role::Field, known]);
     assert!(roles("Empties").contains(&unknown));
     assert_eq!(roles("Several").iter().filter(|&&role| role == known).count(), 2);
-    // What a class inherits is its own, and its bases lack it.
+    // Inherited members belong to the class, and its bases lack them.
     assert_eq!(roles("Diamond"), [Role::Base, Role::Base, Role::Field, known]);
     let left = &record(&types, "Diamond").unwrap().members[0];
     let Type::Record(left) = types.get(left.ty) else { panic!("a base is a record") };
@@ -408,7 +408,7 @@ fn what_has_no_size_in_rust_has_none_here() {
         return;
     }
     let types = dwarf::open(&folder.join("types")).unwrap();
-    // Of a slice at the end the compiler describes one element.
+    // The compiler describes one element of a slice at the end.
     let tail = record(&types, "types::Tail").unwrap().members.last().unwrap();
     assert!(matches!(types.get(tail.ty), Type::Array { count: None, .. }));
     let nested = record(&types, "types::Nested").unwrap().members.last().unwrap();

@@ -1,4 +1,4 @@
-//! Whatever the bytes, no reader panics, hangs or takes memory without bound.
+//! No reader panics, hangs or takes memory without bound, for any bytes.
 //!
 //! Each target runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. Bytes that make one fail are written to a file,
 //! and the test names it.
@@ -95,7 +95,7 @@ fn fuzz(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
         std::env::var("LEDGERLINE_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let end =
         Instant::now() + Duration::from_secs(seconds.unwrap_or(if seed::long() { 60 } else { 1 }));
-    // Longer runs see other inputs than those of every test run.
+    // Longer runs see other inputs than ordinary test runs.
     let fixed = 0x9e37_79b9_7f4a_7c15;
     let mut random = Random(if seconds.is_some() { seed::new() | 1 } else { seed::seed(fixed) });
     let mut runs = 0u64;
@@ -189,7 +189,7 @@ fn no_image_makes_its_reader_panic() {
     fuzz("image", &seeds, fuzz::image);
 }
 
-/// Small programs in every form of DWARF that the compilers here write.
+/// Returns small programs in every form of DWARF that the compilers here write.
 fn dwarf_seeds() -> Vec<Vec<u8>> {
     let folder = folder("fuzz-dwarf");
     let c = "struct node { struct node *next; int a : 3; unsigned long long b : 40; char rest[]; };

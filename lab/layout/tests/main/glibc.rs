@@ -1,4 +1,4 @@
-//! Compares glibc's debug symbols (Debian's `libc6-dbg`) as pahole prints them with what the reader reads.
+//! Compares pahole's output for glibc's debug symbols (Debian's `libc6-dbg`) with the reader's result.
 
 use crate::support::compare::compare;
 use crate::support::pahole::parse;
@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where debug symbols lie by the ids of the files that they are of.
+/// The directory of debug symbols by the build ids of their files.
 const SYMBOLS: &str = "/usr/lib/debug/.build-id";
 
-/// What glibc installs beside `libc.so.6`, by how names begin. Other packages have files there, too.
+/// The prefixes of the files that glibc installs beside `libc.so.6`. Other packages have files there as well.
 const LIBRARIES: [&str; 16] = [
     "ld-linux",
     "libBrokenLocale.",
@@ -33,7 +33,7 @@ const LIBRARIES: [&str; 16] = [
     "libthread_db.",
 ];
 
-/// The glibc that runs this test: its libraries, and its converters of character sets.
+/// Returns the glibc that runs this test: its libraries, and its converters of character sets.
 fn glibc() -> Vec<PathBuf> {
     let maps =
         std::fs::read_to_string("/proc/self/maps").expect("the kernel's list of what is mapped");
@@ -60,7 +60,7 @@ fn glibc() -> Vec<PathBuf> {
     files
 }
 
-/// The debug files in a folder that are of some files, the largest first.
+/// Returns the debug files in a folder that belong to some files, the largest first.
 fn symbols(folder: &Path, of: &[PathBuf]) -> Vec<PathBuf> {
     let path = |file: &PathBuf| {
         let bytes = std::fs::read(file).ok()?;
@@ -76,7 +76,7 @@ fn symbols(folder: &Path, of: &[PathBuf]) -> Vec<PathBuf> {
     files.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// The differences, and how many structures were compared.
+/// Returns the differences, and the number of structures that were compared.
 fn differences(file: &Path, types: &Types) -> (Vec<String>, usize) {
     let output = Command::new("pahole").arg(file).output().unwrap();
     let printed = parse(&String::from_utf8_lossy(&output.stdout));

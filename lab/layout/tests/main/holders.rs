@@ -1,4 +1,4 @@
-//! Who holds a type, in what a C compiler made: the compiler agrees on each place, and pahole finds nothing more.
+//! Holders of a type in the output of a C compiler: the compiler agrees on each place, and pahole finds nothing more.
 
 use std::process::Command;
 
@@ -132,7 +132,7 @@ fn classes_of_cplusplus_have_qualified_names_bases_and_references() {
         said.collect()
     };
     assert_eq!(said(Link::Contains), ["base: first", "derived: base.first"]);
-    // What holds a smart pointer does not itself point.
+    // The holder of a smart pointer does not itself point.
     assert_eq!(
         said(Link::PointsTo),
         ["a::box<a::node>: to", "a::node: next", "derived: ref moved"]

@@ -1,4 +1,4 @@
-//! Compares the running kernel's types as pahole prints them with what the reader reads.
+//! Compares pahole's output for the running kernel's types with the reader's result.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use ledgerline_layout::{Source, open};
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
-/// The kernel's types, and what pahole writes when it is called on them.
+/// Returns the kernel's types, and pahole's output for them.
 fn kernel_and_pahole(arguments: &[&str]) -> Option<(Types, String)> {
     if !have("pahole") {
         return None;
@@ -50,7 +50,7 @@ fn every_structure_of_the_running_kernel_is_as_pahole_prints_it() {
     }
     assert!(printed.len() > 1000, "pahole printed {} types", printed.len());
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
-    // And no type with a name was left out. (pahole prints one of two types with the same name and size.)
+    // No named type was left out. pahole prints one of two types with the same name and size.
     let theirs: HashMap<&str, &Printed> =
         printed.iter().map(|printed| (printed.name.as_str(), printed)).collect();
     let left: Vec<_> =

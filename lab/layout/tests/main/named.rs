@@ -1,6 +1,6 @@
-//! A type that is read by its name alone is what a read of all types says it is.
+//! A type that is read by its name alone equals the same type in a read of the whole file.
 //!
-//! The oracle is the read of all: for every name of every file, both must print the same.
+//! The oracle is the read of the whole file: for every name of every file, both must print the same.
 
 use crate::support::compile::compile;
 use crate::support::elf::elf;
@@ -14,7 +14,7 @@ use ledgerline_layout::{open, open_named, show};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What is printed of a type, as text and as JSON, opened and not.
+/// Returns the printed forms of a type, as text and as JSON, opened and not.
 fn printed(types: &Types, name: &str) -> String {
     let picked = pick(types, &[name.to_owned()]).unwrap_or_else(|error| panic!("{name}: {error}"));
     let (mut text, mut json) = (String::new(), Vec::new());
@@ -28,7 +28,8 @@ fn printed(types: &Types, name: &str) -> String {
     text + &String::from_utf8(json).unwrap()
 }
 
-/// The names of a file's types, of which there may be too many to try each: about `most`, spread over all.
+/// Returns the names of a file's types, about `most` of them, spread over all, since there may be too many to try
+/// each.
 fn names(types: &Types, most: usize) -> Vec<&str> {
     let all: BTreeSet<&str> = named(types).into_iter().map(|(name, _)| name).collect();
     let plain = |name: &&str| Pattern::new(name).is_ok_and(|pattern| pattern.exact().is_some());
@@ -37,7 +38,7 @@ fn names(types: &Types, most: usize) -> Vec<&str> {
     all.into_iter().step_by(step).collect()
 }
 
-/// Reads every type by its name alone, and all types; returns how many were compared.
+/// Reads every type by its name alone, and all types; returns the number of compared types.
 fn compare(path: &Path, most: usize) -> usize {
     compare_with(&dwarf::open(path).unwrap(), path, most)
 }
@@ -49,7 +50,7 @@ fn compare_with(all: &Types, path: &Path, most: usize) -> usize {
         let alone = alone.unwrap_or_else(|| panic!("{}: {name} was not read", path.display()));
         assert_eq!(printed(&alone.types, name), printed(all, name), "{}: {name}", path.display());
     }
-    // Several at once, too.
+    // Several names at once.
     let some: Vec<String> = names.iter().take(5).map(|&name| name.to_owned()).collect();
     let several = dwarf::open_named(path, &some).expect("each of them was read alone");
     for name in &some {
@@ -124,7 +125,7 @@ fn each_type_of_rust_alone_is_as_in_a_read_of_all() {
     // DWARF 5 names entries by their numbers in a table.
     let flags: &[&[&str]] = &[&["-g"], &["-g", "-O"], &["-g", "-Cdwarf-version=5"]];
     each("named-rust", "rustc", &[&fixture("types.rs")], flags, 15, 20);
-    // Structures without a size, one at the end of the other: pointers to both tell.
+    // Structures without a size, one at the end of the other, are recognised by pointers to both.
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("named-rust/program1");
     let (name, all) = ("types::Nested", dwarf::open(&program).unwrap());
     let alone = dwarf::open_named(&program, &[name.to_owned()]).unwrap();
@@ -132,7 +133,7 @@ fn each_type_of_rust_alone_is_as_in_a_read_of_all() {
     assert!(printed(&all, name).contains("u8[]"));
 }
 
-/// Modules with types `PREFIX1` and on, each of which is a unit for the compiler.
+/// Returns modules with types `PREFIX1` and on, each of which is a unit for the compiler.
 fn modules(prefix: &str) -> String {
     let module = |number: usize| {
         format!(
@@ -152,7 +153,7 @@ fn modules(prefix: &str) -> String {
     (1..=12).map(module).collect()
 }
 
-/// A program of two crates with modules.
+/// Returns a program of two crates with modules.
 fn crates(test: &str) -> Option<PathBuf> {
     let folder = folder(test);
     let call = |number: usize| format!("library::m{number}::all() + m{number}::all() + ");
@@ -186,7 +187,7 @@ fn a_type_of_a_library_of_this_build_is_as_in_a_read_of_all() {
     }
 }
 
-/// The C units, linked.
+/// Returns the C units, linked.
 fn units(test: &str, flags: &[&str]) -> Option<PathBuf> {
     let folder = folder(test);
     let sources = ["one.c", "two.c", "three.c"].map(source);
@@ -224,7 +225,7 @@ fn what_cannot_be_read_in_part_is_read_as_a_whole() {
 const PROBE: &str = "struct inner { int a; }; enum e { A }; struct probe { int a; char b[2][2]; struct inner c; \
     struct other *d; enum e e; unsigned f : 3; int (*g)(int); const int *h; struct { int i; }; };";
 
-/// What is changed in it, one thing at a time.
+/// The changes to it, one at a time.
 const CHANGES: [(&str, &str); 16] = [
     ("", ""),
     ("b[2][2]", "b[4][1]"),
@@ -251,7 +252,7 @@ fn units_that_differ_in_one_thing_are_told_apart_and_equal_ones_are_read_once() 
         [("gcc", "-gdwarf-5"), ("gcc", "-gdwarf-4"), ("clang", "-gdwarf-5"), ("clang", "-gdwarf-4")]
     {
         let folder = folder(&format!("named-probes-{compiler}{flags}"));
-        // Each three times: as it is, behind other types, and where what it points to is defined.
+        // Each occurs three times: unchanged, behind other types, and with its pointers' targets defined.
         let befores = [
             "",
             "struct before { long a[3]; }; struct before before_@;",
@@ -293,8 +294,8 @@ fn units_that_differ_in_one_thing_are_told_apart_and_equal_ones_are_read_once() 
 const BYTE: u8 = 0x0b;
 const VARIABLE_LENGTH: u8 = 0x0f;
 
-/// A linked file with a unit of C for each form: in it `struct probe { int a; }`, aligned to so many bytes. Sizes,
-/// alignments and places are numbers of this form.
+/// Returns a linked file with a unit of C for each form: it has `struct probe { int a; }`, aligned to a number of
+/// bytes. Sizes, alignments and places are numbers of this form.
 fn by_hand(units: &[(u8, u8)]) -> Vec<u8> {
     let names = b"\0probe\0a\0int\0";
     let (mut info, mut tables) = (Vec::new(), Vec::new());
@@ -427,7 +428,7 @@ fn one_thread_or_several_make_no_difference_and_hostile_bytes_no_panic() {
         let options = Options { threads: 1, ..Options::default() };
         for name in ["holder", "variant", "list"] {
             let alone = dwarf::open_named(&lie, &[name.to_owned()]);
-            // Whatever comes out can be printed.
+            // Any result can be printed.
             if let Some(alone) = alone {
                 printed(&alone.types, name);
             }

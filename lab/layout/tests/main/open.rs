@@ -1,4 +1,4 @@
-//! The types of a file of any sort are found, or one line says why not.
+//! Types are found in a file of any sort, or one line gives the reason why not.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use ledgerline_layout::{Options, Prefer, Source, open, open_with};
 
 const X86_64: u16 = 62;
 
-/// The programs that pack, and the arguments with which they write as the kernel's build does.
+/// The programs that pack, with arguments for the output format of the kernel's build.
 const PACKERS: [(&str, &[&str]); 7] = [
     ("gzip", &["-9", "-n", "-c"]),
     ("xz", &["--check=crc32", "--x86", "--lzma2=dict=32MiB", "-c"]),
@@ -40,7 +40,7 @@ fn packed(program: &str, arguments: &[&str], data: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// BTF with a type of each kind, in an ELF file behind so many bytes of code, as a kernel has it.
+/// Returns BTF with a type of each kind, in an ELF file behind `code` bytes of code, like a kernel's.
 fn kernel(code: u32) -> Vec<u8> {
     let code: Vec<u8> = (0..code).map(|at| (at >> 12) as u8 ^ (at % 251) as u8).collect();
     elf(X86_64, &[(".text", &code), (".BTF", &one_of_each(Writer::new()).bytes())])
@@ -52,7 +52,7 @@ fn written(folder: &Path, name: &str, data: &[u8]) -> PathBuf {
     path
 }
 
-/// The names of the records that have one.
+/// Returns the names of the named records.
 fn records(path: &Path, options: &Options) -> Vec<String> {
     let opened = open_with(path, options).unwrap();
     assert_eq!(opened.source, Source::Btf);

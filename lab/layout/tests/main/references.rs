@@ -1,4 +1,4 @@
-//! References and pointers to members are spelled as C++ writes them.
+//! References and pointers to members are spelled in the syntax of C++.
 
 use crate::support::compile::compile;
 use crate::support::folder;

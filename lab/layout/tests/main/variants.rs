@@ -1,4 +1,4 @@
-//! What variants of Rust enums use, against what rustc says of them (`-Zprint-type-sizes`).
+//! The bytes that variants of Rust enums use, against rustc's own report (`-Zprint-type-sizes`).
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -11,7 +11,7 @@ use ledgerline_layout::open;
 use ledgerline_layout::show::{self, Options};
 use ledgerline_layout::variants::{Variant, variants};
 
-/// What rustc says of a type: its size, the size of its tag where that is no niche, and for each variant the bytes of
+/// rustc's report of a type: its size, the size of its tag if that is not a niche, and for each variant the bytes of
 /// its fields and of the padding between them.
 #[derive(Debug, Default)]
 struct Said {
@@ -60,7 +60,7 @@ fn parse(text: &str) -> HashMap<String, Said> {
 fn compiled(test: &str) -> Option<(Types, String)> {
     let folder = folder(test);
     let mut rustc = Command::new("rustc");
-    // The option is for those who test the compiler.
+    // The option is for testing the compiler.
     rustc.env("RUSTC_BOOTSTRAP", "1").current_dir(&folder).args([
         "-g",
         "-Zprint-type-sizes",
@@ -99,7 +99,7 @@ fn data_tag_and_padding_are_as_rustc_says() {
             let all = variant.data + variant.tag + variant.padding();
             assert_eq!(all, 8 * record.size, "{name}: {variant:?}");
             let Some(&(data, padding)) = said.variants.get(variant.name) else {
-                // It can never be, which debug information does not say.
+                // It can never exist, but debug information does not show that.
                 assert_eq!((&*name, variant.data), ("variants::OneOf::Never", 0));
                 continue;
             };
@@ -107,7 +107,7 @@ fn data_tag_and_padding_are_as_rustc_says() {
             seen += 1;
             if let Some(tag) = said.tag {
                 assert_eq!((variant.tag, variant.niche), (8 * tag, false), "{name}");
-                // Gaps before the last field are what rustc pads between fields; it does not list those behind.
+                // Gaps before the last field are rustc's padding between fields; it does not list those behind.
                 let last = types
                     .records()
                     .find(|(_, of)| of.kind == Kind::Variant && types.name(of.name) == name);
@@ -123,7 +123,7 @@ fn data_tag_and_padding_are_as_rustc_says() {
     assert!(seen > 30, "only {seen} variants compared");
 }
 
-/// What is known of a variant: data, tag, whether it is a niche, padding; in bytes.
+/// The expected values of a variant: data, tag, whether it is a niche, padding; in bytes.
 type Known = (u64, u64, bool, u64);
 /// An enum's name and size, and its variants.
 type KnownEnum<'a> = (&'a str, u64, &'a [(&'a str, Known)]);
@@ -136,7 +136,7 @@ fn bytes(variant: &Variant<'_>) -> Known {
 fn known_layouts_are_told_variant_by_variant() {
     let Some((types, _)) = compiled("variants_known") else { return };
     let known: [KnownEnum<'_>; 9] = [
-        // A null pointer is nothing, so that the tag is in the pointer.
+        // A null pointer stands for `None`, so the tag is in the pointer.
         (
             "core::option::Option<alloc::boxed::Box<u32, alloc::alloc::Global>>",
             8,
@@ -191,7 +191,7 @@ fn known_layouts_are_told_variant_by_variant() {
         let list: Vec<_> = list.iter().map(|variant| (variant.name, bytes(variant))).collect();
         assert_eq!((found, &list[..]), (size, expected), "{name}");
     }
-    // A record that has an enum has no variants of its own.
+    // A record that contains an enum has no variants of its own.
     assert_eq!(of(&types, "variants::Holder").1, []);
 }
 
@@ -208,7 +208,7 @@ fn what_no_variant_uses_is_a_hole_of_the_enum_and_padding_at_its_end() {
         }
         text + std::str::from_utf8(&bytes).unwrap()
     };
-    // Layouts that the language promises, or nearly.
+    // Layouts that the language guarantees, or nearly so.
     let names = ["variants::AsInC", "variants::Tagged", "core::option::Option<u32>"];
     let text: String = names.iter().map(|name| shown(name, false)).collect();
     golden::same("variants.txt", &text);

@@ -1,4 +1,4 @@
-//! Virtual bases are shown where the compiler has them: each once, at the end of the whole object.
+//! Virtual bases are shown at the compiler's places: each once, at the end of the whole object.
 
 use crate::support::compile::compile;
 use crate::support::folder;
@@ -20,7 +20,7 @@ struct Unknown : virtual Empty { long x; } unknown;
 static_assert(sizeof(DD) == 48 && sizeof(D1) == 24, \"the ABI of Itanium\");
 ";
 
-/// The types of the source; `None` where there is no compiler.
+/// Returns the types of the source; `None` without a compiler.
 fn types(test: &str) -> Option<Types> {
     let folder = folder(test);
     std::fs::write(folder.join("source.cpp"), SOURCE).unwrap();

@@ -1,4 +1,4 @@
-//! Writes BTF by the kernel's documentation of the format, so that tests know what must be read.
+//! Writes BTF by the kernel's documentation of the format, so that tests know the expected types.
 
 /// Puts BTF together, type by type.
 #[derive(Clone)]
@@ -6,7 +6,7 @@ pub struct Writer {
     pub big: bool,
     pub types: Vec<u8>,
     pub names: Vec<u8>,
-    /// Where this part's own names begin in the text of names.
+    /// The start of this part's own names in the text of names.
     pub names_start: u32,
     pub next: u32,
 }
@@ -25,7 +25,7 @@ impl Writer {
         Writer { big: true, ..Writer::new() }
     }
 
-    /// A writer that goes on where `base` ends.
+    /// Returns a writer that continues `base`.
     pub fn split(base: &Writer) -> Writer {
         let names_start = base.names.len() as u32;
         Writer { big: base.big, types: Vec::new(), names: Vec::new(), names_start, next: base.next }
@@ -162,7 +162,8 @@ impl Writer {
         self.bytes_with(&[], 24)
     }
 
-    /// The bytes, with the layouts of kinds (bytes once, bytes for each part) and a header that is longer than it must be.
+    /// Returns the bytes, with the layouts of kinds (bytes once, bytes for each part) and a header that is longer
+    /// than it must be.
     pub fn bytes_with(&self, layouts: &[(u8, u8)], header: usize) -> Vec<u8> {
         let (types, names) = (self.types.len() as u32, self.names.len() as u32);
         let short =
@@ -181,7 +182,7 @@ impl Writer {
     }
 }
 
-/// The place of a bitfield: where it begins, and how wide it is.
+/// Returns the place of a bitfield: its start and its width.
 pub fn field(start: u32, width: u32) -> u32 {
     width << 24 | start
 }

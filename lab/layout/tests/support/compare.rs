@@ -1,5 +1,5 @@
-//! Compares a record with what pahole prints of it: size, lines, padding, and each member's place, bits, hole before
-//! it and line, down into members whose type has no name.
+//! Compares a record with pahole's output for it: size, lines, padding, and each member's place, bits, hole before it
+//! and line, down into members whose type has no name.
 
 use ledgerline_layout::model::{Kind, Member, Name, Record, Type, TypeId, Types};
 
@@ -7,7 +7,7 @@ use super::pahole::{Place, Printed, Row};
 
 const LINE: u64 = 64;
 
-/// The differences, each in a line.
+/// Returns the differences, each in a line.
 pub fn compare(types: &Types, record: &Record, theirs: &Printed) -> Vec<String> {
     let mut differ = Differ { types, line: 0, found: Vec::new() };
     let mut say = |what: &str, ours: u64, theirs: u64| {
@@ -27,7 +27,7 @@ pub fn compare(types: &Types, record: &Record, theirs: &Printed) -> Vec<String> 
 
 struct Differ<'a> {
     types: &'a Types,
-    /// The last line of which a member was seen to begin.
+    /// The last line that a member was seen to begin.
     line: u64,
     found: Vec<String>,
 }
@@ -41,7 +41,7 @@ impl Differ<'_> {
         let line = self.line;
         for row in rows {
             if record.kind == Kind::Union {
-                // What pahole says of lines in one member holds neither for the next member nor behind the union.
+                // pahole's line within one member holds neither for the next member nor behind the union.
                 self.line = line;
             }
             match row {
@@ -116,7 +116,7 @@ impl Differ<'_> {
     }
 }
 
-/// The record that is printed within a member.
+/// Returns the record that is printed within a member.
 fn inner(types: &Types, mut id: TypeId) -> Option<&Record> {
     loop {
         id = match types.get(id) {
@@ -128,12 +128,12 @@ fn inner(types: &Types, mut id: TypeId) -> Option<&Record> {
     }
 }
 
-/// Its first bit.
+/// Returns its first bit.
 fn start(member: &Member) -> u64 {
     8 * member.offset + member.bits.map_or(0, |bits| bits.offset.into())
 }
 
-/// The first bit after it.
+/// Returns the first bit after it.
 fn end(types: &Types, member: &Member) -> u64 {
     match member.bits {
         Some(bits) => start(member) + u64::from(bits.size),

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a compiler. If it is not there, lacks what is asked, or crashes (as some versions of dwp do), prints a line
-/// that says so and returns `None`.
+/// Runs a compiler. If it is missing, lacks a requested feature, or crashes, like some versions of dwp, this prints a
+/// line that says so and returns `None`.
 pub fn compile(compiler: &str, folder: &Path, arguments: &[&str]) -> Option<()> {
     let run = Command::new(compiler).current_dir(folder).args(arguments).output();
     match run {

@@ -1,6 +1,6 @@
 //! Makes ELF files that have only sections.
 
-/// A 64-bit little-endian ELF file, for x86-64 or `machine`.
+/// Returns a 64-bit little-endian ELF file, for x86-64 or `machine`.
 pub fn elf(machine: u16, sections: &[(&str, &[u8])]) -> Vec<u8> {
     let mut names = b"\0.shstrtab\0".to_vec();
     let mut data: Vec<u8> = Vec::new();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread::{ThreadId, current};
 
-/// Makes a new empty folder, named for the test. The tests of a program run at once, each on a thread of its own; a name
-/// that two of them ask for is a mistake.
+/// Makes a new empty folder, named for the test. The tests of a program run at once, each on a thread of its own; it
+/// is a mistake if two of them use one name.
 pub fn folder(test: &str) -> PathBuf {
     static OWNERS: Mutex<Option<HashMap<String, ThreadId>>> = Mutex::new(None);
     let this = current().id();

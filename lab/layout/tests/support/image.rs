@@ -1,6 +1,7 @@
-//! Makes images of kernels, as the firmware of machines boots them.
+//! Makes images of kernels in the forms that firmware boots.
 
-/// An image as x86 boots it: a sector and `setup` more (0 means 4), then some code, then the payload.
+/// Returns an image in the form that x86 boots: a sector and `setup` more (0 means 4), then some code, then the
+/// payload.
 pub fn bz_image(setup: u8, payload: &[u8]) -> Vec<u8> {
     let sectors = if setup == 0 { 4 } else { usize::from(setup) };
     let mut image = vec![0u8; (sectors + 1) * 512 + 100];
@@ -15,7 +16,7 @@ pub fn bz_image(setup: u8, payload: &[u8]) -> Vec<u8> {
     image
 }
 
-/// An image as arm64 boots it by EFI.
+/// Returns an image in the form that arm64 boots by EFI.
 pub fn efi_image(payload: &[u8]) -> Vec<u8> {
     let mut image = b"MZ\0\0zimg".to_vec();
     image.extend(64u32.to_le_bytes());

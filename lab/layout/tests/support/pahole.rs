@@ -1,4 +1,4 @@
-//! Parses what pahole prints into rows.
+//! Parses pahole's output into rows.
 
 /// A type that was printed.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub enum Row {
         rows: Vec<Row>,
         place: Place,
     },
-    /// Bits that nobody uses, before the next member.
+    /// Unused bits before the next member.
     Hole(u64),
-    /// The next member is the first to begin in this line, so many bytes after its start.
+    /// The next member is the first to begin in this line, `ago` bytes after its start.
     Line { line: u64, ago: u64 },
 }
 
@@ -42,7 +42,7 @@ pub struct Place {
     pub size: u64,
 }
 
-/// All structures and unions of the text.
+/// Returns all structures and unions of the text.
 pub fn parse(text: &str) -> Vec<Printed> {
     let mut lines = text.lines().map(str::trim);
     let mut all = Vec::new();
@@ -72,7 +72,7 @@ struct Sums {
     bit_padding: u64,
 }
 
-/// The rows up to the closing brace, whose line is returned as well.
+/// Returns the rows up to the closing brace, and the line of that brace.
 fn rows<'a>(lines: &mut impl Iterator<Item = &'a str>, sums: &mut Sums) -> (Vec<Row>, &'a str) {
     let mut found = Vec::new();
     while let Some(line) = lines.next() {

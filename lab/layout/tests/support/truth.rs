@@ -1,4 +1,4 @@
-//! Programs that print their own layout, and types that are compared with what was printed.
+//! Programs that print their own layout, and the comparison of types with their output.
 
 use ledgerline_layout::model::{Member, Name, Record, Role, Type, TypeId, Types};
 use std::path::Path;
@@ -15,7 +15,7 @@ pub fn run(program: &Path) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// The record of this name, or the record that a typedef of this name stands for.
+/// Returns the record of this name, or the record that a typedef of this name stands for.
 pub fn record<'t>(types: &'t Types, name: &str) -> Option<&'t Record> {
     let direct = types.records().find(|(_, record)| types.name(record.name) == name);
     let through = || {
@@ -32,7 +32,7 @@ pub fn record<'t>(types: &'t Types, name: &str) -> Option<&'t Record> {
     direct.map(|(_, record)| record).or_else(through)
 }
 
-/// A member by name, also within anonymous members, and its offset.
+/// Returns a member by name, also within anonymous members, and its offset.
 pub fn member<'t>(types: &'t Types, record: &'t Record, name: &str) -> Option<(&'t Member, u64)> {
     for member in &record.members {
         if types.name(member.name) == name && member.role == Role::Field {
@@ -48,7 +48,7 @@ pub fn member<'t>(types: &'t Types, record: &'t Record, name: &str) -> Option<(&
     None
 }
 
-/// Compares the types with what the program said; returns how many lines that was.
+/// Compares the types with the program's output; returns the number of its lines.
 pub fn check(types: &Types, truth: &str) -> usize {
     for line in truth.lines() {
         check_line(types, line).unwrap_or_else(|wrong| panic!("{line:?}: {wrong}"));
@@ -125,7 +125,7 @@ fn check_line(types: &Types, line: &str) -> Result<(), String> {
     }
 }
 
-/// The offset of a virtual base in the complete object, if it is known.
+/// Returns the offset of a virtual base in the complete object, if it is known.
 fn virtual_base(types: &Types, record: &Record, base: &str) -> Option<u64> {
     record.members.iter().find_map(|member| {
         let Type::Record(of) = types.get(types.resolve(member.ty)) else { return None };

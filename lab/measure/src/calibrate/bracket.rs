@@ -1,4 +1,4 @@
-//! Real runs of a pattern, each between two games of ping-pong that say how the machine was at the time.
+//! Real runs of a pattern, each between two games of ping-pong that show the machine's state at the time.
 
 use super::patterns::{Part, Pattern};
 use super::probe::game;
@@ -10,10 +10,10 @@ use ledgerline_bench::measure::transfer::Line;
 /// The private work that is tried, in cycles of the processor.
 pub(super) const WORK: [usize; 12] = [0, 10, 16, 25, 36, 50, 70, 100, 200, 400, 700, 1000];
 
-/// How long a block takes, in nanoseconds, or about: short enough that most are not interrupted.
+/// The approximate length of a block in nanoseconds: short enough that most are not interrupted.
 const BLOCK: f64 = 60_000.0;
 
-/// How many pairs of lines further on the next pass begins.
+/// The distance in pairs of lines to the start of the next pass.
 const PASS: usize = 5;
 
 /// Hundreds of additions between a game and a block.
@@ -27,14 +27,14 @@ pub(super) struct Run {
     pub(super) after: f64,
     /// Nanoseconds of an operation, of each CPU.
     pub(super) per_operation: Vec<f64>,
-    /// Nanoseconds of an addition in a chain, before and after, where it was slowest: a hypervisor that
-    /// takes a CPU away, or gives its core to others as well, shows here and nowhere else.
+    /// Nanoseconds of an addition in a chain, before and after, on the slowest CPU. A hypervisor that takes a CPU
+    /// away, or gives its core to others as well, shows here and nowhere else.
     pub(super) cycle: f64,
     pub(super) undisturbed: bool,
 }
 
 impl Run {
-    /// Nanoseconds that the CPUs of a part spend on an operation, as the simulation counts them: their time by their
+    /// Returns the nanoseconds of an operation of the CPUs of a part in the simulation's terms: their time over their
     /// operations.
     pub(super) fn nanoseconds(&self, part: Part) -> f64 {
         let of_part = &self.per_operation[part.of(self.per_operation.len())];
@@ -43,10 +43,11 @@ impl Run {
     }
 }
 
-/// Runs `blocks` blocks of a pattern in which each CPU does `work` cycles of its own. Each pass uses other lines.
+/// Runs `blocks` blocks of a pattern in which each CPU does `work` cycles of private work. Each pass uses other
+/// lines.
 ///
 /// # Errors
-/// A CPU that cannot be used.
+/// If a CPU cannot be used.
 pub(super) fn runs(
     cpus: &[usize],
     pattern: Pattern,
@@ -71,7 +72,7 @@ fn of_length<const N: usize>(
     blocks: usize,
     pass: usize,
 ) -> Result<Vec<Run>, String> {
-    // A loop of its own for each pattern, so that nothing is decided in it.
+    // Each pattern has a loop of its own, so that the loop contains no branch on it.
     match pattern {
         Pattern::Shared => measured::<N, true>(cpus, blocks, pass, Pattern::Shared),
         Pattern::Padded => measured::<N, true>(cpus, blocks, pass, Pattern::Padded),
@@ -104,7 +105,7 @@ fn measured<const N: usize, const CHAINED: bool>(
             let run = seat.together(quota, || pattern.operation(&mut real));
             let after = (cycle(), game(&line, seat));
             if block == 0 {
-                // The first finds caches cold, and says how long an operation takes.
+                // The first run finds cold caches, and gives the length of an operation.
                 quota = (BLOCK / run.per_operation()).clamp(20.0, 1e6) as u64;
             } else {
                 seen.push((before, run, after));
@@ -117,7 +118,7 @@ fn measured<const N: usize, const CHAINED: bool>(
 
 type Seen = ((f64, f64), Block, (f64, f64));
 
-/// What an addition in a chain takes at this moment.
+/// Returns the current time of an addition in a chain.
 fn cycle() -> f64 {
     let block = timed(|| {
         add_chain(PACE);
@@ -126,7 +127,7 @@ fn cycle() -> f64 {
     block.per_operation()
 }
 
-/// What the CPUs saw of one block.
+/// Combines what the CPUs saw of one block.
 fn combined<'a>(seats: impl Iterator<Item = &'a Seen> + Clone) -> Run {
     let (before, _, after) = seats.clone().next().expect("a team has a first");
     Run {

@@ -1,5 +1,5 @@
-//! What a load takes from each cache and from memory: a walk along a chain of lines, each of which says
-//! where the next one is.
+//! The time of a load from each cache and from memory: a walk along a chain of lines, each of which has the place of
+//! the next one.
 
 use super::spread::Spread;
 use super::team::timed;
@@ -8,14 +8,14 @@ use ledgerline_bench::measure::shuffle::shuffled;
 
 /// Words of a line.
 const LINE: usize = 8;
-/// Steps of a walk: short enough that most are not interrupted; and walks.
+/// Steps of a walk, short enough that most are not interrupted; then the number of walks.
 const STEPS: usize = 2_000;
 const WALKS: usize = 60;
 /// Steps that bring the lines before.
 const COLD: usize = 50_000;
 
-/// Measures over a few walks how many nanoseconds one CPU takes for a load that needs the one before, in `bytes` of
-/// data. `None` if every walk was disturbed, or there is not that much memory.
+/// Measures over a few walks the nanoseconds of a load that depends on the previous one, on one CPU in `bytes` of
+/// data. `None` if every walk was disturbed, or there is not enough memory.
 pub(super) fn chase(cpu: usize, bytes: usize) -> Option<Spread> {
     let walk = move || {
         pin(cpu).ok()?;
@@ -47,7 +47,7 @@ pub(super) fn chase(cpu: usize, bytes: usize) -> Option<Spread> {
     std::thread::spawn(walk).join().ok()?
 }
 
-/// Asks for large pages before the small ones come, so that the walk does not spend its time in page tables.
+/// Requests large pages before the small ones are allocated, so that the walk does not spend its time in page tables.
 /// Without large pages it is slower.
 fn huge(chain: &Vec<usize>) {
     const PAGE: usize = 1 << 12;
@@ -55,7 +55,7 @@ fn huge(chain: &Vec<usize>) {
     let end = (start + chain.capacity() * size_of::<usize>()) / PAGE * PAGE;
     let start = start.next_multiple_of(PAGE);
     if start < end {
-        // SAFETY: advice about pages that lie wholly within what `chain` has reserved changes no value in them.
+        // SAFETY: advice about pages that lie wholly within the reserved memory of `chain` changes no value in them.
         unsafe {
             libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE);
         }

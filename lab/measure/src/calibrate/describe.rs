@@ -1,4 +1,4 @@
-//! Makes a machine file of figures. It says where each figure of the model comes from, and what is not known here.
+//! Makes a machine file of figures, with the source of each figure of the model, and the unknown ones.
 
 use super::fights;
 use super::fit::{Fitted, Known, fit};
@@ -18,7 +18,7 @@ pub(super) struct Caches {
     pub(super) memory: Option<Spread>,
 }
 
-/// A mode's machine, and what it does not say, one line each.
+/// A mode's machine, and one line for each figure that was not measured.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) machine: Machine,
@@ -28,7 +28,7 @@ pub(super) struct Described {
     pub(super) refusals: Vec<String>,
 }
 
-/// What is described: the parts that all modes share.
+/// The subject of a description: the parts that all modes share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) model: &'a str,
@@ -39,10 +39,10 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The machine as it was in `mode` of the first pair. Other pairs count in their own most frequent mode.
+    /// Returns the machine as it was in `mode` of the first pair. Other pairs count in their own most frequent mode.
     ///
     /// # Errors
-    /// No undisturbed visit of the mode gave one of the figures.
+    /// If no undisturbed visit of the mode gave one of the figures.
     pub(super) fn in_mode(&self, mode: &Mode) -> Result<Described, String> {
         let mut refusals = Vec::new();
         let mut refuse = |why: &str| refusals.push(why.to_owned());
@@ -69,7 +69,7 @@ impl Subject<'_> {
         let atomic = get(&|found| found.atomic, "atomics")?;
         let atomic = atomic.at_least(0.01);
         let modified = get(&|found| found.modified, "a transfer")?;
-        // (Of a round that was disturbed it may be no number.)
+        // In a disturbed round it may not be a number.
         let moved_of = |found: &Found| match found.moved {
             less if less < found.atomic => found.atomic,
             moved => moved,
@@ -92,7 +92,7 @@ impl Subject<'_> {
 
         let early = get(&|found| belief(found.early), "atomics behind stores")?;
 
-        // Where lines migrate, it is known which CPU has a clean line. Elsewhere the shared line tells.
+        // If lines migrate, the CPU that has a clean line is known. Otherwise the shared line decides.
         let clean =
             |found: &Found| if returned.value > 0.5 { found.returned } else { found.upgrade };
         let of_clean = if returned.value > 0.5 {
@@ -100,12 +100,12 @@ impl Subject<'_> {
         } else {
             "atomics on lines that both CPUs have, less those on lines of the CPU's own"
         };
-        // (An atomic whose way overlaps with the next one's seems to take none.)
+        // An atomic whose transfer overlaps with the next one's seems to take no time.
         let unchanged = get(&clean, "a line that nobody has changed")?.at_least(load.value);
         let ahead_of = |found: &Found| (1.0 - found.value / found.atomic).clamp(0.0, 1.0);
         let ahead = get(&ahead_of, "atomics with work behind them")?;
 
-        // What cannot be seen by itself follows from what fights for a line took.
+        // Figures that cannot be measured separately are fitted to the times of fights.
         let settings = Settings {
             // Two CPUs that fight.
             topology: flat(2),
@@ -122,7 +122,7 @@ impl Subject<'_> {
             migratory: returned.value > 0.5,
             early_request: early.value > 0.5,
             store_buffer: STORE_BUFFER[1] as u32,
-            // Fights have no neighbours, no third CPU that reads, and nothing that goes on beside accesses.
+            // Fights have no neighbours, no third CPU that reads, and no work beside accesses.
             read_service: 0,
             pair: 0.0,
             overlap: 0.0,
@@ -130,7 +130,7 @@ impl Subject<'_> {
             window: 0,
             lead: 0,
             flush: 0,
-            // These are looked for.
+            // These are fitted.
             handover: 0.0,
             request: 0.0,
             keep: 0,
@@ -154,7 +154,7 @@ impl Subject<'_> {
             )
         };
 
-        // Each distance by its own transfers; what was fitted is in proportion to them.
+        // Each distance uses its own transfers; the fitted figures are in proportion to them.
         let of_changed =
             "loads of a line that the other CPU has just changed, each needing the one before";
         let changed = |of: Spread| bounded(shares.modified.times(of.value), found(of_changed));
@@ -171,7 +171,7 @@ impl Subject<'_> {
                 Some(bounded(pair.figure(&mode, clean)?.at_least(load.value), measured(&how)))
             }
         };
-        // Where the topology lacks a distance, the nearest that was measured stands in, and is not written.
+        // If the topology lacks a distance, the nearest that was measured stands in, and is not written.
         let at = |distance: Distance, dirty: bool| {
             by_distance(distance, dirty).unwrap_or_else(|| {
                 if dirty { changed(modified) } else { bounded(unchanged, measured(of_clean)) }
@@ -308,19 +308,19 @@ impl Subject<'_> {
     }
 }
 
-/// Entries of store buffers, fewest, in between and most.
+/// Entries of store buffers: the fewest, a typical number and the most.
 const STORE_BUFFER: [f64; 3] = [42.0, 64.0, 72.0];
 
 fn ps(nanoseconds: f64) -> u64 {
     (1000.0 * nanoseconds).round() as u64
 }
 
-/// One if a share is more than a half, and zero if it is less. What was not measured stays not a number.
+/// Returns one for a share of more than a half, and zero for less. An unmeasured share stays not a number.
 fn belief(share: f64) -> f64 {
     if share.is_nan() { share } else { f64::from(share > 0.5) }
 }
 
-/// A figure within its spread, to a thousandth.
+/// Returns a figure within its spread, to a thousandth.
 fn bounded(spread: Spread, source: String) -> Figure {
     let Spread { value, low, high } = rounded(spread);
     Figure { value, low: Some(low), high: Some(high), source }
@@ -331,7 +331,7 @@ fn range(spread: Spread, source: String) -> Range {
     Range { low, best: value, high, source }
 }
 
-/// A range that was not measured.
+/// Returns a range that was not measured.
 fn guessed([low, best, high]: [f64; 3], why: &str) -> Range {
     Range { low, best, high, source: format!("inferred: {why}") }
 }

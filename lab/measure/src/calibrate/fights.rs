@@ -1,27 +1,27 @@
-//! Fights: what two CPUs take that want one line over and over, with real lines and as the model sees it.
+//! Fights: the times of two CPUs that want one line over and over, with real lines and in the model.
 //!
-//! Both change the line, and work for themselves between two accesses, for a shorter or a longer time. How long an
-//! operation takes then depends on how long a line is on its way, on how long it stays, and on whether the next access
-//! still finds it there. None of that can be seen by itself. So fights are timed, and [`fit`](super::fit) looks for the
+//! Both change the line, and do private work between two accesses, for a shorter or a longer time. The time of an
+//! operation then depends on the transfer of a line, on its stay, and on whether the next access still finds it
+//! there. None of these can be measured separately. So fights are timed, and [`fit`](super::fit) searches for the
 //! settings with which the model takes the same times.
 
 use super::team::{Block, Seat};
 use super::world::{Field, Memory, Real, World};
 use ledgerline_bench::measure::stats::median;
 
-/// What a CPU does to the line in an operation.
+/// The accesses of a CPU to the line in an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum How {
     /// It adds to the word that both add to.
     Atomics,
     /// It loads the other's word and stores to its own.
     Stores,
-    /// It adds to the word of both and loads another word of the line, after so many halves of its work. After none, the
-    /// load comes right behind the atomic; after both, right before the next.
+    /// It adds to the shared word and loads another word of the line, after this many halves of its work. After none,
+    /// the load comes right behind the atomic; after both, right before the next.
     Beside { halves: usize },
 }
 
-/// One of the fights: what both do, and for how many multiplications they work.
+/// One of the fights: the accesses, and the number of multiplications of private work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fight {
     pub(super) how: How,
@@ -35,23 +35,23 @@ const HOW: [How; 5] = [
     How::Beside { halves: 1 },
     How::Beside { halves: 2 },
 ];
-/// The work that is tried, in multiplications: from none to longer than most transfers.
+/// The lengths of work, in multiplications: from none to longer than most transfers.
 const TRIED: [usize; 12] = [0, 4, 8, 12, 18, 26, 36, 50, 70, 96, 130, 180];
 /// Operations of a CPU in a block.
 const OPERATIONS: u64 = 400;
 
-/// All fights: each way with each length of work.
+/// Returns all fights: each way with each length of work.
 pub(super) fn all() -> impl Iterator<Item = Fight> {
     HOW.iter().flat_map(|&how| TRIED.iter().map(move |&work| Fight { how, work }))
 }
 
 impl Fight {
-    /// The fight with the same work in which nothing but atomics use the line.
+    /// Returns the fight with the same work in which only atomics use the line.
     pub(super) fn without_loads(self) -> Fight {
         Fight { how: How::Atomics, ..self }
     }
 
-    /// An operation, on a pair of lines.
+    /// Does an operation, on a pair of lines.
     #[inline(always)]
     pub(super) fn operation<W: World>(self, world: &mut W, pair: usize) {
         let word = |index: usize| Field { pair, offset: 8 * index };
@@ -76,7 +76,7 @@ impl Fight {
     }
 }
 
-/// Fights on each of the lines, in blocks. How far it is to where a line is kept track of differs by line.
+/// Fights on each of the lines, in blocks. The distance to the directory of a line differs by line.
 pub(super) fn fight(seat: &Seat<'_>, memory: &Memory, lines: &[usize]) -> Vec<Vec<Block>> {
     let mut real = Real::<0, true>::new(memory, seat.index);
     let mut block =
@@ -84,7 +84,8 @@ pub(super) fn fight(seat: &Seat<'_>, memory: &Memory, lines: &[usize]) -> Vec<Ve
     all().map(|fight| lines.iter().map(|&line| block(fight, line)).collect()).collect()
 }
 
-/// What an operation of each fight took, by what both CPUs saw of it. Not a number where every try was disturbed.
+/// Returns the time of an operation of each fight, from what both CPUs saw of it. It is not a number if every try was
+/// disturbed.
 pub(super) fn times(one: &[Vec<Block>], other: &[Vec<Block>]) -> Vec<f64> {
     let both = |(one, other): (&Vec<Block>, &Vec<Block>)| {
         let calm = (one.iter().zip(other))

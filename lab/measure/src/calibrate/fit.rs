@@ -1,8 +1,8 @@
-//! The settings with which the model takes what fights for a line took.
+//! Fits the model's settings to the times of fights for a line.
 //!
-//! How long a request is on its way, how long a line stays and by what stays differ cannot be measured by themselves:
-//! what a program sees is when its accesses are done. So the model plays the same fights, and settings are looked for by
-//! which it comes nearest:
+//! The time of a request on its way, the stay of a line and its variation cannot be measured separately: a program
+//! only sees when its accesses are done. So the model plays the same fights, and the search finds the settings that
+//! come nearest:
 //!
 //! ```text
 //! off = the mean over fights of |ln(predicted / measured)|
@@ -20,35 +20,37 @@ use ledgerline_bench::measure::stats::median;
 use ledgerline_coherence::experiments::{each, evenly};
 use ledgerline_coherence::machine::Settings;
 
-/// Simulated operations of a CPU in a fight, or about.
+/// Approximate number of simulated operations of a CPU in a fight.
 const OPERATIONS: f64 = 300.0;
-/// Settings that are tried all over, and next to the best; by how much of what is possible they lie off it.
+/// The number of settings tried over the whole range, then next to the best, and the widths around the best as shares
+/// of the range.
 const FIRST: usize = 128;
 const NEXT: usize = 32;
 const NEAR: [f64; 6] = [0.3, 0.2, 0.12, 0.08, 0.05, 0.03];
-/// Settings that are off by this times what the best are, and a little, may be the machine's. (The model is off by more.)
+/// Settings whose error is at most this times that of the best, and a little, may be the machine's. The error of the
+/// model itself is larger.
 const AS_WELL: f64 = 1.25;
-/// Fights without which nothing is looked for, as a share.
+/// The share of undisturbed fights that a fit requires.
 const LEAST: f64 = 0.7;
 
-/// What is looked for, each as a share: of a transfer, or by itself.
+/// The fitted figures, each as a share of a transfer, or by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares<T> {
-    /// A transfer of a changed line, of one by itself.
+    /// A transfer of a changed line, relative to one by itself.
     pub(super) modified: T,
     /// The part of a transfer that the request takes.
     pub(super) request: T,
-    /// A stay, and by how much stays differ.
+    /// The hold time, and its relative variation.
     pub(super) keep: T,
     pub(super) spread: T,
-    /// For how long before it goes a line serves no atomic.
+    /// The time before it goes in which a line serves no atomic.
     pub(super) closing: T,
-    /// Until how long after its line has come an atomic is not final.
+    /// The time after the arrival of its line in which an atomic is not final.
     pub(super) behind: T,
 }
 
 const KINDS: usize = 6;
-/// From where to where each may lie.
+/// The range of each.
 const POSSIBLE: [(f64, f64); KINDS] =
     [(0.8, 1.2), (0.2, 0.95), (0.0, 1.1), (0.0, 1.0), (0.0, 0.35), (0.0, 1.5)];
 impl<T: Copy> Shares<T> {
@@ -57,16 +59,16 @@ impl<T: Copy> Shares<T> {
     }
 }
 
-/// What was found, and how near it comes.
+/// The fitted figures, and their error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fitted {
     pub(super) shares: Shares<Spread>,
-    /// By what share predictions of the fights are off: half of them, and all.
+    /// The relative errors of predictions of the fights: the median, and the largest.
     pub(super) median_off: f64,
     pub(super) worst_off: f64,
 }
 
-/// What is known of the machine besides.
+/// The known properties of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     /// All other settings, of two CPUs.
@@ -77,8 +79,8 @@ pub(super) struct Known<'a> {
     pub(super) multiplication: f64,
 }
 
-/// Looks for settings; `took` has the nanoseconds of an operation of each fight, in the order of [`fights::all`].
-/// `None` where too many of them were disturbed.
+/// Fits settings. `took` has the nanoseconds of an operation of each fight, in the order of [`fights::all`]. `None`
+/// if too many of them were disturbed.
 pub(super) fn fit(known: &Known<'_>, took: &[f64]) -> Option<Fitted> {
     let all: Vec<(Fight, f64)> = fights::all().zip(took.iter().copied()).collect();
     let measured: Vec<(Fight, f64)> = all.iter().copied().filter(|(_, ns)| *ns > 0.0).collect();
@@ -128,7 +130,7 @@ pub(super) fn fit(known: &Known<'_>, took: &[f64]) -> Option<Fitted> {
     })
 }
 
-/// The settings of a number: anywhere, or about some settings, at most a width off.
+/// Returns the settings of a number: anywhere, or around some settings, at most a width away.
 fn candidate(number: usize, about: Option<([f64; KINDS], f64)>) -> [f64; KINDS] {
     std::array::from_fn(|kind| {
         let (low, high) = POSSIBLE[kind];
@@ -142,7 +144,7 @@ fn candidate(number: usize, about: Option<([f64; KINDS], f64)>) -> [f64; KINDS] 
     })
 }
 
-/// How far predictions are off.
+/// Returns the error of predictions.
 fn off(measured: &[(Fight, f64)], predicted: &[f64]) -> f64 {
     let of = |fight: Fight| measured.iter().position(|(other, _)| *other == fight);
     let (mut times, mut added, mut with_loads) = (0.0, 0.0, 0);
@@ -160,13 +162,13 @@ fn off(measured: &[(Fight, f64)], predicted: &[f64]) -> f64 {
 }
 
 impl Known<'_> {
-    /// What the model says of fights, in nanoseconds an operation.
+    /// Returns the model's predictions of fights, in nanoseconds an operation.
     fn predicted(&self, shares: &[f64; KINDS], fights: &[(Fight, f64)]) -> Vec<f64> {
         let settings = self.with(&Shares::of(*shares));
         fights.iter().map(|&(fight, _)| self.simulated(fight, &settings)).collect()
     }
 
-    /// The settings with such shares in place.
+    /// Returns the settings with these shares.
     fn with(&self, shares: &Shares<f64>) -> Settings {
         let ps = |share: f64| (share * self.modified).round() as u64;
         Settings {
@@ -181,7 +183,7 @@ impl Known<'_> {
         }
     }
 
-    /// What an operation of a fight takes in the simulation, in nanoseconds.
+    /// Returns the time of an operation of a fight in the simulation, in nanoseconds.
     pub(super) fn simulated(&self, fight: Fight, settings: &Settings) -> f64 {
         let work = self.multiplication * fight.work as f64 / settings.clock_ghz;
         let length = OPERATIONS * (work + 2e-3 * self.modified);
@@ -189,7 +191,7 @@ impl Known<'_> {
             told.multiplication = self.multiplication;
             fight.operation(told, 0);
         });
-        // Programs of plain accesses on CPUs that are there.
+        // Programs of plain accesses on existing CPUs are always accepted.
         outcome.map_or(f64::NAN, |outcome| outcome.nanoseconds())
     }
 }

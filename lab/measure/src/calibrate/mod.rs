@@ -1,21 +1,21 @@
-//! `ledgerline calibrate` measures what this machine's lines, atomics and locks take, and writes a machine file.
-//! If asked, it compares simulations with real runs.
+//! `ledgerline calibrate` measures the times of this machine's lines, atomics and locks, and writes a machine file.
+//! On request it compares simulations with real runs.
 //!
 //! | module       | what it holds                                                      |
 //! |--------------|--------------------------------------------------------------------|
-//! | `options`    | what the user asked for                                            |
-//! | `team`       | threads on CPUs, in blocks; who was disturbed                      |
+//! | `options`    | the command's options                                              |
+//! | `team`       | threads on CPUs, in blocks; whether each was disturbed             |
 //! | `work`       | private work of a known length, and the clock                      |
 //! | `probe`      | the measurements of a pair of CPUs; `queue_lock`, `chase`: for them |
-//! | `fights`     | what two CPUs take that want one line, real and simulated          |
+//! | `fights`     | the times of two CPUs that want one line, real and simulated       |
 //! | `fit`        | the settings with which the simulation takes the same              |
 //! | `rounds`     | measurements over some seconds                                     |
 //! | `spread`     | a figure over rounds                                               |
 //! | `modes`      | whether the machine changed in between                             |
-//! | `topology`   | what the kernel says of where CPUs sit                             |
-//! | `describe`   | a machine file of it all, and what it does not say                 |
+//! | `topology`   | the kernel's data on the places of CPUs                            |
+//! | `describe`   | a machine file of all figures, and the unknown ones                |
 //! | `world`      | one description of a program, for real memory and the simulation   |
-//! | `patterns`   | what CPUs do to each other                                         |
+//! | `patterns`   | the effects of CPUs on each other                                  |
 //! | `bracket`    | real runs between two games of ping-pong                           |
 //! | `predict`    | simulated ones                                                     |
 //! | `validate`   | the two held against each other                                    |
@@ -55,13 +55,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long rounds go on; validation four times as long.
+/// The time limit of rounds; validation has four times as much.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The most CPUs whose every pair is measured.
 const MATRIX: usize = 64;
 
-/// Measures, writes and prints. The exit status is 0; 1 when something could not be measured or written; 2
-/// for a bad command line.
+/// Measures, writes and prints. The exit status is 0; 1 if something could not be measured or written; 2 for a bad
+/// command line.
 pub fn main(args: &CalibrateArgs) -> ExitCode {
     match args.cpus() {
         Ok(cpus) => output::finish("calibrate", calibrate(args, &cpus)),
@@ -113,7 +113,7 @@ fn calibrate(args: &CalibrateArgs, cpus: &[usize]) -> Result<String, String> {
     Ok(if args.json { report::json(&report) } else { report::table(&report) })
 }
 
-/// The machine in each of its modes, the most frequent first, and why others are left out.
+/// Returns the machine in each of its modes, the most frequent first, and the reasons for leaving out others.
 fn describe_modes(subject: &Subject<'_>) -> Result<(Vec<Described>, Vec<String>), String> {
     let pair = &subject.pairs[0];
     let modes = pair.modes();
@@ -145,7 +145,7 @@ fn describe_modes(subject: &Subject<'_>) -> Result<(Vec<Described>, Vec<String>)
     }
 }
 
-/// Cycles of a multiplication, by the chain of them and the chain of additions.
+/// Returns the cycles of a multiplication, from the chain of them and the chain of additions.
 fn multiplication_cycles(pair: &Pair, described: &Described) -> f64 {
     let cycles = pair.figure(&described.mode, |found| found.multiplication / found.cycle);
     cycles.map_or(f64::NAN, |cycles| cycles.value)
@@ -175,7 +175,7 @@ fn matrix(cpus: &[usize], progress: &Progress) -> Result<Vec<(usize, usize, f64)
     Ok(matrix)
 }
 
-/// Where a mode's file goes: the first mode's where the user asked for it, others beside that, named by their
+/// Returns the path of a mode's file. The first mode has the user's path; others are beside it, named by their
 /// transfers.
 fn path_of(path: &Path, index: usize, described: &Described) -> PathBuf {
     if index == 0 {

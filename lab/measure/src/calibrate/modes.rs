@@ -1,40 +1,41 @@
-//! Tells whether the machine changed during a series of measurements.
+//! Detects changes of the machine during a series of measurements.
 //!
-//! A virtual machine's CPUs move about on the host's: what a transfer takes then changes at once, by
-//! severalfold, and stays so for seconds to minutes. That is two modes. A clock that warms up drifts; that is
-//! one mode, with wide bounds.
+//! A virtual machine's CPUs move about on the host's. The time of a transfer then changes at once, by severalfold,
+//! and stays changed for seconds to minutes. That is two modes. A clock that warms up drifts; that is one mode, with
+//! wide bounds.
 
 /// Neighbours in order of size that differ by this factor belong to different modes.
 const GAP: f64 = 1.35;
-/// A mode has at least this share of the measurements; what lies apart and is rarer was a disturbance.
+/// A mode has at least this share of the measurements; a rarer cluster was a disturbance.
 const LEAST: f64 = 0.05;
-/// A mode whose measurements differ by more than this factor is said to drift.
+/// A mode whose measurements differ by more than this factor counts as drifting.
 const STEADY: f64 = 1.25;
 
-/// A stretch of sizes in which measurements lie.
+/// A range of values in which measurements lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mode {
     pub(super) median: f64,
     pub(super) low: f64,
     pub(super) high: f64,
-    /// How many measurements.
+    /// The number of measurements.
     pub(super) count: usize,
 }
 
 impl Mode {
-    /// Whether a measurement belongs to this mode: it lies within its bounds, or no further off than they differ.
+    /// Returns whether a measurement belongs to this mode: it lies within its bounds, or at most their difference
+    /// away.
     pub(super) fn holds(&self, value: f64) -> bool {
         let slack = GAP.sqrt();
         self.low / slack <= value && value <= self.high * slack
     }
 
-    /// Whether the machine moved slowly while it was in this mode.
+    /// Returns whether the machine moved slowly while it was in this mode.
     pub(super) fn drifts(&self) -> bool {
         self.high > self.low * STEADY
     }
 }
 
-/// The modes of a series, the most frequent first; none of a series without a positive number.
+/// Returns the modes of a series, the most frequent first; none for a series without a positive number.
 pub(super) fn modes(series: &[f64]) -> Vec<Mode> {
     let mut sorted: Vec<f64> =
         series.iter().copied().filter(|value| value.is_finite() && *value > 0.0).collect();

@@ -1,4 +1,4 @@
-//! What the user asked for.
+//! The command's options.
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -6,7 +6,7 @@ use ledgerline_bench::measure::machine::allowed_cpus;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// `ledgerline help calibrate`.
+/// The text of `ledgerline help calibrate`.
 pub const LONG_ABOUT: &str = "\
 Measure what this machine's cache lines, atomics and locks take, and write a machine file
 
@@ -53,12 +53,12 @@ pub struct CalibrateArgs {
 }
 
 impl CalibrateArgs {
-    /// Rounds of measuring.
+    /// Returns the number of rounds of measuring.
     pub(super) fn rounds(&self) -> usize {
         if self.quick { 4 } else { 30 }
     }
 
-    /// Passes of validation; none if it was not asked for.
+    /// Returns the number of passes of validation; zero if it was not requested.
     pub(super) fn passes(&self) -> usize {
         match (self.validate, self.quick) {
             (false, _) => 0,
@@ -67,7 +67,7 @@ impl CalibrateArgs {
         }
     }
 
-    /// The CPUs to measure: two or more, cores before further threads of them.
+    /// Returns the CPUs to measure: two or more, cores before further threads of them.
     ///
     /// # Errors
     /// One line: there are fewer, or this process may not use one.
@@ -81,7 +81,7 @@ impl CalibrateArgs {
     }
 }
 
-/// Refuses what could not be written anyway, before minutes are spent on it.
+/// Rejects a path that could not be written, before minutes are spent on measuring.
 fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -95,7 +95,7 @@ fn file() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// One CPU, or a range of them.
+/// Parses one CPU, or a range of them.
 fn range(part: &str) -> Result<RangeInclusive<usize>, &'static str> {
     let number = |text: &str| text.trim().parse().ok();
     let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -103,7 +103,7 @@ fn range(part: &str) -> Result<RangeInclusive<usize>, &'static str> {
     range.filter(|range| !range.is_empty()).ok_or("neither a number nor a range like 2-5")
 }
 
-/// The CPUs of a list, in the order of those that are allowed.
+/// Returns the CPUs of a list, in the order of the permitted ones.
 fn chosen(wanted: &[RangeInclusive<usize>], allowed: &[usize]) -> Result<Vec<usize>, String> {
     for range in wanted {
         if let Some(cpu) = range.clone().find(|cpu| !allowed.contains(cpu)) {

@@ -1,4 +1,4 @@
-//! What two CPUs or more do to each other, as programs for both worlds.
+//! The effects of two CPUs or more on each other, as programs for both worlds.
 
 use super::world::{Field, World};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub(super) enum Pattern {
     SequenceLock,
     /// All change a word under a ticket lock.
     TicketLock,
-    /// The same, and the processor may overlap what the program does not chain.
+    /// Like `TicketLock`, but the processor may overlap accesses that the program does not chain.
     OverlappedTicketLock,
 }
 
@@ -39,7 +39,7 @@ impl Part {
         *self == Part::All
     }
 
-    /// What follows the pattern's name.
+    /// Returns the suffix of the pattern's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Part::All => "",
@@ -48,7 +48,7 @@ impl Part {
         }
     }
 
-    /// Which of so many CPUs play it.
+    /// Returns which of `cpus` CPUs play it.
     pub(super) fn of(self, cpus: usize) -> Range<usize> {
         match self {
             Part::All => 0..cpus,
@@ -75,13 +75,13 @@ impl Pattern {
         Pattern::ALL[self as usize].1
     }
 
-    /// Whether the model claims to know the pattern. It does not know that a processor waits for several lines at
-    /// once.
+    /// Returns whether the model claims to know the pattern. It does not model a processor that waits for several
+    /// lines at once.
     pub(super) fn claimed(self) -> bool {
         self != Pattern::OverlappedTicketLock
     }
 
-    /// The parts that CPUs play in it.
+    /// Returns the parts that CPUs play in it.
     pub(super) fn parts(self) -> &'static [Part] {
         match self {
             Pattern::StoredBeside | Pattern::AddedBeside => &[Part::First, Part::Others],
@@ -89,7 +89,7 @@ impl Pattern {
         }
     }
 
-    /// How many pairs of lines the pattern needs.
+    /// Returns the number of pairs of lines that the pattern needs.
     pub(super) fn pairs(self, cpus: usize) -> usize {
         match self {
             Pattern::Shared
@@ -103,7 +103,7 @@ impl Pattern {
         }
     }
 
-    /// What a CPU does over and over.
+    /// Does the operation that a CPU repeats.
     #[inline(always)]
     pub(super) fn operation<W: World>(self, world: &mut W) {
         let cpu = world.cpu();

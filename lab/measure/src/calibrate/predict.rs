@@ -1,4 +1,4 @@
-//! What CPUs do, as the simulation sees it.
+//! The patterns in the simulation.
 
 use super::patterns::Pattern;
 use super::world::{Data, Told};
@@ -7,13 +7,13 @@ use ledgerline_coherence::program::Program;
 use ledgerline_coherence::simulate::{Error, Outcome, Setup, Window};
 use std::ops::Range;
 
-/// Simulated operations of a CPU, or about: enough for steady averages.
+/// Approximate number of simulated operations of a CPU, enough for steady averages.
 const OPERATIONS: f64 = 4000.0;
 
-/// Simulates `cpus` CPUs that do `pattern` with `cycles` of work of their own in each operation.
+/// Simulates `cpus` CPUs that do `pattern` with `cycles` of private work in each operation.
 ///
 /// # Errors
-/// More CPUs than the machine has.
+/// If there are more CPUs than the machine has.
 pub(super) fn predict(
     pattern: Pattern,
     cycles: f64,
@@ -31,11 +31,11 @@ pub(super) fn predict(
     outcome.map_err(|error| error.to_string())
 }
 
-/// Simulates `cpus` CPUs that share `pairs` pairs of lines, each of which repeats what `tell` tells it. For so many
-/// nanoseconds it is looked at, from a tenth of that on.
+/// Simulates `cpus` CPUs that share `pairs` pairs of lines. Each repeats the operation that `tell` describes. The
+/// window has the length `nanoseconds`, and begins after a tenth of that.
 ///
 /// # Errors
-/// More CPUs than the machine has.
+/// If there are more CPUs than the machine has.
 pub(super) fn simulate(
     name: &str,
     cpus: usize,
@@ -62,7 +62,7 @@ pub(super) fn simulate(
     setup.run()
 }
 
-/// What an operation of some of the CPUs took, in nanoseconds.
+/// Returns the time of an operation of some of the CPUs, in nanoseconds.
 pub(super) fn nanoseconds(outcome: &Outcome, cpus: Range<usize>) -> f64 {
     let count = cpus.len() as f64;
     count * outcome.picoseconds as f64
@@ -96,7 +96,7 @@ mod tests {
         for cycles in [200.0, 1000.0] {
             let cost = |pattern| predict(pattern, cycles, 2, &settings).unwrap().nanoseconds();
             let padded = cost(Pattern::Padded);
-            // (Where one only writes, the average is less than of atomics apart.)
+            // If one CPU only writes, the average is less than that of atomics on separate lines.
             let shares =
                 |&pattern: &Pattern| ![Pattern::Padded, Pattern::StoredBeside].contains(&pattern);
             for pattern in Pattern::ALL.map(|(pattern, _)| pattern).into_iter().filter(shares) {

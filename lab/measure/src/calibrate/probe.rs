@@ -1,5 +1,5 @@
-//! The single measurements of what two CPUs do to each other. All figures are taken within a few milliseconds, so
-//! that the machine is in one state for all of them.
+//! The single measurements of the effects of two CPUs on each other. All figures are taken within a few milliseconds,
+//! so that the machine is in one state for all of them.
 
 use super::fights;
 use super::patterns::Pattern;
@@ -13,19 +13,20 @@ use ledgerline_bench::measure::transfer::Line;
 
 /// Lines of a walk: they fit into three quarters of a first cache of 32 KiB.
 const LINES: usize = 192;
-/// Pairs of lines from one of them to the next. Nearer together, prefetchers that know regions bring some of them.
+/// Pairs of lines from one of them to the next. At a smaller distance, prefetchers that know regions bring some of
+/// them.
 const APART: usize = 5;
-/// Times that each walk is done; the median counts.
+/// Repetitions of each walk; the median counts.
 const WALKS: usize = 15;
 /// Operations of a CPU by itself, and of those that fight for a line.
 const ALONE: u64 = 4_000;
 const TOGETHER: u64 = 4_000;
-/// Multiplications behind an atomic: more than what is left of it takes.
+/// Multiplications behind an atomic: more than its remaining time.
 const WORKED: usize = 30;
-/// Times that each of these is done.
+/// Repetitions of each of these.
 const TIMES: usize = 7;
 
-/// What was found. Figures are nanoseconds unless said otherwise, and not a number where every try was disturbed.
+/// The results. Figures are nanoseconds unless stated otherwise, and not a number if every try was disturbed.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// A transfer by ping-pong, before all else and after.
@@ -33,29 +34,29 @@ pub(super) struct Found {
     pub(super) after: f64,
     /// A cycle: an addition in a chain.
     pub(super) cycle: f64,
-    /// A multiplication in a chain: what private work consists of.
+    /// A multiplication in a chain, the unit of private work.
     pub(super) multiplication: f64,
     /// Ticks of the time-stamp counter in a nanosecond.
     pub(super) time_stamp: f64,
     /// A load of a line of the CPU's own, in a chain.
     pub(super) load: f64,
-    /// What an atomic on such a line takes beyond that.
+    /// The time of an atomic on such a line beyond that load.
     pub(super) atomic: f64,
-    /// The same where work follows, which needs the atomic's value.
+    /// Like `atomic`, if work follows that needs the atomic's value.
     pub(super) value: f64,
     /// A load of a line that the other CPU has changed.
     pub(super) modified: f64,
     /// A load of that line by the CPU that changed it, after the other has read it.
     pub(super) returned: f64,
-    /// What an atomic on a line that both have takes beyond one on a line of the CPU's own.
+    /// The time of an atomic on a line that both have, beyond one on a line of the CPU's own.
     pub(super) upgrade: f64,
-    /// What an atomic on a line that the other CPU has changed takes beyond a load of such a line.
+    /// The time of an atomic on a line that the other CPU has changed, beyond a load of such a line.
     pub(super) moved: f64,
     /// An operation of each fight for a line, in the order of [`fights::all`].
     pub(super) fights: Vec<f64>,
-    /// Share of a store's transfer that an atomic after it, on another line, does not wait for.
+    /// The share of a store's transfer that a following atomic on another line does not wait for.
     pub(super) early: f64,
-    /// An atomic while the other adds to the same line, to its neighbour in the pair, and to one apart.
+    /// An atomic while the other adds to the same line, to its neighbour in the pair, and to a separate one.
     pub(super) same: f64,
     pub(super) neighbour: f64,
     pub(super) apart: f64,
@@ -64,7 +65,7 @@ pub(super) struct Found {
     pub(super) queue: f64,
 }
 
-/// What a CPU saw of it; nothing of what only the other did.
+/// A CPU's view of it, without the other's work.
 struct Seen {
     before: f64,
     after: f64,
@@ -81,7 +82,7 @@ struct Seen {
 /// Measures a pair of CPUs once.
 ///
 /// # Errors
-/// A CPU that cannot be used.
+/// If a CPU cannot be used.
 pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
     let memory = Memory::new(LINES * APART);
     let tickets = Memory::new(Pattern::TicketLock.pairs(2));
@@ -135,7 +136,7 @@ pub(super) fn visit(pair: [usize; 2]) -> Result<Found, String> {
     })
 }
 
-/// A transfer at this moment, by ping-pong between the first two of a team.
+/// Returns the time of a transfer at this moment, by ping-pong between the first two of a team.
 pub(super) fn game(line: &Line, seat: &Seat<'_>) -> f64 {
     seat.meet();
     let nanoseconds = if seat.index < 2 { line.play(seat.index == 1) } else { f64::NAN };
@@ -143,13 +144,13 @@ pub(super) fn game(line: &Line, seat: &Seat<'_>) -> f64 {
     nanoseconds
 }
 
-/// The median of undisturbed blocks; not a number if there is none.
+/// Returns the median of undisturbed blocks; not a number if there is none.
 fn of(blocks: &[Block]) -> f64 {
     let calm = blocks.iter().filter(|block| block.undisturbed);
     middle(&calm.map(Block::per_operation).collect::<Vec<f64>>())
 }
 
-/// The same of two CPUs' blocks, where both were undisturbed.
+/// Returns the median of two CPUs' blocks, of those in which both were undisturbed.
 fn both(one: &[Block], other: &[Block]) -> f64 {
     let pairs = one.iter().zip(other).filter(|(one, other)| one.undisturbed && other.undisturbed);
     let each =
@@ -161,8 +162,8 @@ fn middle(values: &[f64]) -> f64 {
     if values.is_empty() { f64::NAN } else { median(values) }
 }
 
-/// A cycle, the time-stamp counter, a load, an atomic, a multiplication, an atomic with work behind it: of the first CPU,
-/// alone.
+/// Measures figures of the first CPU alone: a cycle, the time-stamp counter, a load, an atomic, a multiplication, an
+/// atomic with work behind it.
 fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 6]> {
     let mut figures: [Vec<Block>; 5] = Default::default();
     let mut ticks = Vec::new();
@@ -184,7 +185,7 @@ fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 6]> {
             ALONE
         });
         let multiplications = seat.alone(0, || {
-            // The compiler may do pure work when it likes: here it must be done now.
+            // The compiler may move pure work; `black_box` makes it happen here.
             std::hint::black_box((0..ALONE / 100).fold(0, |zero, _| work::<100>(zero)));
             ALONE
         });
@@ -205,7 +206,8 @@ fn own(seat: &Seat<'_>, memory: &Memory) -> Option<[f64; 6]> {
     (seat.index == 0).then(|| [cycles, middle(&ticks), loads, atomics, multiplications, worked])
 }
 
-/// The first CPU changes lines, the second reads them, the first reads them again, and changes them.
+/// Measures three walks: the second CPU loads lines that the first has changed, the first loads them again, and then
+/// changes them.
 fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     let mut real = Real::<0, true>::new(memory, seat.index);
     // In an order that no prefetcher can learn.
@@ -225,8 +227,8 @@ fn walks(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 3] {
     seen
 }
 
-/// The second CPU changes lines, the first adds to every other one; or stores to one of the rest before each that it
-/// adds to.
+/// Measures two walks, after the second CPU has changed the lines. The first CPU adds to every other line; then it
+/// also stores to one of the remaining lines before each addition.
 fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
     let mut real = Real::<0, true>::new(memory, seat.index);
     let order = shuffled(LINES);
@@ -252,7 +254,7 @@ fn forth(seat: &Seat<'_>, memory: &Memory) -> [Vec<Block>; 2] {
     seen
 }
 
-/// Lines to fight for, one after the other: how far it is to where a line is kept track of differs by line.
+/// Returns lines to fight for, one after the other: the distance to a line's directory differs by line.
 fn fought_for() -> [usize; WALKS] {
     std::array::from_fn(|walk| APART * (walk * LINES / WALKS))
 }

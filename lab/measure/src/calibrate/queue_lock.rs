@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug, Default)]
 pub(super) struct QueueLock {
-    /// The last in the queue, by its number and one; zero for nobody.
+    /// The last CPU in the queue, as its number plus one; zero for none.
     tail: Padded<AtomicUsize>,
     nodes: [Padded<Node>; 2],
 }
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Who comes after, by the number and one.
+    /// The next CPU, as its number plus one.
     next: AtomicUsize,
     waiting: AtomicUsize,
 }
 
 impl QueueLock {
-    /// CPU `me`, 0 or 1, takes the lock and gives it back.
+    /// Takes the lock and releases it on CPU `me`, 0 or 1.
     #[inline(always)]
     pub(super) fn pass(&self, me: usize) {
         let node = &self.nodes[me];
@@ -27,7 +27,7 @@ impl QueueLock {
         node.waiting.store(1, Ordering::Relaxed);
         let before = self.tail.swap(me + 1, Ordering::AcqRel);
         if before != 0 {
-            // Release pairs with the Acquire of whoever gives the lock on.
+            // Release pairs with the Acquire of the CPU that passes the lock on.
             self.nodes[before - 1].next.store(me + 1, Ordering::Release);
             while node.waiting.load(Ordering::Acquire) == 1 {}
         }

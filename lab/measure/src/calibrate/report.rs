@@ -1,4 +1,4 @@
-//! What a calibration found, for a reader and for a program.
+//! The results of a calibration, for people and for programs.
 
 use super::describe::Described;
 use super::fit::Fitted;
@@ -10,7 +10,7 @@ use ledgerline_coherence::machine::{Figure, Range};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// All that is reported.
+/// Everything that is reported.
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     /// Processor, CPUs, kernel, date.
@@ -19,17 +19,17 @@ pub(super) struct Report<'a> {
     /// Every pair of CPUs, and a transfer between them; empty for two CPUs.
     pub(super) matrix: &'a [(usize, usize, f64)],
     pub(super) described: &'a [Described],
-    /// Modes that came up and were not measured enough, with the reason.
+    /// Modes that occurred and were not measured enough, with the reason.
     pub(super) left_out: &'a [String],
-    /// Of each described mode, where validation was asked for.
+    /// The rows of each described mode, if validation was requested.
     pub(super) validated: Option<&'a [Vec<Row>]>,
 }
 
-/// A figure that stands in no machine file: its name for a program and for a reader, its unit, and what it is unless every
-/// try was disturbed.
+/// A figure that no machine file contains: its name for a program and for people, its unit, and its value unless
+/// every try was disturbed.
 type Beside = (&'static str, &'static str, &'static str, Option<f64>);
 
-/// What stands in no machine file, of a pair in a mode.
+/// Returns the figures of a pair in a mode that no machine file contains.
 fn beside(pair: &Pair, mode: &Mode) -> [Beside; 5] {
     let value = |figure: fn(&Found) -> f64| {
         pair.figure(mode, figure).map(|spread| (spread.value * 1000.0).round() / 1000.0)
@@ -45,13 +45,14 @@ fn beside(pair: &Pair, mode: &Mode) -> [Beside; 5] {
     ]
 }
 
-/// By how many per cent the model is off the fights that its settings were fitted to: half of them, and all.
+/// Returns the error in per cent of the model in the fights that its settings were fitted to: the median, and the
+/// largest.
 fn off(described: &Described) -> [f64; 2] {
     let Fitted { median_off, worst_off, .. } = described.fitted;
     [median_off, worst_off].map(|share| (1000.0 * share).round() / 10.0)
 }
 
-/// One JSON object.
+/// Returns one JSON object.
 pub(super) fn json(report: &Report<'_>) -> String {
     let modes: Vec<_> = (report.described.iter().enumerate())
         .map(|(index, described)| {
@@ -86,7 +87,7 @@ pub(super) fn json(report: &Report<'_>) -> String {
     format!("{value}\n")
 }
 
-/// A table for a terminal.
+/// Returns a table for a terminal.
 pub(super) fn table(report: &Report<'_>) -> String {
     let mut out = format!("{}\n", report.machine);
     if !report.matrix.is_empty() {

@@ -1,5 +1,5 @@
-//! Measures in rounds, over some seconds, so that a machine that changes is seen to change; and says what each of
-//! its modes comes to.
+//! Measures in rounds, over some seconds, so that changes of the machine are noticed, and reports the figures of each
+//! mode.
 
 use super::modes::{Mode, modes};
 use super::probe::{Found, visit};
@@ -10,10 +10,10 @@ use ledgerline_view::terminal::progress::Progress;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Rounds of a mode without which it gets no machine file.
+/// The fewest rounds of a mode that gets a machine file.
 pub(super) const LEAST_ROUNDS: usize = 3;
 
-/// Waits so long between two rounds, so that they are not all of one moment.
+/// The pause between two rounds, so that they are not all of one moment.
 const PAUSE: Duration = Duration::from_millis(120);
 
 /// All visits to a pair of CPUs that are `distance` apart.
@@ -25,29 +25,29 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The modes of its transfers, the most frequent first.
+    /// Returns the modes of its transfers, the most frequent first.
     pub(super) fn modes(&self) -> Vec<Mode> {
         let games = self.visits.iter().flat_map(|visit| [visit.before, visit.after]);
         modes(&games.collect::<Vec<f64>>())
     }
 
-    /// The visits during all of which the machine was in a mode.
+    /// Returns the visits during all of which the machine was in a mode.
     pub(super) fn during<'a>(&'a self, mode: &'a Mode) -> impl Iterator<Item = &'a Found> + Clone {
         self.visits.iter().filter(|visit| mode.holds(visit.before) && mode.holds(visit.after))
     }
 
-    /// Whether a mode has enough rounds to be described.
+    /// Returns whether a mode has enough rounds to be described.
     pub(super) fn settled(&self) -> bool {
         self.modes().iter().any(|mode| self.during(mode).count() >= LEAST_ROUNDS)
     }
 
-    /// A figure over the visits of a mode; none where each try was disturbed.
+    /// Returns a figure over the visits of a mode; none if each try was disturbed.
     pub(super) fn figure(&self, mode: &Mode, figure: impl Fn(&Found) -> f64) -> Option<Spread> {
         Spread::of(self.during(mode).map(figure))
     }
 }
 
-/// One pair for each distance that there is: the first two CPUs, then others, the nearest first.
+/// Returns one pair for each distance: the first two CPUs, then others, the nearest first.
 pub(super) fn pairs(cpus: &[usize], places: &Places) -> Vec<Pair> {
     let mut pairs: Vec<Pair> = Vec::new();
     for other in 1..cpus.len() {
@@ -63,12 +63,12 @@ pub(super) fn pairs(cpus: &[usize], places: &Places) -> Vec<Pair> {
     pairs
 }
 
-/// Visits every pair `rounds` times. Where that takes longer than `patience`, because other programs share the CPUs,
-/// it visits each pair fewer times, but at least three. Where the machine changed so often that no mode has enough
-/// visits, it goes on as long as `patience` lasts.
+/// Visits every pair `rounds` times. If that takes longer than `patience`, because other programs share the CPUs, it
+/// visits each pair fewer times, but at least three. If the machine changed so often that no mode has enough visits,
+/// it continues until `patience` ends.
 ///
 /// # Errors
-/// A CPU that cannot be used.
+/// If a CPU cannot be used.
 pub(super) fn measure(
     pairs: &mut [Pair],
     rounds: usize,

@@ -2,7 +2,7 @@
 
 use ledgerline_bench::measure::stats::median;
 
-/// A figure over the rounds: the median, and the values between which all but the outer tenths lie.
+/// A figure over the rounds: the median, and the bounds of all values but the outer tenths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) value: f64,
@@ -11,7 +11,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// `None` where no value is a number.
+    /// Returns the spread of values; `None` if no value is a number.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -20,18 +20,18 @@ impl Spread {
         Some(Spread { value: median(&sorted), low: sorted[outer], high: sorted[last - outer] })
     }
 
-    /// All of it so many times.
+    /// Returns the spread times a factor.
     pub(super) fn times(self, factor: f64) -> Spread {
         let Spread { value, low, high } = self;
         Spread { value: value * factor, low: low * factor, high: high * factor }
     }
 
-    /// What a share leaves of a whole.
+    /// Returns the rest of a whole beyond a share.
     pub(super) fn rest(self) -> Spread {
         Spread { value: 1.0 - self.value, low: 1.0 - self.high, high: 1.0 - self.low }
     }
 
-    /// The same spread with `least` in place of whatever is less.
+    /// Returns the same spread, raised to at least `least`.
     pub(super) fn at_least(self, least: f64) -> Spread {
         let Spread { value, low, high } = self;
         Spread { value: value.max(least), low: low.max(least), high: high.max(least) }

@@ -1,5 +1,5 @@
-//! Threads, each tied to a CPU, that do the same work at the same time, in blocks. A block says whether its thread was
-//! disturbed.
+//! Threads, each tied to a CPU, that do the same work at the same time, in blocks. A block records whether its thread
+//! was disturbed.
 
 use ledgerline_bench::measure::barrier::Barrier;
 use ledgerline_bench::measure::machine::pin;
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 /// A block counts if its thread had its CPU for this share of it.
 const UNDISTURBED: f64 = 0.98;
 
-/// Where a thread of a team sits.
+/// The place of a thread in a team.
 #[derive(Debug)]
 pub(super) struct Seat<'a> {
-    /// Which of the team it is, from zero.
+    /// Its index in the team, from zero.
     pub(super) index: usize,
     barrier: &'a Barrier,
     stop: &'a Padded<AtomicBool>,
 }
 
-/// A stretch of timed work, as one thread saw it.
+/// A stretch of timed work, measured by one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) nanoseconds: f64,
@@ -36,10 +36,10 @@ impl Block {
     }
 }
 
-/// Does `play` on each CPU at the same time. Returns what it returned, in the order of the CPUs.
+/// Runs `play` on each CPU at the same time. Returns the results in the order of the CPUs.
 ///
 /// # Errors
-/// A CPU that this process may not use.
+/// If this process may not use one of the CPUs.
 pub(super) fn play<R: Send>(
     cpus: &[usize],
     play: impl Fn(&Seat<'_>) -> R + Sync,
@@ -60,7 +60,7 @@ pub(super) fn play<R: Send>(
             })
             .collect();
         let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        // A thread that panicked has said so already; those that waited for it only followed.
+        // A thread that panicked has already reported it; the threads that waited for it only followed.
         results.into_iter().map(|result| result.map_err(|_| "a thread panicked")?).collect()
     })
 }
@@ -71,8 +71,8 @@ impl Seat<'_> {
         self.barrier.wait();
     }
 
-    /// Does `operation` over and over, together with the team, until the first of the team has done it
-    /// `quota` times. So the whole team works all the time.
+    /// Repeats `operation`, together with the team, until the first of the team has done it `quota` times. So the
+    /// whole team works all the time.
     #[inline(always)]
     pub(super) fn together(&self, quota: u64, mut operation: impl FnMut()) -> Block {
         if self.index == 0 {
@@ -81,7 +81,7 @@ impl Seat<'_> {
         self.meet();
         let block = timed(|| {
             let mut operations = 0;
-            // Relaxed: it says when to stop, and nothing else depends on it.
+            // Relaxed: the flag ends the loop, and nothing else depends on it.
             while !self.stop.load(Ordering::Relaxed) {
                 operation();
                 operations += 1;
@@ -96,8 +96,8 @@ impl Seat<'_> {
         block
     }
 
-    /// Does `work` while the others of the team wait, if it is this seat's turn; it returns how many
-    /// operations it did.
+    /// Does `work` while the others of the team wait, if it is this seat's turn. `work` returns the number of its
+    /// operations.
     #[inline(always)]
     pub(super) fn alone(&self, turn: usize, work: impl FnOnce() -> u64) -> Option<Block> {
         self.meet();
@@ -107,7 +107,7 @@ impl Seat<'_> {
     }
 }
 
-/// Times work that says how many operations it did, and tells whether the thread was disturbed.
+/// Times work that returns the number of its operations, and checks whether the thread was disturbed.
 #[inline(always)]
 pub(super) fn timed(work: impl FnOnce() -> u64) -> Block {
     let before = processor_time();
@@ -115,12 +115,12 @@ pub(super) fn timed(work: impl FnOnce() -> u64) -> Block {
     let operations = work();
     let elapsed = start.elapsed();
     let used = processor_time().saturating_sub(before);
-    // The thread's own time holds the two questions for it as well, so a share above one means nothing.
+    // The thread's own time includes the two queries for it, so a share above one means nothing.
     let undisturbed = used.as_secs_f64() >= UNDISTURBED * elapsed.as_secs_f64();
     Block { nanoseconds: elapsed.as_nanos().max(1) as f64, operations, undisturbed }
 }
 
-/// For how long the calling thread has had a CPU.
+/// Returns the CPU time of the calling thread.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,10 +1,10 @@
-//! Where the CPUs sit, as the kernel tells it in /sys.
+//! The places of the CPUs, from the kernel's data in /sys.
 
 use ledgerline_coherence::machine::{Distance, Topology};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// What /sys says of one CPU; nothing is an answer too.
+/// The data of /sys on one CPU; it may be empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) package: String,
@@ -13,7 +13,7 @@ pub(super) struct Place {
     pub(super) core: String,
 }
 
-/// So many cores side by side.
+/// Returns a topology of this many cores side by side.
 pub(super) const fn flat(cores_per_complex: usize) -> Topology {
     Topology {
         sockets: 1,
@@ -24,7 +24,7 @@ pub(super) const fn flat(cores_per_complex: usize) -> Topology {
     }
 }
 
-/// Where the CPUs of a list sit, and what is known of it.
+/// The places of the CPUs of a list, and the topology made of them.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) places: Vec<Place>,
@@ -47,7 +47,7 @@ impl Places {
                 .next();
             let package = read("topology/physical_package_id");
             let complex = last.unwrap_or_else(|| format!("package {package}"));
-            // A CPU of which nothing is told is a core of its own.
+            // A CPU without data is a core of its own.
             let core = Some(read("topology/thread_siblings_list")).filter(|core| !core.is_empty());
             Place { package, complex, core: core.unwrap_or_else(|| cpu.to_string()) }
         };
@@ -56,8 +56,8 @@ impl Places {
         Places::from(cpus.iter().map(place).collect(), virtual_machine)
     }
 
-    /// Makes a topology of it. Where sockets, complexes or cores differ in size, all CPUs count as cores of
-    /// one complex, and the source says so.
+    /// Makes a topology of the places. If sockets, complexes or cores differ in size, all CPUs count as cores of one
+    /// complex, and the source says so.
     pub(super) fn from(places: Vec<Place>, virtual_machine: bool) -> Places {
         let count = |key: &dyn Fn(&Place) -> String| {
             places.iter().map(key).collect::<BTreeSet<String>>().len().max(1)
@@ -86,7 +86,7 @@ impl Places {
         Places { places, topology, source }
     }
 
-    /// How far two of the list are apart.
+    /// Returns the distance between two of the list.
     pub(super) fn distance(&self, one: usize, other: usize) -> Distance {
         let (one, other) = (&self.places[one], &self.places[other]);
         match () {

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// Blocks of a case in a pass.
 const BLOCKS: usize = 10;
-/// Undisturbed runs without which a case is not believed.
+/// The fewest undisturbed runs of a case that counts.
 const LEAST: usize = 8;
-/// A run counts if additions took at most this times what they take undisturbed.
+/// A run counts if additions took at most this times their undisturbed time.
 const PACE: f64 = 1.1;
-/// From so much private work on, predictions are scored; tighter loops are shown.
+/// The private work from which predictions are scored; tighter loops are only shown.
 pub(super) const SCORED: usize = 10;
 
-/// Real runs of one pattern, with so much work of their own, on so many CPUs.
+/// Real runs of one pattern, with an amount of private work, on a number of CPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pattern: Pattern,
@@ -30,11 +30,11 @@ pub(super) struct Case {
     runs: Vec<Run>,
 }
 
-/// What a case came to in one mode of the machine.
+/// The result of a case in one mode of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     pub(super) pattern: &'static str,
-    /// Which of the CPUs, where they do different things.
+    /// The part of the CPUs, if they do different things.
     #[serde(skip_serializing_if = "Part::is_all")]
     pub(super) part: Part,
     pub(super) cpus: usize,
@@ -42,20 +42,20 @@ pub(super) struct Row {
     pub(super) work_cycles: f64,
     /// A transfer between the first two CPUs, by ping-pong before and after each run.
     pub(super) transfer_ns: f64,
-    /// Runs that nothing disturbed.
+    /// Undisturbed runs.
     pub(super) runs: usize,
-    /// What an operation took, of which nine tenths of the runs lie within low and high.
+    /// The time of an operation; nine tenths of the runs lie within low and high.
     pub(super) real_ns: f64,
     pub(super) real_low_ns: f64,
     pub(super) real_high_ns: f64,
     pub(super) predicted_ns: f64,
-    /// How far the prediction is off, in hundredths of what was measured.
+    /// The error of the prediction, in hundredths of the measured time.
     pub(super) error_percent: f64,
-    /// Whether it counts: enough private work, and what the model claims to know.
+    /// Whether it counts: there is enough private work, and the model claims to know the pattern.
     pub(super) scored: bool,
 }
 
-/// The numbers of CPUs to try: 2, doubled, and all.
+/// Returns the numbers of CPUs to try: 2, doubled, and all.
 pub(super) fn counts(cpus: usize) -> Vec<usize> {
     let mut counts: Vec<usize> = std::iter::successors(Some(2), |count| Some(count * 2))
         .take_while(|&count| count < cpus)
@@ -64,11 +64,11 @@ pub(super) fn counts(cpus: usize) -> Vec<usize> {
     counts
 }
 
-/// Runs every case in `passes` passes, and measures the pairs between them. It does fewer passes where they take
-/// longer than `patience`.
+/// Runs every case in `passes` passes, and measures the pairs between them. It does fewer passes if they take longer
+/// than `patience`.
 ///
 /// # Errors
-/// A CPU that cannot be used.
+/// If a CPU cannot be used.
 pub(super) fn collect(
     cpus: &[usize],
     pairs: &mut [Pair],
@@ -101,11 +101,11 @@ pub(super) fn collect(
     Ok(cases)
 }
 
-/// The rows of one mode. A case has a row if enough of its runs were in the mode from beginning to end. It is
+/// Returns the rows of one mode. A case has a row if enough of its runs were in the mode from beginning to end. It is
 /// predicted with the mode's machine, and with the transfer that was measured around its own runs.
 ///
 /// # Errors
-/// What the simulation refuses.
+/// The errors of the simulation.
 pub(super) fn rows(
     cases: &[Case],
     described: &Described,
@@ -161,12 +161,12 @@ fn row(
     }))
 }
 
-/// Whether a run was in a mode from before to after, on CPUs at the pace that the machine has undisturbed.
+/// Returns whether a run was in a mode before and after, on CPUs at their undisturbed pace.
 fn belongs(run: &Run, mode: &Mode, cycle: f64) -> bool {
     run.undisturbed && run.cycle <= PACE * cycle && mode.holds(run.before) && mode.holds(run.after)
 }
 
-/// The median and the worst of the errors that count, in hundredths; none if none counts.
+/// Returns the median and the worst of the scored errors, in hundredths; none if there is none.
 pub(super) fn score(rows: &[Row]) -> Option<[f64; 2]> {
     let scored = rows.iter().filter(|row| row.scored).map(|row| row.error_percent.abs());
     let mut errors: Vec<f64> = scored.collect();
@@ -175,7 +175,7 @@ pub(super) fn score(rows: &[Row]) -> Option<[f64; 2]> {
     Some([ledgerline_bench::measure::stats::median(&errors), worst])
 }
 
-/// Rows as comma-separated values, under a line of names.
+/// Returns rows as comma-separated values, under a line of names.
 pub(super) fn csv(date: &str, model: &str, rows: &[Row]) -> String {
     use std::fmt::Write as _;
     let mut text = String::from(

@@ -1,18 +1,17 @@
 //! Private work: real cycles that touch no memory, of a known length.
 //!
-//! A chain of multiplications, each of which needs the one before. It begins with a value that an access
-//! brought and ends with a zero that the next access adds to its address: so nothing overlaps, as nothing
-//! overlaps in the simulation.
+//! The work is a chain of multiplications, each of which needs the one before. It begins with the value of an access
+//! and ends with a zero that the next access adds to its address. So nothing overlaps, like in the simulation.
 
-/// Cycles that a multiplication takes, on every x86-64 since 2008 (and the measured length says so).
+/// Cycles of a multiplication on every x86-64 since 2008; the measured length confirms it.
 pub(super) const MULTIPLICATION: usize = 3;
 
-/// How many multiplications take so many cycles.
+/// Returns the number of multiplications in `cycles` cycles.
 pub(super) const fn multiplications(cycles: usize) -> usize {
     cycles.div_ceil(MULTIPLICATION)
 }
 
-/// A zero that the compiler does not know. The processor knows it a cycle after `token` is there.
+/// Returns a zero that the compiler does not know. It is available to the processor a cycle after `token`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn zero_after(token: u64) -> usize {
@@ -24,8 +23,8 @@ pub(super) fn zero_after(token: u64) -> usize {
     zero as usize
 }
 
-/// Works for `N` multiplications, which cannot begin before `zero` is there. Returns a zero that the compiler does not
-/// know; the processor knows it at the end.
+/// Works for `N` multiplications, which cannot begin before `zero` is available. Returns a zero that the compiler
+/// does not know; it is available to the processor at the end.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn work<const N: usize>(zero: usize) -> usize {
@@ -44,14 +43,14 @@ pub(super) fn work<const N: usize>(zero: usize) -> usize {
     chain
 }
 
-/// The same on every other processor, as far as `black_box` goes.
+/// Like the function for x86-64, for other processors, as far as `black_box` is effective.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub(super) fn zero_after(token: u64) -> usize {
     (token & std::hint::black_box(0)) as usize
 }
 
-/// The same on every other processor.
+/// Like the function for x86-64, for other processors.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub(super) fn work<const N: usize>(zero: usize) -> usize {
@@ -62,7 +61,7 @@ pub(super) fn work<const N: usize>(zero: usize) -> usize {
     chain
 }
 
-/// So many multiplications, each needing the one before.
+/// Does `times` multiplications, each needing the one before.
 #[inline(always)]
 pub(super) fn multiply(mut zero: usize, times: usize) -> usize {
     for _ in 0..times {
@@ -92,7 +91,7 @@ pub(super) fn add_chain(turns: u64) {
     std::hint::black_box(sum);
 }
 
-/// The same elsewhere; `black_box` keeps the compiler from adding them all at once.
+/// Like the function for x86-64; `black_box` keeps the compiler from adding all at once.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn add_chain(turns: u64) {
     let mut sum = 1u64;
@@ -101,11 +100,11 @@ pub(super) fn add_chain(turns: u64) {
     }
 }
 
-/// The processor's time-stamp counter, where there is one.
+/// Returns the processor's time-stamp counter, if it has one.
 pub(super) fn time_stamp() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 has the counter, and no kernel that runs Rust takes it away.
+        // SAFETY: every x86-64 has the counter, and no kernel that runs Rust disables it.
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! One description of what a CPU does to shared data, for two worlds: real memory, and the simulation.
+//! One description of a CPU's accesses to shared data, for two worlds: real memory, and the simulation.
 //!
 //! A pattern is a function over a [`World`]. [`Real`] runs it; [`Told`] writes it down as the steps of a simulated
 //! program. So the two cannot drift apart.
@@ -12,40 +12,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A word of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Field {
-    /// Which pair of lines it lies on.
+    /// Its pair of lines.
     pub(super) pair: usize,
     /// Its first byte there, a multiple of eight.
     pub(super) offset: usize,
 }
 
 impl Field {
-    /// At the beginning of a pair of lines.
+    /// Returns the word at the beginning of a pair of lines.
     pub(super) const fn first_of(pair: usize) -> Field {
         Field { pair, offset: 0 }
     }
 }
 
-/// What a pattern may do.
+/// The steps of a pattern.
 pub(super) trait World {
-    /// Which of the CPUs this is, from zero.
+    /// Returns the number of this CPU, from zero.
     fn cpu(&self) -> usize;
     /// Adds one atomically, and waits for it.
     fn add(&mut self, field: Field);
     /// Reads, and waits for it.
     fn load(&mut self, field: Field);
-    /// Writes what it last read and one more.
+    /// Writes one more than the last value that it read.
     fn store(&mut self, field: Field);
     /// Takes a ticket lock.
     fn lock(&mut self, next: Field, serving: Field);
-    /// Gives it back.
+    /// Releases the lock.
     fn unlock(&mut self, next: Field, serving: Field);
     /// Reads under a sequence lock, until no writer came between.
     fn read_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self));
     /// Writes under a sequence lock, as its one writer.
     fn write_sequence(&mut self, sequence: Field, steps: impl Fn(&mut Self));
-    /// Works for itself; what it works with is what it last read.
+    /// Does private work on the last value that it read.
     fn work(&mut self);
-    /// The same, for so many multiplications.
+    /// Like `work`, for this many multiplications.
     fn work_for(&mut self, multiplications: usize);
 }
 
@@ -53,7 +53,7 @@ pub(super) trait World {
 #[derive(Debug)]
 pub(super) struct Memory {
     words: Box<[AtomicU64]>,
-    /// The first word that begins a pair.
+    /// The index of the first word that begins a pair.
     begins: usize,
 }
 
@@ -65,7 +65,7 @@ impl Memory {
         Memory::beyond(0, pairs)
     }
 
-    /// The pairs that follow `skipped` ones: how far a line is from its CPUs differs by line.
+    /// Returns the pairs that follow `skipped` ones: the distance of a line from its CPUs differs by line.
     pub(super) fn beyond(skipped: usize, pairs: usize) -> Memory {
         let words: Box<[AtomicU64]> =
             (0..(skipped + pairs + 1) * WORDS_A_PAIR).map(|_| AtomicU64::new(0)).collect();
@@ -74,17 +74,17 @@ impl Memory {
     }
 }
 
-/// A CPU in the real world, that works for `N` multiplications at a time.
+/// A CPU in the real world that works for `N` multiplications at a time.
 ///
-/// Chained, each access needs the value that the one before it brought, as the simulation's do. Otherwise
-/// the processor overlaps what it can.
+/// If it is chained, each access needs the value of the one before, like in the simulation. Otherwise the processor
+/// overlaps as much as it can.
 #[derive(Debug)]
 pub(super) struct Real<'a, const N: usize, const CHAINED: bool> {
     words: &'a [AtomicU64],
     cpu: usize,
-    /// What was read last.
+    /// The value of the last read.
     token: u64,
-    /// Zero; known when what came before is done.
+    /// Zero, available when the preceding step is done.
     zero: usize,
     ticket: u64,
     sequence: u64,
@@ -101,13 +101,13 @@ impl<'a, const N: usize, const CHAINED: bool> Real<'a, N, CHAINED> {
         &self.words[field.pair * WORDS_A_PAIR + field.offset / WORD + self.zero]
     }
 
-    /// Zero, once what was read last is there.
+    /// Returns zero, available after the value of the last read.
     #[inline(always)]
     fn known(&self) -> usize {
         if CHAINED { self.zero } else { zero_after(self.token) }
     }
 
-    /// A value has come.
+    /// Takes the value of a read, and returns it.
     #[inline(always)]
     fn took(&mut self, value: u64) -> u64 {
         self.token = value;
@@ -118,8 +118,8 @@ impl<'a, const N: usize, const CHAINED: bool> Real<'a, N, CHAINED> {
     }
 }
 
-// Orderings: patterns move lines about and communicate nothing else; Acquire and Release stand where a
-// real lock or sequence lock has them, and cost nothing on x86-64.
+// Orderings: patterns move lines about and communicate nothing else. Acquire and Release stand at the places of a
+// real lock or sequence lock, and cost nothing on x86-64.
 impl<const N: usize, const CHAINED: bool> World for Real<'_, N, CHAINED> {
     #[inline(always)]
     fn cpu(&self) -> usize {
@@ -186,7 +186,7 @@ impl<const N: usize, const CHAINED: bool> World for Real<'_, N, CHAINED> {
 
     #[inline(always)]
     fn work(&mut self) {
-        // After a store, which brings nothing, it goes on from the work before.
+        // A store brings no value, so the work after it continues from the work before.
         self.zero = work::<N>(self.known());
     }
 
@@ -196,7 +196,7 @@ impl<const N: usize, const CHAINED: bool> World for Real<'_, N, CHAINED> {
     }
 }
 
-/// The data of all CPUs, as the simulation has them: a pair of lines is an object.
+/// The data of all CPUs in the simulation: a pair of lines is an object.
 #[derive(Debug)]
 pub(super) struct Data {
     pub(super) layout: Layout,
@@ -212,7 +212,7 @@ impl Data {
         Data { layout, pairs, fields: BTreeMap::new() }
     }
 
-    /// The simulated field; made when it is first named.
+    /// Returns the simulated field, which is made on first use.
     fn field(&mut self, field: Field) -> FieldId {
         *self.fields.entry(field).or_insert_with(|| {
             let name = format!("at {}", field.offset);
@@ -221,19 +221,19 @@ impl Data {
     }
 }
 
-/// A CPU in the simulated world: what it is told to do is written down.
+/// A CPU in the simulated world, whose steps are recorded.
 #[derive(Debug)]
 pub(super) struct Told<'a> {
     pub(super) cpu: usize,
-    /// How long its work takes, in cycles of the simulated clock.
+    /// The length of its work, in cycles of the simulated clock.
     pub(super) cycles: f64,
-    /// How long a multiplication takes.
+    /// The length of a multiplication.
     pub(super) multiplication: f64,
     pub(super) data: &'a mut Data,
     pub(super) steps: Vec<Step>,
 }
 
-/// Cycles by which an access's address needs the value before: what [`zero_after`] takes.
+/// Cycles by which an access's address depends on the value before: the cost of [`zero_after`].
 const LINK: f64 = 1.0;
 
 impl<'a> Told<'a> {
@@ -241,12 +241,12 @@ impl<'a> Told<'a> {
         Told { cpu, cycles: 0.0, multiplication: MULTIPLICATION as f64, data, steps: Vec::new() }
     }
 
-    /// A link of a chain always takes the same time.
+    /// Adds a link of a chain, which always takes the same time.
     fn link(&mut self) {
         self.steps.push(Step::Compute { cycles: LINK, spread: Spread::Fixed });
     }
 
-    /// What `steps` would write down.
+    /// Returns the steps that `steps` would record.
     fn aside(&mut self, steps: impl Fn(&mut Self)) -> Vec<Step> {
         let before = std::mem::take(&mut self.steps);
         steps(self);
@@ -298,8 +298,9 @@ impl World for Told<'_> {
         self.steps.push(Step::WriteSequence { sequence, steps });
     }
 
-    /// The real chain takes the same time, too; but transfers differ from one to the next, and without that
-    /// two simulated CPUs fall into one step for ever where real ones fall in and out of several.
+    /// Adds work of varying length. The real chain always takes the same time, but real transfers differ from one to
+    /// the next. Without variation, two simulated CPUs fall into one step for ever, while real ones fall in and out
+    /// of several.
     fn work(&mut self) {
         if self.cycles > 0.0 {
             self.steps.push(Step::compute(self.cycles));

@@ -1,14 +1,14 @@
-//! What a program says of its objects itself; `include/ledgerline_record.h` declares it.
+//! The objects that a program declares itself; `include/ledgerline_record.h` has the interface.
 
 use crate::format::header;
 use crate::recorder::lock::Lock;
 use crate::recorder::{arena, objects, plan};
 use std::ffi::{CStr, c_char, c_void};
 
-/// Notes that `count` values of a type lie at an address, whatever was noted of the place before.
+/// Notes that `count` values of a type lie at an address, and replaces earlier notes of the place.
 ///
 /// # Safety
-/// The name ends in zero; the address is not looked at.
+/// The name ends in zero. The address is not dereferenced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_record_array(
     start: *const c_void,
@@ -40,14 +40,14 @@ pub unsafe extern "C" fn ledgerline_record_array(
 /// Notes that a value of a type lies at an address.
 ///
 /// # Safety
-/// As [`ledgerline_record_array`].
+/// The same as for [`ledgerline_record_array`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_record_object(start: *const c_void, name: *const c_char) {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract is that of the callee.
     unsafe { ledgerline_record_array(start, 1, name) }
 }
 
-/// Forgets what lies in `size` bytes: it is gone, or used for something else now.
+/// Forgets the objects in `size` bytes, which are gone or used for something else now.
 #[unsafe(no_mangle)]
 pub extern "C" fn ledgerline_record_forget(start: *const c_void, size: usize) {
     if let Some(plan) = plan::recording()

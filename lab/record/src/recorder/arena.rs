@@ -1,6 +1,6 @@
-//! The recording: a mapped file, so that the counts outlive the process however it ends.
+//! The recording: a mapped file, so that the counts outlive the process, however it ends.
 //!
-//! The address space for all of it is taken at once. The file grows as memory is handed out. The library asks the
+//! The address space for all of it is reserved at once. The file grows as memory is handed out. The library asks the
 //! file system for the room first, so that a full disk loses counts and does not kill the program.
 
 use crate::format::{self, header};
@@ -11,31 +11,31 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 const BYTES: usize = format::ARENA_AT + format::ARENA_BYTES;
 /// Bytes by which the file grows.
 const STEP: usize = 1 << 20;
-/// Bytes that are there from the start: header, sites and folds.
+/// Bytes that exist from the start: header, sites and folds.
 const HEAD: usize = format::OBJECTS_AT;
 
 static BASE: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
-/// How far the arena is used, and how far the file has room for objects and for the arena, in bytes.
+/// The used part of the arena, and the part of the file with room for objects and for the arena, in bytes.
 static USED: AtomicUsize = AtomicUsize::new(format::ARENA_AT);
 static ROOM: AtomicUsize = AtomicUsize::new(format::ARENA_AT);
 static OBJECT_ROOM: AtomicUsize = AtomicUsize::new(format::OBJECTS_AT);
 
-/// The file's path, which a process keeps instead of a descriptor that the program might close.
+/// The file's path. A process keeps it instead of a descriptor, which the program might close.
 static mut PATH: Path = Path::new();
 
-/// The recording's word at an offset in bytes. There is one only while the process is recorded.
+/// Returns the recording's word at an offset in bytes. It exists only while the process is recorded.
 #[inline(always)]
 pub(crate) fn at(offset: usize) -> *mut u64 {
     BASE.load(Ordering::Relaxed).wrapping_byte_add(offset)
 }
 
-/// A word of the header.
+/// Returns a word of the header.
 fn header_word(word: usize) -> &'static AtomicU64 {
-    // SAFETY: R1; the header is there from the start.
+    // SAFETY: R1; the header exists from the start.
     unsafe { AtomicU64::from_ptr(at(8 * word)) }
 }
 
-/// Adds to a word of the header, as all threads may. Returns what it was before.
+/// Adds to a word of the header, from any thread. Returns the value before.
 pub(crate) fn add(word: usize, number: u64) -> u64 {
     header_word(word).fetch_add(number, Ordering::Relaxed)
 }
@@ -45,19 +45,18 @@ pub(crate) fn set(word: usize, number: u64) {
     header_word(word).store(number, Ordering::Relaxed);
 }
 
-/// What a word of the header says.
+/// Returns a word of the header.
 pub(crate) fn get(word: usize) -> u64 {
     header_word(word).load(Ordering::Relaxed)
 }
 
-/// Makes this process's file in a folder and maps it. Nothing is counted yet, or this is a child that has one
-/// thread.
+/// Makes this process's file in a folder and maps it. Nothing is counted yet, or this is a child that has one thread.
 pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
     const CANNOT: &str = "no file for what is counted; nothing is recorded";
     // SAFETY: getpid has no preconditions.
     let process = unsafe { libc::getpid() } as u64;
     for attempt in 0..1000 {
-        // The program may have been another before it executed this one.
+        // Before it executed this program, the process may have run another one.
         let path = match attempt {
             0 => Path::below(folder, format_args!("{}{process}", format::RECORDING)),
             _ => Path::below(folder, format_args!("{}{process}-{attempt}", format::RECORDING)),
@@ -72,8 +71,8 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
             }
             return Err(CANNOT);
         }
-        // SAFETY: the file is this process's own; a mapping that was there before is replaced by one of the same
-        // size, and nobody else uses it then.
+        // SAFETY: the file is this process's own. An earlier mapping is replaced by one of the same size, and no
+        // other code uses it at that time.
         let mapped = unsafe {
             let before = BASE.load(Ordering::Relaxed);
             let fixed = if before.is_null() { 0 } else { libc::MAP_FIXED };
@@ -97,14 +96,14 @@ pub(crate) fn create(folder: &[u8]) -> Result<(), &'static str> {
         set(header::MAGIC, format::RECORDING_MAGIC);
         set(header::VERSION, format::VERSION);
         set(header::PROCESS, process);
-        // Object 0 is nobody.
+        // Object 0 stands for no object.
         set(header::OBJECTS, 1);
         return Ok(());
     }
     Err(CANNOT)
 }
 
-/// Hands out zeroed words. Returns their offset in bytes, or `None` when there is no room. The caller holds the lock.
+/// Allocates zeroed words. Returns their offset in bytes, or `None` if there is no room. The caller holds the lock.
 pub(crate) fn allocate(words: usize) -> Option<usize> {
     let start = USED.load(Ordering::Relaxed);
     let end = start + (words * 8).next_multiple_of(64);
@@ -114,12 +113,12 @@ pub(crate) fn allocate(words: usize) -> Option<usize> {
     })
 }
 
-/// Makes sure that the file has room for an object's words, which end at an offset. The caller holds the lock.
+/// Ensures that the file has room for an object's words, which end at an offset. The caller holds the lock.
 pub(crate) fn room_for_object(end: usize) -> bool {
     extend(&OBJECT_ROOM, end, format::ARENA_AT)
 }
 
-/// Makes sure that a part of the file has room up to an offset; it may have room up to `most`.
+/// Ensures that a part of the file has room up to an offset; it may have room up to `most`.
 fn extend(room: &AtomicUsize, end: usize, most: usize) -> bool {
     let before = room.load(Ordering::Relaxed);
     if end > before {
@@ -132,7 +131,7 @@ fn extend(room: &AtomicUsize, end: usize, most: usize) -> bool {
     true
 }
 
-/// Whether files may be so large. (Asking for more would end the program by a signal.)
+/// Returns whether files may be this large. A request for more would end the program by a signal.
 fn allowed(bytes: usize) -> bool {
     // SAFETY: the call writes the structure.
     unsafe {
@@ -146,8 +145,8 @@ fn grow(from: usize, to: usize) -> bool {
     if !allowed(to) {
         return false;
     }
-    // SAFETY: the path was written before anything was counted or by the one thread of a child; the file is
-    // this process's own, opened for this alone.
+    // SAFETY: the path was written before anything was counted, or by the one thread of a child. The file is this
+    // process's own, opened only for this.
     unsafe {
         let path = &raw const PATH;
         let file = libc::open((*path).as_c().as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
@@ -160,7 +159,7 @@ fn grow(from: usize, to: usize) -> bool {
     }
 }
 
-/// Copies the objects into a file of the child's own, where nobody has used them yet.
+/// Copies the objects into a file of the child's own, in which no thread has used them yet.
 pub(crate) fn leave_parent(folder: &[u8]) -> Result<(), &'static str> {
     const CANNOT: &str = "a forked child has no room for its objects; it is not recorded";
     let [objects, free] = [header::OBJECTS, header::FREE].map(get);

@@ -1,7 +1,7 @@
-//! The compiler's calls for atomic operations. Each is done, at least as strongly ordered as asked, and counted.
+//! The compiler's calls for atomic operations. Each is done, with at least the requested ordering, and counted.
 //!
 //! An atomic load counts as a read, an atomic store as a write. An operation that reads and writes in one counts as
-//! atomic; so does a compare-and-swap that fails, since it takes the line all the same.
+//! atomic. So does a compare-and-swap that fails, since it also takes the line.
 
 use crate::format::{ATOMIC, LOAD, STORE};
 use crate::recorder::touch::touch;
@@ -9,7 +9,7 @@ use crate::recorder::wide::AtomicU128;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// C's number of the strongest order; hints of the hardware's may stand above.
+/// C's number of the strongest order; hardware hints may be set in higher bits.
 const SEQUENTIAL: c_int = 5;
 
 fn strongest(order: c_int) -> bool {
@@ -21,7 +21,7 @@ fn strongest(order: c_int) -> bool {
 /// Exports a change of one size, within its module.
 macro_rules! change {
     ($bits:literal, $change:ident) => {
-        /// An atomic change. Returns the value before.
+        /// Changes a value atomically. Returns the value before.
         ///
         /// # Safety
         /// The address is an atomic variable's.
@@ -34,10 +34,10 @@ macro_rules! change {
     };
 }
 
-/// Exports a compare-and-swap of one size, within its module. The weak one never fails without reason either.
+/// Exports a compare-and-swap of one size, within its module. The weak one never fails spuriously either.
 macro_rules! compare {
     ($bits:literal, $compare:ident) => {
-        /// A compare-and-swap. Returns whether it was done.
+        /// Compares and swaps. Returns whether the value was swapped.
         ///
         /// # Safety
         /// The first address is an atomic variable's, the second a variable's.
@@ -71,7 +71,7 @@ macro_rules! export {
             type Atomic = $atomic;
             const SIZE: usize = size_of::<Value>();
 
-            /// An atomic load.
+            /// Loads atomically.
             ///
             /// # Safety
             /// The address is an atomic variable's.
@@ -83,7 +83,7 @@ macro_rules! export {
                 unsafe { Atomic::from_ptr(at) }.load(order)
             }
 
-            /// An atomic store.
+            /// Stores atomically.
             ///
             /// # Safety
             /// The address is an atomic variable's.
@@ -95,7 +95,7 @@ macro_rules! export {
                 unsafe { Atomic::from_ptr(at) }.store(value, order);
             }
 
-            /// An atomic exchange.
+            /// Exchanges atomically. Returns the value before.
             ///
             /// # Safety
             /// The address is an atomic variable's.
@@ -116,7 +116,7 @@ macro_rules! export {
             compare! { $bits, compare_exchange_strong }
             compare! { $bits, compare_exchange_weak }
 
-            /// A compare-and-swap. Returns the value before.
+            /// Compares and swaps. Returns the value before.
             ///
             /// # Safety
             /// The address is an atomic variable's.
@@ -145,7 +145,7 @@ export! { of_32, AtomicU32, u32, 32 }
 export! { of_64, AtomicU64, u64, 64 }
 export! { of_128, AtomicU128, u128, 128 }
 
-/// A fence between threads.
+/// Issues a fence between threads.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
     match order & 0xff {
@@ -155,6 +155,6 @@ pub extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
     }
 }
 
-/// A fence between a thread and its own signal handlers: the call itself is one.
+/// Does nothing: the call itself is a fence between a thread and its own signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}

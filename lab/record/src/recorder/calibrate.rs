@@ -1,4 +1,4 @@
-//! What recording costs here, so that it can be taken off the time that a program took.
+//! The cost of recording on this machine, which readers subtract from the time of a program.
 
 use crate::format::{LOAD, NO_CELL, header};
 use crate::recorder::lock::Lock;
@@ -12,7 +12,7 @@ use std::time::Instant;
 const ROUNDS: usize = 9;
 const CALLS: usize = 512;
 
-/// The fastest of a few rounds, in picoseconds a call.
+/// Returns the fastest of a few rounds, in picoseconds a call.
 fn fastest(mut call: impl FnMut()) -> u64 {
     let mut best = u64::MAX;
     for _ in 0..ROUNDS {
@@ -25,8 +25,8 @@ fn fastest(mut call: impl FnMut()) -> u64 {
     best
 }
 
-/// Measures a probe that finds nothing, one that counts, and an operation, on an object of its own, which it
-/// forgets again. Takes less than a millisecond. Nothing else is counted yet.
+/// Measures a probe that finds nothing, one that counts, and an operation, on an object of its own, which it forgets
+/// again. Takes less than a millisecond. Nothing else is counted yet.
 pub(crate) fn measure(plan: &Plan) {
     let Some((index, ty)) =
         plan.types.iter().enumerate().find(|(_, ty)| ty.map.iter().any(|&cell| cell != NO_CELL))
@@ -34,7 +34,7 @@ pub(crate) fn measure(plan: &Plan) {
         return;
     };
     let offset = ty.map.iter().position(|&cell| cell != NO_CELL).unwrap_or(0);
-    // It is never looked at.
+    // The memory is never accessed.
     let Some(place) = anonymous(ty.size, libc::PROT_NONE, libc::MAP_NORESERVE) else { return };
     let start = place as usize;
     objects::add(plan, start, index, 1, &Lock::take());

@@ -21,12 +21,12 @@ ledgerline_interpose::export! {
         "rcx", "x3", posix_memalign_from;
 }
 
-/// What a program asked for: so many elements of a size, from a place in its code.
+/// A program's request: a number of elements of a size, from a place in its code.
 #[derive(Clone, Copy)]
 struct Asked {
     count: usize,
     size: usize,
-    /// 1 where it did not say.
+    /// The requested alignment; 1 if there was none.
     align: usize,
     caller: usize,
 }
@@ -73,7 +73,7 @@ fn note(plan: &Plan, block: usize, asked: Asked) {
     objects::note_site(site, ty, how, &lock);
 }
 
-/// Forgets what lies in a block that is about to go.
+/// Forgets the objects in a block that is about to be freed.
 #[inline(always)]
 fn dies(block: *mut c_void) {
     if let Some(plan) = plan::recording()
@@ -87,7 +87,7 @@ fn dies(block: *mut c_void) {
     }
 }
 
-/// A new block of the next allocator's; an early one before that is found.
+/// Returns a new block from the next allocator, or an early one until that is found.
 #[inline(always)]
 fn new_block(asked: Asked, next: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if ready() {
@@ -99,17 +99,17 @@ fn new_block(asked: Asked, next: impl FnOnce() -> *mut c_void) -> *mut c_void {
 }
 
 unsafe extern "C" fn malloc_from(size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     new_block(Asked { count: 1, size, align: 1, caller }, || unsafe { NEXT.malloc(size) })
 }
 
 unsafe extern "C" fn calloc_from(count: usize, size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     new_block(Asked { count, size, align: 1, caller }, || unsafe { NEXT.calloc(count, size) })
 }
 
 unsafe extern "C" fn realloc_from(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     unsafe { reallocarray_from(block, 1, size, caller) }
 }
 
@@ -134,22 +134,22 @@ unsafe extern "C" fn reallocarray_from(
             return new;
         }
     }
-    // This comes first, since afterwards another thread may have the place. (A block that stays as it is, because
-    // there is no memory, is forgotten: that is rare enough.)
+    // This comes first, since afterwards another thread may have the place. A block that stays because there is no
+    // memory is forgotten as well. That is rare enough.
     dies(block);
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     born(unsafe { NEXT.realloc(block, bytes) }, Asked { count, size, align: 1, caller })
 }
 
 unsafe extern "C" fn aligned_alloc_from(align: usize, size: usize, caller: usize) -> *mut c_void {
     let asked = Asked { count: 1, size, align, caller };
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     new_block(asked, || unsafe { NEXT.aligned_alloc(align, size) })
 }
 
 unsafe extern "C" fn memalign_from(align: usize, size: usize, caller: usize) -> *mut c_void {
     let asked = Asked { count: 1, size, align, caller };
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     new_block(asked, || unsafe { NEXT.memalign(align, size) })
 }
 
@@ -163,13 +163,13 @@ unsafe extern "C" fn posix_memalign_from(
         let errno = errno();
         let align = align.checked_next_power_of_two();
         let block = align.map_or(null_mut(), |align| early::allocate(size, align));
-        // (This function says by its result why it failed.)
+        // This function returns the reason of its failure.
         set_errno(errno);
         // SAFETY: R5.
         unsafe { into.write(block) };
         return if block.is_null() { libc::ENOMEM } else { 0 };
     }
-    // SAFETY: handed on (R5); the block was written where the call did not fail.
+    // SAFETY: the caller's contract (R5); the block was written if the call did not fail.
     unsafe {
         let result = NEXT.posix_memalign(into, align, size);
         if result == 0 {
@@ -179,30 +179,30 @@ unsafe extern "C" fn posix_memalign_from(
     }
 }
 
-/// C's `free`.
+/// Implements C's `free`.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     if early::owns(block) || !ready() {
         return;
     }
     dies(block);
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     unsafe { NEXT.free(block) }
 }
 
-/// glibc's `malloc_usable_size`.
+/// Implements glibc's `malloc_usable_size`.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     if early::owns(block) {
-        // SAFETY: it is from there.
+        // SAFETY: the block is an early one.
         return unsafe { early::size(block) };
     }
-    // SAFETY: handed on (R5).
+    // SAFETY: the caller's contract (R5).
     if ready() { unsafe { NEXT.usable_size(block) } } else { 0 }
 }

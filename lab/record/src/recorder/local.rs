@@ -1,4 +1,4 @@
-//! The calling thread's own two words of memory: where its block lies, and whether it is busy. They are declared in
+//! The calling thread's own two words of memory: the place of its block, and whether it is busy. They are declared in
 //! assembly, so that finding them costs one instruction.
 
 use std::arch::{asm, global_asm};
@@ -15,12 +15,12 @@ global_asm!(
     ".popsection",
 );
 
-/// Where the thread's block lies in the recording.
+/// The place of the thread's block in the recording.
 pub(crate) const BLOCK: usize = 0;
 /// Whether the thread is busy.
 pub(crate) const BUSY: usize = 8;
 
-/// One of the words.
+/// Returns one of the words.
 #[inline(always)]
 pub(crate) fn get<const WORD: usize>() -> usize {
     let value;
@@ -53,12 +53,12 @@ pub(crate) fn set<const WORD: usize>(value: usize) {
     }
 }
 
-/// While this lives, the thread changes its tables or the objects. An access of a signal handler that comes in between
-/// is turned away.
+/// While this value exists, the thread changes its tables or the objects. An access of a signal handler that
+/// interrupts it is turned away.
 pub(crate) struct Busy(());
 
 impl Busy {
-    /// `None` if the thread is busy already.
+    /// Makes the thread busy; returns `None` if it is busy already.
     #[inline(always)]
     pub(crate) fn enter() -> Option<Busy> {
         (get::<BUSY>() == 0).then(|| {

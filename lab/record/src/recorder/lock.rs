@@ -1,12 +1,12 @@
-//! The one lock of the library: who changes objects, shadow or arena holds it (R3).
+//! The one lock of the library. The holder may change objects, shadow and arena (R3).
 
 use crate::recorder::local::{self, Busy};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// The right to change objects, shadow and arena (R3). The holder is busy: a signal handler that comes in
-/// between is not counted and cannot wait for it.
+/// The right to change objects, shadow and arena (R3). The holder is busy: a signal handler that interrupts it is not
+/// counted and cannot wait for it.
 pub(crate) struct Lock(#[allow(dead_code, reason = "released with the lock")] Option<Busy>);
 
 impl Lock {
@@ -16,7 +16,7 @@ impl Lock {
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            // Held for as long as it takes to note a block.
+            // It is held only as long as it takes to note a block.
             std::thread::yield_now();
         }
         Lock(busy)
@@ -35,7 +35,7 @@ pub(crate) extern "C" fn hold_for_fork() {
     std::mem::forget(Lock::take());
 }
 
-/// Gives it back, on either side, and ends the busy time of the thread that forked.
+/// Releases it in parent and child, and ends the busy time of the thread that forked.
 pub(crate) extern "C" fn end_fork() {
     // Release: as in `drop`.
     LOCKED.store(false, Ordering::Release);

@@ -7,13 +7,13 @@ use std::ffi::CStr;
 /// The next allocator's functions.
 pub(crate) static NEXT: Allocator = Allocator::unknown();
 
-/// Whether the next allocator is known; looks it up on the first call.
+/// Returns whether the next allocator is known; looks it up on the first call.
 #[inline(always)]
 pub(crate) fn ready() -> bool {
     NEXT.look_up(|_| lacks("the next allocator lacks a function of malloc's family"))
 }
 
-/// Looks a function up in the libraries behind this one, which could not go on without it.
+/// Looks up a function in the libraries behind this one. The process cannot go on without it.
 pub(crate) fn look_up(name: &CStr, lacking: &str) -> usize {
     match find(name) {
         0 => lacks(lacking),

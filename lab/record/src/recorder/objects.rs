@@ -1,10 +1,10 @@
 //! Objects as they come and go.
 //!
-//! An object is one value of a wanted type; an array is as many as it has elements. A number is used again when its
-//! object is gone. Its users are then added to the table of folds, by type and set of users.
+//! An object is one value of a wanted type; an array is as many objects as it has elements. A number is reused when
+//! its object is gone. Its users are then added to the table of folds, by type and set of users.
 //!
-//! A suspect is a block that may be an array, where the user did not ask for arrays. It has a number like an object. Of
-//! its accesses it is only known whether there were any.
+//! A suspect is a block that may be an array, if the user did not request arrays. It has a number like an object. Its
+//! record only shows whether it was accessed.
 
 use crate::format::{self, OBJECTS_AT, ROW, header};
 use crate::recorder::arena;
@@ -13,19 +13,20 @@ use crate::recorder::plan::Plan;
 use crate::recorder::shadow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What is known of an object.
+/// The record of an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Object {
     pub(crate) start: usize,
     pub(crate) ty: usize,
-    /// How many values a suspect covers; an object, none.
+    /// The number of values that a suspect covers; 0 for an object.
     pub(crate) suspected: usize,
     id: u32,
 }
 
-/// Of a suspect so many values are watched: a buffer that is no array, or a large one, costs no more.
+/// The most values of a suspect that are watched, so that a buffer that is not an array, or a large one, costs no
+/// more.
 const MOST_SUSPECTED: usize = 16;
-/// After so many suspects there is enough to tell, and blocks cost what they did before.
+/// The number of suspects that suffices for the report. After that, blocks cost no more than before.
 const MOST_SUSPECTS: usize = 1 << 16;
 static SUSPECTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -36,11 +37,11 @@ fn word(id: u32, at: usize) -> &'static AtomicU64 {
 }
 
 const START: usize = 0;
-/// The type and one; 0 when the number is free.
+/// The type and one; 0 if the number is free.
 const TYPE: usize = 1;
 const USERS: usize = 2;
 
-/// The object of a number; `None` if it is gone by now.
+/// Returns the object of a number; `None` if it is gone by now.
 #[inline(always)]
 pub(crate) fn get(id: u32) -> Option<Object> {
     let word_of_type = word(id, TYPE).load(Ordering::Relaxed);
@@ -55,20 +56,20 @@ impl Object {
     pub(crate) fn used_by(self, thread: usize) {
         let bit = 1 << thread.min(format::MANY);
         let users = word(self.id, USERS);
-        // Written once a thread and object, so that counting moves no lines between the threads.
+        // Written once for each thread and object, so that counting moves no lines between the threads.
         if users.load(Ordering::Relaxed) & bit == 0 {
             users.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Up to how many bytes from its start it has.
+    /// Returns the number of its bytes from its start.
     #[inline(always)]
     pub(crate) fn reach(self, plan: &Plan) -> usize {
         plan.types.get(self.ty).map_or(0, |ty| ty.size * self.suspected.max(1))
     }
 }
 
-/// Notes `count` values of a type, one behind the other. An object that lies there already stays, and is counted.
+/// Notes `count` adjacent values of a type. An object that lies there already stays, and is counted.
 pub(crate) fn add(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) {
     let size = plan.types[ty].size;
     for at in (0..count).map(|index| start + index * size) {
@@ -86,17 +87,18 @@ pub(crate) fn add(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) 
 pub(crate) fn suspect(plan: &Plan, start: usize, ty: usize, count: usize, _: &Lock) {
     let count = count.min(MOST_SUSPECTED);
     let end = start + count * plan.types[ty].size;
-    // Where there is no room, nothing that was asked for is lost.
+    // If there is no room, no requested object is lost.
     claim(start, end, (ty as u64 + 1) | (count as u64 * format::UNASKED));
     SUSPECTS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether more suspects are wanted.
+/// Returns whether more suspects are wanted.
 pub(crate) fn suspecting() -> bool {
     SUSPECTS.load(Ordering::Relaxed) < MOST_SUSPECTS
 }
 
-/// Gives a number to the bytes from one address up to another; `false` where there is no room, or another has them.
+/// Gives a number to the bytes from one address up to another; returns `false` if there is no room, or another object
+/// has them.
 fn claim(from: usize, end: usize, word_of_type: u64) -> bool {
     let Some(id) = take_number() else { return false };
     word(id, START).store(from as u64, Ordering::Relaxed);
@@ -109,7 +111,7 @@ fn claim(from: usize, end: usize, word_of_type: u64) -> bool {
     claimed
 }
 
-/// Forgets what the program itself says more of: its objects, and suspects as if they had never been.
+/// Forgets the objects in a range that the program declares itself. Suspects in it are not counted at all.
 pub(crate) fn supersede(plan: &Plan, from: usize, end: usize, lock: &Lock) {
     let mut place = from;
     while let Some((at, id)) = shadow::first(place, end) {
@@ -171,11 +173,12 @@ fn fold(object: Object) {
     count_in(format::FOLDS_AT, format::MOST_FOLDS, key, header::FOLDS_LOST);
 }
 
-/// Notes who else's objects lay on the pairs of lines of one that goes. (Each two are met once: the other's turn comes later.)
+/// Notes the neighbours of an object that goes: objects of its type with other users on its pairs of lines. Each two
+/// are met once, since the other's turn comes later.
 fn beside(plan: &Plan, object: Object, behind: usize) {
     let pair = |at: usize| at / format::PAIR * format::PAIR;
     let is_used = |other: &Object| word(other.id, USERS).load(Ordering::Relaxed) != 0;
-    // The next in each direction that anybody used.
+    // The next used object in each direction.
     let (mut from, end) = (behind, pair(behind - 1) + format::PAIR);
     let mut after = None;
     while let Some(other) = shadow::first(from, end).and_then(|(_, id)| get(id)) {
@@ -206,20 +209,20 @@ fn beside(plan: &Plan, object: Object, behind: usize) {
     }
 }
 
-/// Notes who asked for a block of a type: an address within the plan's file, or [`format::FOREIGN`]. `how` is 0 or
-/// [`format::ROUNDED`].
+/// Notes the site that requested a block of a type: an address within the plan's file, or [`format::FOREIGN`]. `how`
+/// is 0 or [`format::ROUNDED`].
 pub(crate) fn note_site(site: u64, ty: usize, how: u64, _: &Lock) {
     let key = [site, (ty as u64 + 1) | how];
     count_in(format::SITES_AT, format::MOST_SITE_ROWS, key, header::SITES_LOST);
 }
 
-/// Adds one to the row of a key in a table of the recording: two words of key, not both zero, and a count. Where that is full,
-/// one to a word of the header.
+/// Adds one to the row of a key in a table of the recording: two words of key, not both zero, and a count. If the
+/// table is full, adds one to a word of the header instead.
 fn count_in(table: usize, rows: usize, key: [u64; 2], lost: usize) {
     let hash = (key[0] ^ key[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for probe in 0..rows.min(64) {
         let row = table + (hash as usize + probe) % rows * ROW * 8;
-        // SAFETY: R1; within the table, which is there from the start. Under the lock.
+        // SAFETY: R1; within the table, which exists from the start. Under the lock.
         unsafe {
             let [first, second, count] = [0, 1, 2].map(|word| arena::at(row).add(word));
             if *count == 0 {
@@ -234,7 +237,7 @@ fn count_in(table: usize, rows: usize, key: [u64; 2], lost: usize) {
     arena::add(lost, 1);
 }
 
-/// In a child: nobody has used anything yet.
+/// Clears all users, in a child: none of its threads has used anything yet.
 pub(crate) fn forget_users() {
     for id in 1..arena::get(header::OBJECTS) {
         word(id as u32, USERS).store(0, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! What one operation touches together.
+//! The fields that one operation touches together.
 //!
-//! An operation begins where the function that was named is entered, and ends where it returns. The thread's table
-//! gathers what the operation touches of a type. At the end of the operation, the counts are added to the row of
-//! operations that touched the same fields. So the recording says not only how often fields are touched but also
-//! which of them one operation touches.
+//! An operation begins at the entry of a named function, and ends at its return. The thread's table gathers the
+//! operation's accesses to a type. At the end of the operation, the counts are added to the row of operations that
+//! touched the same fields. So the recording shows not only the rates of fields but also which of them one operation
+//! touches.
 
 use crate::format::{KINDS, REST, header, table, thread as block};
 use crate::recorder::arena;
@@ -11,7 +11,7 @@ use crate::recorder::local::Busy;
 use crate::recorder::plan::{Plan, recording};
 use crate::recorder::thread::{self, Table, Words};
 
-/// A function was entered: the one that an address lies in, with the stack there.
+/// Notes the entry of the function that contains an address, with the stack pointer there.
 #[inline(always)]
 pub(crate) fn entered(function: usize, stack: usize) {
     let Some(plan) = recording() else { return };
@@ -27,7 +27,7 @@ pub(crate) fn entered(function: usize, stack: usize) {
                 own.set(block::DEPTH, depth + 1);
                 return;
             }
-            // The frame of the operation is gone, by longjmp: it ended then.
+            // The frame of the operation is gone, by longjmp, which ended the operation.
             end(plan, own);
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn entered(function: usize, stack: usize) {
     }
 }
 
-/// A function returns.
+/// Notes the return of a function.
 #[inline(always)]
 pub(crate) fn left() {
     let Some(own) = thread::existing() else { return };
@@ -62,7 +62,7 @@ fn begin(plan: &Plan, stack: usize) {
     }
 }
 
-/// A cell is touched within an operation. The caller is busy.
+/// Notes that a cell is touched within an operation. The caller is busy.
 #[inline(always)]
 pub(crate) fn touch(own: Words, table: Table, cell: u16, kind: usize) {
     let (words, shape) = (table.words, table.shape);
@@ -98,7 +98,7 @@ fn end(plan: &Plan, own: Words) {
     }
 }
 
-/// Adds what an operation did to the row of those that touched the same cells.
+/// Adds an operation's counts to the row of those that touched the same cells.
 fn gather(table: Table) {
     let (words, shape) = (table.words, table.shape);
     let touched = words.get(table::TOUCHED) as usize;
@@ -123,8 +123,8 @@ fn gather(table: Table) {
     words.set(table::TOUCHED, 0);
 }
 
-/// The row of operations that touched the same cells: a new row for the first of them, the last row where there are
-/// too many combinations.
+/// Returns the row of operations that touched the same cells. It is a new row for the first of them, and the last row
+/// if there are too many combinations.
 fn row_of(table: Table, touched: usize) -> Option<Words> {
     let (words, shape) = (table.words, table.shape);
     let same = |row: Words| {

@@ -1,4 +1,5 @@
-//! The plan: what this process is to record. It is read once, when the library starts.
+//! The plan: the types, objects and functions that this process is to record. It is read once, when the library
+//! starts.
 
 use crate::format::{self, Heap, Shape};
 use ledgerline_interpose::find_object;
@@ -12,20 +13,20 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is wanted of this process.
+/// The request to this process.
 pub(crate) struct Plan {
     /// The number of a [`Heap`].
     pub(crate) heap: u64,
-    /// Where the functions lie whose calls are operations; with none, operations are not told apart.
+    /// The functions whose calls are operations; if empty, operations are not distinguished.
     pub(crate) operations: Vec<Range<usize>>,
-    /// Objects that are there from the start: address and type.
+    /// Objects that exist from the start: address and type.
     pub(crate) globals: Vec<(usize, usize)>,
-    /// Where the functions lie that allocate objects; with none, any function does.
+    /// The functions that allocate objects; if empty, any function does.
     pub(crate) sites: Vec<Range<usize>>,
     /// Sizes of blocks and their type, ascending.
     sizes: Vec<(u64, u64)>,
     pub(crate) types: Vec<Type>,
-    /// Where the file that the plan is about lies in this process.
+    /// The range of the plan's file in this process.
     pub(crate) image: Range<usize>,
     pub(crate) bias: usize,
 }
@@ -44,19 +45,19 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 /// Whether this process is recorded.
 static RECORDING: AtomicBool = AtomicBool::new(false);
 
-/// The plan, while this process is recorded.
+/// Returns the plan, while this process is recorded.
 #[inline(always)]
 pub(crate) fn recording() -> Option<&'static Plan> {
     // Acquire, partner of the Release in `record`.
     if RECORDING.load(Ordering::Acquire) { PLAN.get() } else { None }
 }
 
-/// From now on this process is recorded, or is not any more.
+/// Starts or ends the recording of this process.
 pub(crate) fn record(whether: bool) {
     RECORDING.store(whether, Ordering::Release);
 }
 
-/// Reads the plan in a folder; `None` when this process does not hold the file that it is about.
+/// Reads the plan in a folder; returns `None` if this process does not contain the plan's file.
 pub(crate) fn open(folder: &[u8]) -> Result<Option<&'static Plan>, &'static str> {
     let words = map(folder)?;
     let mut words = Words(words);
@@ -83,24 +84,24 @@ pub(crate) fn open(folder: &[u8]) -> Result<Option<&'static Plan>, &'static str>
     Ok(Some(PLAN.get_or_init(|| plan)))
 }
 
-/// How a block is to be taken.
+/// The interpretation of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// No wanted type has its size.
     Unwanted,
-    /// Several types that are wanted have this size.
+    /// Several wanted types have this size.
     Ambiguous,
-    /// It holds values of a type: the type, and how many.
+    /// It holds values of a type: the type, and their number.
     Of(usize, usize),
-    /// It may hold values of a type, and the user did not ask for arrays: the type, and how many.
+    /// It may hold values of a type, and the user did not request arrays: the type, and their number.
     Unasked(usize, usize),
     /// It holds one value of a type, and bytes up to its alignment behind it.
     Rounded(usize),
 }
 
 impl Plan {
-    /// What a block of `count` elements of `size` bytes is; `count` is 1 where the program did not say, and so is
-    /// `align`.
+    /// Interprets a block of `count` elements of `size` bytes; `count` and `align` are 1 if the program did not state
+    /// them.
     pub(crate) fn block(&self, count: usize, size: usize, align: usize) -> Block {
         let Some(bytes) = count.checked_mul(size) else { return Block::Unwanted };
         let found = self.exactly(bytes).map_or(Block::Unwanted, |ty| of(ty, 1));
@@ -122,7 +123,7 @@ impl Plan {
         }
     }
 
-    /// Several values of a type without anything between them.
+    /// Interprets a block as several adjacent values of a type.
     fn several(&self, bytes: usize) -> Block {
         let sizes = self.sizes.iter().map(|&(size, ty)| (size as usize, ty));
         let smaller = sizes.take_while(|&(size, _)| size <= bytes);
@@ -130,8 +131,8 @@ impl Plan {
         only(fits.map(|(size, ty)| of(ty, bytes / size)))
     }
 
-    /// One value that begins cache lines and has the last of them for itself: C asks for a multiple of the alignment,
-    /// and so does C++'s `new`.
+    /// Interprets a block as one value that begins cache lines and has the last of them for itself. C asks for a
+    /// multiple of the alignment, and so does C++'s `new`.
     fn rounded(&self, bytes: usize, align: usize) -> Block {
         if align == 1 || align > format::WIDEST_ALIGN || !bytes.is_multiple_of(align) {
             return Block::Unwanted;
@@ -150,7 +151,7 @@ impl Plan {
         Some(self.sizes[at].1)
     }
 
-    /// The type of a name.
+    /// Returns the type of a name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<usize> {
         let name = [b"struct ".as_slice(), b"class ", b"union "]
             .iter()
@@ -160,7 +161,7 @@ impl Plan {
     }
 }
 
-/// The one that was found; several are ambiguous.
+/// Returns the only one found; several are ambiguous.
 fn only(mut found: impl Iterator<Item = Block>) -> Block {
     match (found.next(), found.next()) {
         (None, _) => Block::Unwanted,
@@ -175,7 +176,7 @@ fn of(ty: u64, count: usize) -> Block {
 
 const DAMAGED: &str = "the plan is damaged; nothing is recorded";
 
-/// What is left of a plan.
+/// The rest of a plan.
 struct Words(&'static [u64]);
 
 impl Words {
@@ -196,7 +197,7 @@ impl Words {
         mut read: impl FnMut(&mut Words) -> Result<T, &'static str>,
     ) -> Result<Vec<T>, &'static str> {
         let count = self.next()? as usize;
-        // (A count that lies ends where the words do.)
+        // A wrong count ends at the end of the words.
         (0..count).map(|_| read(self)).collect()
     }
 }
@@ -210,7 +211,7 @@ impl Type {
         let size = size as usize;
         let name = words.take(length)?;
         let map = words.take(2 * size)?;
-        // SAFETY: both were cut to so many words; any bytes are bytes, any two a number.
+        // SAFETY: both were cut to this many words; any bytes are valid bytes, any two a valid number.
         let (name, map) = unsafe {
             (
                 std::slice::from_raw_parts(name.as_ptr().cast::<u8>(), length),
@@ -224,14 +225,14 @@ impl Type {
     }
 }
 
-/// The plan's words, mapped for good.
+/// Returns the plan's words, mapped for good.
 fn map(folder: &[u8]) -> Result<&'static [u64], &'static str> {
     const CANNOT: &str = "the plan cannot be read; nothing is recorded";
     let file = File::open(Path::new(OsStr::from_bytes(folder)).join(format::PLAN));
     let file = file.map_err(|_| CANNOT)?;
     let length = file.metadata().map_or(0, |found| found.len() as usize);
     let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE);
-    // SAFETY: a new mapping, of as much as the file has.
+    // SAFETY: a new mapping, as large as the file.
     unsafe {
         let at = libc::mmap(null_mut(), length.max(1), access, kind, file.as_raw_fd(), 0);
         if length == 0 || at == libc::MAP_FAILED {
@@ -241,7 +242,7 @@ fn map(folder: &[u8]) -> Result<&'static [u64], &'static str> {
     }
 }
 
-/// Where a file, by device and inode, is loaded in this process, and what is added to the addresses in it.
+/// Returns the range of a file in this process, by device and inode, and the offset to add to its addresses.
 fn image_of(file: (u64, u64)) -> Option<(Range<usize>, usize)> {
     find_object(|object| {
         let path = if object.path.is_empty() { c"/proc/self/exe" } else { object.path };

@@ -1,11 +1,11 @@
-//! The compiler's calls for plain accesses and functions, as gcc and clang make them with `-fsanitize=thread`.
+//! The compiler's calls for plain accesses and functions, in the form of gcc and clang with `-fsanitize=thread`.
 
 use crate::format::{LOAD, STORE};
 use crate::recorder::operation;
 use crate::recorder::touch::{touch, touch_range};
 use std::ffi::{c_int, c_void};
 
-/// Exports probes that take the address where an access begins, and that know its size.
+/// Exports probes that take the address at which an access begins, and that know its size.
 macro_rules! export {
     ($($name:ident $size:literal [$($kind:expr),*];)*) => {$(
         #[doc = concat!("An access to ", stringify!($size), " bytes.")]
@@ -25,13 +25,13 @@ export! {
     __tsan_unaligned_read16 16 [LOAD];
     __tsan_unaligned_write2 2 [STORE]; __tsan_unaligned_write4 4 [STORE]; __tsan_unaligned_write8 8 [STORE];
     __tsan_unaligned_write16 16 [STORE];
-    // clang calls these where it is told to join a read and the write that follows.
+    // clang calls these if it is told to join a read and the write that follows.
     __tsan_read_write1 1 [LOAD, STORE]; __tsan_read_write2 2 [LOAD, STORE];
     __tsan_read_write4 4 [LOAD, STORE]; __tsan_read_write8 8 [LOAD, STORE];
     __tsan_read_write16 16 [LOAD, STORE];
     __tsan_unaligned_read_write2 2 [LOAD, STORE]; __tsan_unaligned_read_write4 4 [LOAD, STORE];
     __tsan_unaligned_read_write8 8 [LOAD, STORE]; __tsan_unaligned_read_write16 16 [LOAD, STORE];
-    // Where volatile is told apart (gcc's --param tsan-distinguish-volatile).
+    // These distinguish volatile accesses (gcc's --param tsan-distinguish-volatile).
     __tsan_volatile_read1 1 [LOAD]; __tsan_volatile_read2 2 [LOAD]; __tsan_volatile_read4 4 [LOAD];
     __tsan_volatile_read8 8 [LOAD]; __tsan_volatile_read16 16 [LOAD];
     __tsan_volatile_write1 1 [STORE]; __tsan_volatile_write2 2 [STORE]; __tsan_volatile_write4 4 [STORE];
@@ -42,7 +42,7 @@ export! {
     __tsan_unaligned_volatile_write8 8 [STORE]; __tsan_unaligned_volatile_write16 16 [STORE];
     // The table pointer of a C++ object: read by a virtual call, written by constructors and destructors.
     __tsan_vptr_read 8 [LOAD]; __tsan_vptr_update 8 [STORE];
-    // (With the address of the code as well, which is in the second register and not looked at.)
+    // These also have the address of the code in the second register, which is not read.
     __tsan_read1_pc 1 [LOAD]; __tsan_read2_pc 2 [LOAD]; __tsan_read4_pc 4 [LOAD]; __tsan_read8_pc 8 [LOAD];
     __tsan_read16_pc 16 [LOAD];
     __tsan_write1_pc 1 [STORE]; __tsan_write2_pc 2 [STORE]; __tsan_write4_pc 4 [STORE];
@@ -61,13 +61,13 @@ pub extern "C" fn __tsan_write_range(address: usize, size: usize) {
     touch_range(address, size, STORE);
 }
 
-/// Exports what clang calls in place of the functions that copy.
+/// Exports clang's replacements of the functions that copy.
 macro_rules! export_copy {
     ($($name:ident $copy:ident;)*) => {$(
         #[doc = concat!("clang calls it in place of `", stringify!($copy), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// The same as for the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             to: *mut c_void,
@@ -87,7 +87,7 @@ export_copy! { __tsan_memcpy memcpy; __tsan_memmove memmove; }
 /// clang calls it in place of `memset`.
 ///
 /// # Safety
-/// As the C function.
+/// The same as for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __tsan_memset(to: *mut c_void, byte: c_int, size: usize) -> *mut c_void {
     touch_range(to as usize, size, STORE);
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn __tsan_memset(to: *mut c_void, byte: c_int, size: usize
     unsafe { libc::memset(to, byte, size) }
 }
 
-/// A function is entered: the one that this returns to. The argument is the caller of that function.
+/// Notes the entry of a function: the one that this returns to. The argument is the caller of that function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_func_entry(_caller: usize) {
@@ -111,7 +111,7 @@ extern "C" fn function_entered(function: usize, stack: usize) {
     operation::entered(function, stack);
 }
 
-/// A function returns. (Compilers often jump here instead of calling, so this cannot tell which one.)
+/// Notes the return of a function. Compilers often jump here instead of calling, so the function is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_func_exit() {
     operation::left();
@@ -121,10 +121,10 @@ pub extern "C" fn __tsan_func_exit() {
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_init() {}
 
-/// Exports the calls that tell a race detector of locks. They do nothing here.
+/// Exports the calls that inform a race detector of locks. They do nothing here.
 macro_rules! export_nothing {
     ($($name:ident)*) => {$(
-        /// Tells of synchronisation, which this library does not follow.
+        /// Reports synchronisation, which this library does not follow.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> usize {
             0

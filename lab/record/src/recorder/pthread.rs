@@ -1,4 +1,4 @@
-//! Locks of the C library, which has no probes. Taking or giving back a lock that lies in an object counts as an access
+//! Locks of the C library, which has no probes. Taking or releasing a lock that lies in an object counts as an access
 //! to the lock's first field.
 
 use crate::format::{ATOMIC, STORE};
@@ -8,13 +8,13 @@ use ledgerline_interpose::symbol;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Exports functions of one argument, the lock. (Functions that wait for a time at most are not counted.)
+/// Exports functions of one argument, the lock. Functions with a timeout are not counted.
 macro_rules! export {
     ($($name:ident [$kind:expr];)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// The same as for the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: *mut c_void) -> c_int {
             static NEXT: AtomicUsize = AtomicUsize::new(0);

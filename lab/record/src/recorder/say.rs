@@ -1,4 +1,4 @@
-//! Words to the user, and the environment, without allocating.
+//! Messages to the user, and the environment, without allocating.
 
 use ledgerline_interpose::write_line;
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ impl Path {
         Path([0; 512])
     }
 
-    /// The path of a file in a folder; `None` where it is too long.
+    /// Returns the path of a file in a folder; `None` if it is too long.
     pub(crate) fn below(folder: &[u8], file: fmt::Arguments<'_>) -> Option<Path> {
         let mut path = Path::new();
         let mut room = &mut path.0[..511];
@@ -27,19 +27,19 @@ impl Path {
         Some(path)
     }
 
-    /// The path as C reads it.
+    /// Returns the path as a C string.
     pub(crate) fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
 }
 
-/// A variable of the environment; `None` in a program that has more rights than the user who started it.
+/// Returns a variable of the environment; `None` in a program with more rights than the user who started it.
 pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
     unsafe extern "C" {
         fn secure_getenv(name: *const libc::c_char) -> *const libc::c_char;
     }
-    // SAFETY: the C library's function of this type. The name ends in zero; what is returned ends in zero, too,
-    // and is looked at when the process starts and when it forks.
+    // SAFETY: the C library's function of this type. The name ends in zero; so does the returned text, which is read
+    // when the process starts and when it forks.
     unsafe {
         let value = secure_getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())

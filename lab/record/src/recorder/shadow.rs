@@ -1,13 +1,13 @@
-//! Which object lies at an address.
+//! The object at an address.
 //!
 //! ```text
 //! address:  | 46 … 26 | 25 … 12 | 11 … 2 | 1 0 |
 //!             span      page      granule
 //! ```
 //!
-//! A span of 64 MiB has no leaf until the first object lies in it. So one load tells for the stack, and for all parts of
-//! a program without objects. A leaf has the object's number for each four bytes, and says how many objects touch each
-//! page, so that large blocks are searched by pages. It costs memory where objects are.
+//! A span of 64 MiB has no leaf until the first object lies in it. So one load suffices for the stack, and for all
+//! parts of a program without objects. A leaf has the object's number for each four bytes, and the number of objects
+//! that touch each page, so that large blocks are searched by pages. It costs memory only for the places of objects.
 
 use ledgerline_interpose::anonymous;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -34,14 +34,14 @@ fn leaf(address: usize) -> Option<&'static Leaf> {
     unsafe { leaf.as_ref() }
 }
 
-/// The object at an address.
+/// Returns the object at an address.
 #[inline(always)]
 pub(crate) fn at(address: usize) -> Option<u32> {
     let id = leaf(address)?.ids[address >> 2 & (GRANULES - 1)].load(Ordering::Relaxed);
     (id != 0).then_some(id)
 }
 
-/// The first address at or after one, and before an end, where an object may lie: the next granule, or the next
+/// Returns the first address from one on and before an end at which an object may lie: the next granule, or the next
 /// page or span that has any.
 fn next_place(address: usize, end: usize) -> Option<usize> {
     let mut address = address;
@@ -59,9 +59,10 @@ fn next_place(address: usize, end: usize) -> Option<usize> {
     None
 }
 
-/// The first object that touches the bytes from one address up to another, and where it is met.
+/// Returns the first object that touches the bytes from one address up to another, with the address at which it is
+/// met.
 pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
-    // (Programs have no addresses above. With a wrong size the search would take hours.)
+    // Programs have no addresses above. With a wrong size the search would take hours.
     let (mut address, end) = (from, end.min(SPANS << SPAN_BITS));
     while let Some(place) = next_place(address, end) {
         if let Some(id) = at(place) {
@@ -72,12 +73,12 @@ pub(crate) fn first(from: usize, end: usize) -> Option<(usize, u32)> {
     None
 }
 
-/// The last object that touches the bytes from one address up to another, which are few.
+/// Returns the last object that touches the bytes from one address up to another, which are few.
 pub(crate) fn last(from: usize, end: usize) -> Option<u32> {
     (from >> 2..end >> 2).rev().find_map(|granule| at(granule << 2))
 }
 
-/// Notes an object; `false` when another lies there or there is no room for a leaf. The caller holds the lock.
+/// Notes an object; returns `false` if another lies there or there is no room for a leaf. The caller holds the lock.
 pub(crate) fn claim(from: usize, end: usize, id: u32) -> bool {
     if end > SPANS << SPAN_BITS || first(from, end).is_some() {
         return false;

@@ -21,7 +21,7 @@ extern "C" fn start() {
 fn begin(folder: &[u8]) -> Result<(), &'static str> {
     let Some(plan) = plan::open(folder)? else { return Ok(()) };
     arena::create(folder)?;
-    // SAFETY: the functions take nothing and live as long as the process.
+    // SAFETY: the functions take no arguments and live as long as the process.
     let hooked =
         unsafe { libc::pthread_atfork(Some(hold_for_fork), Some(end_fork), Some(in_child)) };
     if hooked != 0 {
@@ -37,7 +37,7 @@ fn begin(folder: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The child has one thread, its own copy of objects and shadow, and a mapping of its parent's file.
+/// Prepares a child, which has one thread, its own copy of objects and shadow, and a mapping of its parent's file.
 extern "C" fn in_child() {
     thread::forget();
     if plan::recording().is_some() {

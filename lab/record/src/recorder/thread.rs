@@ -1,6 +1,6 @@
 //! The calling thread's counts.
 //!
-//! A thread-local word says where the thread's block lies. The block and its tables lie in the recording.
+//! A thread-local word has the place of the thread's block. The block and its tables lie in the recording.
 
 use crate::format::{self, Shape, header, table, thread as block};
 use crate::recorder::arena;
@@ -9,25 +9,25 @@ use crate::recorder::lock::Lock;
 use crate::recorder::plan::{Plan, Type};
 use std::arch::asm;
 
-/// Words in the recording that are the calling thread's alone: its block, a table, a row.
+/// Words in the recording that belong to the calling thread alone: its block, a table, a row.
 #[derive(Clone, Copy)]
 pub(crate) struct Words(*mut u64);
 
 impl Words {
-    /// The words at an offset that was handed out to this thread (R1, R2).
+    /// Returns the words at an offset that was handed out to this thread (R1, R2).
     #[inline(always)]
     pub(crate) fn at(offset: usize) -> Words {
         Words(arena::at(offset))
     }
 
-    /// Their offset.
+    /// Returns their offset.
     pub(crate) fn offset(self) -> usize {
         self.0 as usize - arena::at(0) as usize
     }
 
     #[inline(always)]
     pub(crate) fn get(self, word: usize) -> u64 {
-        // SAFETY: R1, R2; `word` lies in what was handed out, by `format`'s sizes.
+        // SAFETY: R1, R2; `word` lies in the words that were handed out, by `format`'s sizes.
         unsafe { *self.0.add(word) }
     }
 
@@ -42,7 +42,7 @@ impl Words {
         self.set(word, self.get(word).wrapping_add(value));
     }
 
-    /// Adds by one instruction: a signal handler that comes in between may add to the word, too.
+    /// Adds by one instruction, since a signal handler that interrupts it may also add to the word.
     #[inline(always)]
     pub(crate) fn add_at_once(self, word: usize, value: u64) {
         // SAFETY: as above.
@@ -56,7 +56,7 @@ impl Words {
         }
     }
 
-    /// The 16-bit numbers that are packed from a word on.
+    /// Returns the 16-bit numbers that are packed from a word on.
     #[inline(always)]
     pub(crate) fn small(self, word: usize, index: usize) -> u16 {
         (self.get(word + index / 4) >> (index % 4 * 16)) as u16
@@ -70,15 +70,15 @@ impl Words {
     }
 }
 
-/// The calling thread's block, if it has one.
+/// Returns the calling thread's block, if it has one.
 #[inline(always)]
 pub(crate) fn existing() -> Option<Words> {
     let at = local::get::<BLOCK>();
-    // (One is no address. It stands for a thread for which there was no room.)
+    // One is not an address. It stands for a thread for which there was no room.
     (at > 1).then_some(Words(at as *mut u64))
 }
 
-/// The calling thread's block. The caller is busy.
+/// Returns the calling thread's block. The caller is busy.
 #[inline(always)]
 pub(crate) fn own(plan: &Plan) -> Option<Words> {
     existing().or_else(|| make(plan))
@@ -114,7 +114,7 @@ fn make(plan: &Plan) -> Option<Words> {
     Some(own)
 }
 
-/// Notes what the thread has used and done so far.
+/// Notes the CPU time and the counts of the thread so far.
 #[cold]
 pub(crate) fn measure(own: Words, at: usize) {
     // SAFETY: the call writes the structure.
@@ -129,7 +129,7 @@ pub(crate) fn measure(own: Words, at: usize) {
     }
 }
 
-/// Whether a count is one at which the thread is measured: each power of two, later each 65 536th.
+/// Returns whether the thread is measured at a count: each power of two, later each 65 536th.
 #[inline(always)]
 pub(crate) fn due(count: u64) -> bool {
     count & (count - 1) == 0 || count & 0xffff == 0
@@ -143,7 +143,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of a type; `None` when there is no room. The caller is busy.
+    /// Returns the table of a type; `None` if there is no room. The caller is busy.
     #[inline(always)]
     pub(crate) fn of(own: Words, index: usize, ty: &Type) -> Option<Table> {
         let offset = own.get(block::TABLES + index) as usize;
@@ -166,13 +166,13 @@ impl Table {
         Some(offset)
     }
 
-    /// A row that the table has already.
+    /// Returns an existing row of the table.
     #[inline(always)]
     pub(crate) fn row(self, index: usize) -> Words {
         Words::at(self.words.get(table::FIRST_ROW + index) as usize)
     }
 
-    /// A new row; `None` when there is no room.
+    /// Returns a new row; `None` if there is no room.
     pub(crate) fn make_row(self, index: usize) -> Option<Words> {
         let lock = Lock::take();
         let offset = arena::allocate(self.shape.row())?;
@@ -182,7 +182,7 @@ impl Table {
     }
 }
 
-/// Lets a child's thread start anew.
+/// Clears the block of a child's thread, which then starts anew.
 pub(crate) fn forget() {
     local::set::<BLOCK>(0);
 }

@@ -1,4 +1,4 @@
-//! What happens at an access: the library finds the object, and counts the field.
+//! The work at an access: the library finds the object, and counts the field.
 
 use crate::format::{KINDS, NO_CELL, OUTSIDE, header, thread as block};
 use crate::recorder::arena;
@@ -9,7 +9,7 @@ use crate::recorder::plan::recording;
 use crate::recorder::shadow;
 use crate::recorder::thread::{self, Table};
 
-/// An access to `size` bytes.
+/// Notes an access to `size` bytes.
 #[inline(always)]
 pub(crate) fn touch(address: usize, size: usize, kind: usize) {
     if let Some(own) = thread::existing() {
@@ -20,7 +20,7 @@ pub(crate) fn touch(address: usize, size: usize, kind: usize) {
     }
 }
 
-/// An access to bytes that may hold, or reach into, several objects: a structure that is copied.
+/// Notes an access to bytes that may hold, or reach into, several objects: a copied structure.
 pub(crate) fn touch_range(address: usize, size: usize, kind: usize) {
     if let Some(own) = thread::existing() {
         own.add_at_once(block::PROBES, 1);
@@ -37,7 +37,7 @@ pub(crate) fn touch_range(address: usize, size: usize, kind: usize) {
 fn count(address: usize, size: usize, kind: usize, id: u32) {
     let counted = count_one(address, size, kind, id);
     if counted != 0 && counted < size {
-        // Stores to neighbours that the compiler put together.
+        // The compiler may have joined stores to neighbours.
         let (rest, end) = (address + counted, address + size);
         if let Some((place, id)) = shadow::first(rest, end) {
             count_one(place.max(rest), end - place.max(rest), kind, id);
@@ -45,8 +45,7 @@ fn count(address: usize, size: usize, kind: usize, id: u32) {
     }
 }
 
-/// Counts what an access touches of one object. Returns how many of the bytes lie in the object, or 0 when it is
-/// gone by now.
+/// Counts an access to one object. Returns the number of the bytes that lie in the object, or 0 if it is gone by now.
 #[inline(always)]
 fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     let Some(plan) = recording() else { return 0 };
@@ -54,7 +53,7 @@ fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     if object.suspected > 0 {
         let within = || thread::existing().is_some_and(|own| own.get(block::DEPTH) != 0);
         if plan.operations.is_empty() || within() {
-            // (Whoever uses a suspect, it is used.)
+            // A suspect only records that it is used, so all threads share one user.
             object.used_by(0);
         }
         let offset = address.wrapping_sub(object.start);
@@ -104,8 +103,8 @@ fn count_one(address: usize, size: usize, kind: usize, id: u32) -> usize {
     size
 }
 
-/// Counts an access of a signal handler that came while its thread was busy. The thread may be busy with getting its
-/// block, which takes longer than all else.
+/// Counts an access of a signal handler that interrupted a busy thread. The thread may be busy with getting its
+/// block, which takes longer than any other work.
 #[cold]
 fn dropped() {
     match thread::existing() {

@@ -5,17 +5,17 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 
 /// An atomic number like those of the standard library. Every operation is sequentially consistent. A load takes the
-/// line as a write does (so does the C library's), so the memory must be writable.
+/// line like a write, as in the C library, so the memory must be writable.
 #[repr(C, align(16))]
 pub(crate) struct AtomicU128(UnsafeCell<u128>);
 
 impl AtomicU128 {
-    /// The number at an address.
+    /// Returns the number at an address.
     ///
     /// # Safety
-    /// As the standard library's.
+    /// The same as for the standard library's atomics.
     pub(crate) unsafe fn from_ptr<'a>(at: *mut u128) -> &'a AtomicU128 {
-        // SAFETY: handed on; the representation is the same.
+        // SAFETY: the caller's contract; the representation is the same.
         unsafe { &*at.cast() }
     }
 
@@ -27,9 +27,9 @@ impl AtomicU128 {
         _: Ordering,
     ) -> Result<u128, u128> {
         let (mut low, mut high) = (expected as u64, (expected >> 64) as u64);
-        // (The instruction wants rbx, which the compiler keeps for itself.)
+        // The instruction needs rbx, which the compiler keeps for itself.
         // SAFETY: the address is aligned and valid by `from_ptr`'s contract; a program that asks for 16 bytes was
-        // built for processors that have the instruction. rbx is as before at the end.
+        // built for processors that have the instruction. rbx is unchanged at the end.
         unsafe {
             asm!(
                 "xchg rbx, rsi",

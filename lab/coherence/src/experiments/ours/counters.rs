@@ -1,9 +1,9 @@
-//! How our design counts an event: in a group's statistics, and in the counters of a zone.
+//! Counting of events in our design: in a group's statistics, and in the counters of a zone.
 //!
-//! A group's statistics are sums in the running CPU's cell, behind a tag that says which group they belong to.
-//! Counting writes nothing that another CPU reads before a reader asks. A zone's counters are differences in the
-//! running CPU's block, with their threshold beside them. A difference that oversteps goes to the zone's total and
-//! to nothing else; the total is kept in [`STRIPES`] stripes, each on a pair of lines of its own.
+//! A group's statistics are sums in the running CPU's cell, behind a tag that names their group. Counting writes
+//! nothing that another CPU reads until a reader asks. A zone's counters are differences in the running CPU's block,
+//! with their threshold beside them. A difference that oversteps goes to the zone's total and to nothing else; the
+//! total is kept in [`STRIPES`] stripes, each on a pair of lines of its own.
 
 use crate::layout::{FieldId, Layout, Scope};
 use crate::program::Step;
@@ -27,12 +27,12 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Lays out a cell a CPU.
+    /// Lays out one cell for each CPU.
     #[must_use]
     pub fn new(layout: &mut Layout) -> Sums {
         let cell = layout.object("statistics", Scope::Cpu);
         let tag = layout.field(cell, "tag", 0);
-        // It says where columns lie and how many items there are. It is written when the ledger is made.
+        // The table holds the places of columns and the number of items. It is written when the ledger is made.
         let table = layout.object("table", Scope::Machine);
         let table = layout.field(table, "statistics", 0);
         Sums { tag, table }
@@ -53,7 +53,7 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// Lays out the zone of a socket: differences of a byte each, or of two.
+    /// Lays out the zone of a socket, with differences of one byte each or of two.
     #[must_use]
     pub fn new(layout: &mut Layout, socket: usize, bytes: bool) -> Zone {
         let block = layout.object(&format!("differences of zone {socket}"), Scope::Cpu);

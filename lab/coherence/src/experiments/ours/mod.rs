@@ -1,10 +1,9 @@
-//! What this project's own design would do in the documents' experiments.
+//! This project's own design in the documents' experiments.
 //!
 //! The work, the machines and the fitted figures are the documents'. Only the lines that are read and written are
-//! ours. Offsets are those of the library's types (a test of the command reads them from the library's debug
-//! information and compares), and the order of accesses is that of its sources. Work that no other CPU sees is left
-//! out where the document's own figure includes it: taking a unit from a cell costs about what taking one from a
-//! stock costs.
+//! ours. Offsets are those of the library's types; a test of the command compares them with the library's debug
+//! information. The order of accesses is that of its sources. Work that no other CPU sees is left out if the
+//! document's own figure includes it: taking a unit from a cell costs about as much as taking one from a stock.
 //!
 //! | experiment | what ours does there |
 //! |---|---|
@@ -13,7 +12,7 @@
 //! | `memcg-layout` | an event is counted in the running CPU's cell, no line is shared ([`counters`]) |
 //! | `numa-threshold` | differences and thresholds as the row says, totals in four stripes ([`counters`]) |
 //!
-//! No reader reads the counters meanwhile, in the documents or here. A reader of ours would add CPUs up or collect
+//! No reader reads the counters meanwhile, in the documents or here. A reader of ours would add up CPUs or collect
 //! cells.
 
 pub mod counters;
@@ -26,8 +25,8 @@ use crate::machine::Settings;
 use crate::program::{Program, Step};
 use crate::simulate::Setup;
 
-/// What is assumed of our design in an experiment, beside what is fitted on the document; empty for a name that is
-/// not simulated.
+/// Returns the assumptions about our design in an experiment, beside those fitted on the document; empty for a name
+/// that is not simulated.
 #[must_use]
 pub fn assumptions(experiment: &str) -> &'static [&'static str] {
     match experiment {
@@ -62,8 +61,8 @@ pub fn assumptions(experiment: &str) -> &'static [&'static str] {
 /// had 32.
 pub const BATCH_PAGES: u32 = 64;
 
-/// The setup of a fault on CPUs, each in a group of its own below the root. `visits` is counted as in the document,
-/// with batches of 32 pages; ours makes half as many visits.
+/// Returns the setup of a fault on CPUs, each in a group of its own below the root. `visits` is counted as in the
+/// document, with batches of 32 pages; ours makes half as many visits.
 #[must_use]
 pub fn page_counter_lockless(
     settings: Settings,
@@ -75,14 +74,16 @@ pub fn page_counter_lockless(
     let levels = [("group", Scope::Groups(288)), ("root", Scope::Machine)];
     let tree = walk::Tree::new(&mut layout, &levels);
     let visits = f64::from(visits) * 32.0 / f64::from(BATCH_PAGES);
-    // The document does not say how many visits return units. Half of them do here, as in a run that frees all.
+    // The document does not give the share of visits that return units. It is half here, as in a run that frees
+    // everything.
     let visit = [Step::chance(0.5, tree.charge()), Step::chance(0.5, tree.uncharge())];
     let steps = [Step::compute(work_cycles), Step::chance(visits / 32.0, visit)];
     let window = page_counter_lockless::setup(settings.clone(), false, 1, work_cycles, cpus).window;
     Setup { window, ..Setup::uniform(settings, layout, Program::new("fault", steps), cpus) }
 }
 
-/// The setup of a side of a message, in a group three levels below the root, with as many walks as patch C leaves.
+/// Returns the setup of a side of a message, in a group three levels below the root, with as many walks as patch C
+/// leaves.
 #[must_use]
 pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> Setup {
     let mut layout = Layout::new();
@@ -90,7 +91,7 @@ pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> S
     let tree = walk::Tree::new(&mut layout, &levels);
     let like = point.setup(page_counter_layout::Patches { a: true, b: true, c: true }, cpus);
     let chance = point.walks * point.remaining / 4.0;
-    // A cell is taken to cost what a stock does. Ours does not ask whether sockets are short of memory.
+    // A cell is assumed to cost as much as a stock. Our design does not check whether sockets are short of memory.
     let message = message_ns(page_counter_layout::ROOT) + point.stock_ns;
     let work = message * point.settings.clock_ghz / 4.0;
     let quarter = |_| {
@@ -106,7 +107,7 @@ pub fn page_counter_layout(point: &page_counter_layout::Point, cpus: usize) -> S
     Setup { window: like.window, ..setup }
 }
 
-/// The setup of a fault and the unmapping of its page. Both are counted in the group: three additions to its
+/// Returns the setup of a fault and the unmapping of its page. Both are counted in the group: three additions to its
 /// statistics.
 #[must_use]
 pub fn memcg_layout(point: &memcg_layout::Point, cpus: usize) -> Setup {
@@ -121,7 +122,8 @@ pub fn memcg_layout(point: &memcg_layout::Point, cpus: usize) -> Setup {
     Setup { window: like.window, ..Setup::uniform(settings.clone(), layout, program, cpus) }
 }
 
-/// Cycles of an allocation that is counted with a threshold and never oversteps: the document's, for that width.
+/// Returns the cycles of an allocation that is counted with a threshold and never oversteps. They are the document's,
+/// for that width.
 #[must_use]
 pub fn numa_floor(threshold: u32) -> f64 {
     if threshold <= counters::MOST_OF_A_BYTE {
@@ -131,8 +133,8 @@ pub fn numa_floor(threshold: u32) -> f64 {
     }
 }
 
-/// The setup of an allocation and its freeing, counted with the threshold of a row: in signed bytes up to the most
-/// that these hold, and above in unsigned 16 bits. Without oversteps it takes `floor` cycles.
+/// Returns the setup of an allocation and its freeing, counted with the threshold of a row: in signed bytes up to the
+/// most that these hold, and above in unsigned 16 bits. Without oversteps it takes `floor` cycles.
 #[must_use]
 pub fn numa_threshold(settings: Settings, threshold: u32, floor: f64, cpus: usize) -> Setup {
     let bytes = threshold <= counters::MOST_OF_A_BYTE;

@@ -1,4 +1,4 @@
-//! The walk from a group's row to the root: what one charge or uncharge in a batch does.
+//! The walk from a group's row to the root: the effect of one charge or uncharge in a batch.
 //!
 //! ```text
 //! charge:    pass the gate; follow the parents; look at the own cell and the group's usage
@@ -38,15 +38,15 @@ pub const ROW: [(&str, u64); 11] = [
 /// The offset in bytes of the slots in a stripe of the gate: the library's `Stripe`, a pair of lines.
 pub const STRIPE: [(&str, u64); 1] = [("slots", 0)];
 
-/// The offsets of the word of a slot that says which thread is inside, and of the count of visits: the library's
+/// The offsets in bytes of a slot's word that names the thread inside, and of the count of visits: the library's
 /// `Slot`.
 pub const SLOT: [(&str, u64); 2] = [("who", 0), ("visits", 8)];
 
 /// How many stripes the gate has.
 pub const STRIPES: usize = 64;
 
-/// Cycles that a walk takes beside its accesses: it copies the path to the root, chooses the cell's cap and passes
-/// some tests. A walk of two levels takes 0.1 µs alone, half of that in its atomics.
+/// Cycles of a walk beside its accesses: it copies the path to the root, chooses the cell's cap and makes some tests.
+/// A walk of two levels alone takes 0.1 µs, half of that in its atomics.
 const CYCLES: f64 = 150.0;
 
 struct Level {
@@ -111,7 +111,7 @@ impl Tree {
         Tree { levels, who, visits, closed_by, cell }
     }
 
-    /// The steps of a charge that finds its cell empty.
+    /// Returns the steps of a charge that finds its cell empty.
     #[must_use]
     pub fn charge(&self) -> Vec<Step> {
         let mut steps = self.enter();
@@ -134,7 +134,7 @@ impl Tree {
         steps
     }
 
-    /// The steps of an uncharge that finds its cell full.
+    /// Returns the steps of an uncharge that finds its cell full.
     #[must_use]
     pub fn uncharge(&self) -> Vec<Step> {
         let mut steps = self.enter();

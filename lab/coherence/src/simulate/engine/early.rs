@@ -1,4 +1,4 @@
-//! Accesses whose turn has not come: their CPUs request lines for them meanwhile.
+//! Accesses before their turn: their CPUs request lines for them meanwhile.
 
 use super::{Asked, Engine};
 use crate::code::{Access, Action, Kind};
@@ -18,7 +18,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Requests the line of an access that comes after work, or sees to it that the line stays.
+    /// Requests the line of an access that comes after work, or makes sure that the line stays.
     pub(super) fn ask_ahead(&mut self, line: usize, index: usize, to_write: bool, time: u64) {
         if self.cpus[index].early_of(line).is_some() {
             return;
@@ -44,7 +44,7 @@ impl Engine<'_> {
         self.lines.suffices(line, cpu, to_write) || self.lines.within_core(line, cpu, to_write)
     }
 
-    /// Has the CPUs ask again that have lost a line which they will need.
+    /// Makes the CPUs that have lost a line which they will need request it again.
     pub(super) fn ask_again(&mut self, line: usize, time: u64) {
         for at in 0..self.lines.lines[line].wanting.len() {
             let cpu = self.lines.lines[line].wanting[at];
@@ -59,7 +59,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether an access whose turn has come still has to wait for the line that was requested for it.
+    /// Returns whether an access whose turn has come still has to wait for the line that was requested for it.
     pub(super) fn still_comes(
         &mut self,
         line: usize,
@@ -106,7 +106,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes the request of an access back that is done without it.
+    /// Withdraws the request of an access that is done without it.
     fn withdraw(&mut self, line: usize, index: usize) {
         let Line { queue, free_at, .. } = &mut self.lines.lines[line];
         queue.remove(asked_early(queue, index));
@@ -114,7 +114,7 @@ impl Engine<'_> {
         self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
-    /// Takes in the line of an access whose turn has not come.
+    /// Receives the line of an access before its turn.
     pub(super) fn came_early(&mut self, line: usize, request: Request, time: u64) {
         let index = request.cpu as usize;
         let access = self.decode(index, request.pc);
@@ -126,7 +126,7 @@ impl Engine<'_> {
     }
 }
 
-/// Where the queue of a line has the request of a CPU for an access whose turn has not come.
+/// Returns the place in a line's queue of a CPU's request for an access before its turn.
 fn asked_early(queue: &VecDeque<Request>, index: usize) -> usize {
     let early = |of: &Request| of.cpu as usize == index && of.purpose == Purpose::Early;
     queue.iter().position(early).expect("what is asked for and not granted waits in the queue")

@@ -1,4 +1,4 @@
-//! How lines go from CPU to CPU: requests queue, the first gets the line, and the CPUs that watched it ask again.
+//! Transfers of lines between CPUs: requests queue, the first gets the line, and the CPUs that watched it ask again.
 
 use super::{Asked, Engine};
 use crate::code::{Access, Kind};
@@ -28,7 +28,7 @@ impl Engine<'_> {
         state.queue.push_back(Request { cpu, whose, at: time, ready, pc, purpose });
     }
 
-    /// Changes which CPUs have a line as an access of `cpu` demands, which writes at once or later.
+    /// Changes the set of CPUs that have a line, as an access of `cpu` demands. The access writes at once or later.
     pub(super) fn hand_over(
         &mut self,
         line: usize,
@@ -41,7 +41,7 @@ impl Engine<'_> {
         if reads && !self.lines.migrates(line) {
             self.lines.share(line, cpu);
         } else {
-            // A line that was changed migrates to its reader, which may write it then.
+            // A changed line migrates to its reader, which may then write it.
             self.catch_up(line, cpu, time);
             let lost = self.lines.own(line, cpu, written && !reads);
             if !reads {
@@ -55,7 +55,7 @@ impl Engine<'_> {
         self.ask_again(line, time);
     }
 
-    /// Has the CPUs that watched a line request it again.
+    /// Makes the CPUs that watched a line request it again.
     fn wake(&mut self, line: usize, time: u64) {
         let watchers = std::mem::take(&mut self.lines.lines[line].watchers);
         for watcher in watchers {
@@ -84,7 +84,7 @@ impl Engine<'_> {
         self.schedule.set(self.cpus.len() + self.places[line] as usize, next);
     }
 
-    /// Brings a line to the CPU that asked for it, `written` at once or later; returns when it arrives.
+    /// Brings a line to the CPU that requested it, `written` at once or later. Returns its arrival.
     pub(super) fn bring(
         &mut self,
         line: usize,
@@ -121,7 +121,7 @@ impl Engine<'_> {
         self.lines.lines[line].free_at = time + busy;
         if !there {
             self.hand_over(line, cpu, access, written, time);
-            // After that: CPUs that are sent back read what they read before.
+            // After that, CPUs that are sent back read the earlier value again.
             if access.kind == Kind::Rmw {
                 self.lines.lines[line].fresh = written;
                 if self.settings.behind > 0 {
@@ -135,7 +135,7 @@ impl Engine<'_> {
         arrival
     }
 
-    /// How long a line stays with the CPU that gets it, beyond its way there.
+    /// Returns the time for which a line stays with the CPU that gets it, beyond the transfer.
     fn stay(&mut self, line: usize, cpu: u32, access: &Access) -> u64 {
         let to_write = !matches!(access.kind, Kind::Load { .. });
         let atomic = if access.kind == Kind::Rmw { self.settings.atomic } else { 0 };
@@ -168,7 +168,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Has a CPU go on that waited since `at` for a line that is granted now, and arrives.
+    /// Resumes a CPU that waited since `at` for a line that is granted now.
     fn go_on(
         &mut self,
         index: usize,
@@ -195,7 +195,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Has a line that a store brings serve the load with which its CPU waits for it.
+    /// Serves the load with which a CPU waits for a line from the store that brings the line.
     fn load_with_it(
         &mut self,
         line: usize,
@@ -220,7 +220,7 @@ impl Engine<'_> {
         self.go_on(index, &access, spoiler, [asked, time, arrival], again);
     }
 
-    /// Has a line that a store brings serve all stores of its CPU that wait for it.
+    /// Serves all stores of a CPU that wait for a line from the store that brings the line.
     fn store_with_it(&mut self, line: usize, index: usize, arrival: u64, counts: bool) {
         let mut at = 0;
         while !self.cpus[index].stored.is_empty() && at < self.lines.lines[line].queue.len() {
@@ -258,7 +258,7 @@ impl Engine<'_> {
         self.schedule.set(index, resumes);
     }
 
-    /// Has the prefetcher request the other line of the pair, unless it waits for one already.
+    /// Makes the prefetcher request the other line of the pair, unless it waits for one already.
     fn fetch_neighbour(&mut self, line: usize, cpu: u32, pc: u32, time: u64) {
         let Some(neighbour) = self.lines.lines[line].neighbour else { return };
         if self.lines.lines[line].random.unit() >= self.settings.pair

@@ -1,4 +1,4 @@
-//! Requests for accesses whose turn has not come.
+//! Requests for accesses before their turn.
 
 use super::{Asked, Oracle};
 use crate::code::{Access, Action, Instruction, Kind};
@@ -21,7 +21,7 @@ impl Oracle<'_> {
         self.suffices(line, cpu, access) || self.within_core(line, cpu, access)
     }
 
-    /// An atomic waits for stores.
+    /// Requests the line of an atomic that waits for stores.
     pub(super) fn ask_early(&mut self, line: usize, cpu: usize, whose: u32, time: u64) {
         let pc = self.cpus[cpu].pc;
         let access = self.named(cpu, pc);
@@ -37,7 +37,7 @@ impl Oracle<'_> {
         self.ask(line, cpu, whose, time, access, Purpose::Early);
     }
 
-    /// An access comes after work.
+    /// Requests the line of an access that comes after work.
     pub(super) fn ask_ahead(&mut self, cpu: usize, access: Access, time: u64) {
         let line = self.prepared.placement.line(access.field, cpu as u32);
         if self.setup.settings.lead > 0 && self.early(cpu, line).is_none() {
@@ -60,7 +60,7 @@ impl Oracle<'_> {
         self.clocks[cpu] = Some(time);
     }
 
-    /// Who wants a line and has lost it asks again.
+    /// Makes the CPUs that want a line and have lost it request it again.
     pub(super) fn ask_again(&mut self, line: usize, time: u64) {
         for cpu in self.lines[line].wanting.clone() {
             let place = self.early(cpu, line).unwrap();
@@ -74,7 +74,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// The turn of an access has come. Whether it waits for what was requested for it.
+    /// Returns whether an access whose turn has come waits for the line that was requested for it.
     pub(super) fn still_comes(
         &mut self,
         line: usize,
@@ -109,7 +109,7 @@ impl Oracle<'_> {
                 self.lines[line].asked.remove(at);
                 return false;
             }
-            // It is an access like any other from now on.
+            // From now on it is an ordinary access.
             let asked = &mut self.lines[line].asked[at];
             (asked.purpose, asked.at, asked.does) = (Purpose::Access, time, access);
             self.clocks[cpu] = None;
@@ -125,7 +125,7 @@ impl Oracle<'_> {
         waits
     }
 
-    /// The line of an access whose turn has not come is on its way.
+    /// Receives the line of an access before its turn, which is on its way.
     pub(super) fn came_early(
         &mut self,
         line: usize,

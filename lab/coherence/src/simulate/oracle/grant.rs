@@ -1,4 +1,4 @@
-//! Grants a request whose turn it is.
+//! Grants a request whose turn has come.
 
 use super::State::{Exclusive, Modified};
 use super::{Asked, Oracle, writes};
@@ -79,7 +79,7 @@ impl Oracle<'_> {
                     self.act(cpu, access, whose);
                     self.stored(cpu, access, whose, arrival);
                 }
-                // And the load with which it waits.
+                // The line also serves the load with which the CPU waits.
                 let waiting = self.lines[line].asked.iter().position(|asked| {
                     asked.cpu == cpu
                         && matches!(asked.does.kind, Kind::Load { .. })
@@ -107,7 +107,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Has a CPU go on whose load comes with a line.
+    /// Resumes a CPU whose load comes with a line.
     fn loaded(
         &mut self,
         cpu: usize,

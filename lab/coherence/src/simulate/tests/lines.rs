@@ -1,8 +1,8 @@
-//! When a line arrives at the CPU that requests it, and how long it stays there.
+//! The arrival of a line at the CPU that requests it, and its stay there.
 
 use super::*;
 
-/// Each of two CPUs stores to one field and adds to another, over and over.
+/// Returns a setup of two CPUs that store to one field and add to another, over and over.
 fn store_and_add(early_request: bool) -> Setup {
     let mut layout = Layout::new();
     let (one, other) =
@@ -53,7 +53,7 @@ fn who_had_a_copy_keeps_the_line_for_its_share_of_a_stay() {
         setup.settings.upgrade_keep = upgrade_keep;
         setup.run().unwrap().nanoseconds()
     };
-    // Each release of the lock stores to a line of which the next CPU in turn has a copy.
+    // Each release of the lock stores to a line that the next CPU in turn has a copy of.
     let (whole, half, none) = (cost(1.0), cost(0.5), cost(0.0));
     assert!(whole > half + 50.0 && half > none + 50.0, "{whole} {half} {none}");
 }
@@ -91,7 +91,7 @@ fn stays_that_differ_have_the_same_mean() {
     assert!((ratio - 1.0).abs() < 0.02, "{ratio}");
 }
 
-/// Two CPUs add to one field, with work in between that needs nothing of it.
+/// Returns the cost for two CPUs that add to one field, with work in between that does not depend on it.
 fn adders(cycles: f64, window: u64) -> f64 {
     let mut layout = Layout::new();
     let one = layout.object("one", Scope::Machine);
@@ -126,7 +126,7 @@ fn an_atomic_does_not_begin_on_a_line_that_is_about_to_go() {
         (setup.settings.keep, setup.settings.closing) = (60_000, closing);
         setup.during(20_000.0, 220_000.0).run().unwrap().nanoseconds()
     };
-    // Half of a visit's sixty nanoseconds are too late: half as many operations a visit.
+    // Half of a visit's sixty nanoseconds come too late, so a visit has half as many operations.
     let (whole, half) = (cost(0), cost(30_000));
     assert!((1.5..3.0).contains(&(half / whole)), "{whole} {half}");
 }
@@ -142,7 +142,8 @@ fn loads_behind_an_atomic_are_lost_to_others_until_it_is_final() {
         (setup.settings.keep, setup.settings.behind) = (60_000, behind);
         setup.during(20_000.0, 220_000.0).run().unwrap().nanoseconds()
     };
-    // A line apart is not asked for. The line itself stays for sixty nanoseconds: until the atomic is final the load finds it lost.
+    // A load from another line is not affected. The line itself stays for sixty nanoseconds: until the atomic is
+    // final, the load finds it lost.
     assert!((cost(60_000, 2) / cost(0, 2) - 1.0).abs() < 0.02);
     assert!((cost(0, 1) / cost(0, 2) - 1.0).abs() < 0.02);
     let (kept, lost) = (cost(0, 1), cost(60_000, 1));
@@ -183,7 +184,7 @@ fn work_behind_an_atomic_goes_on_before_it_is_done_and_another_atomic_does_not()
     assert!((cost(0, 0.0) / cost(6_000, 0.0) - 1.0).abs() < 0.02);
 }
 
-/// Two CPUs work and do something to words of one line, whose places they know, and hide that much.
+/// Runs two CPUs that work and use words of one line, whose places they know. `hides` are the lead, the window and the flush.
 fn knowing(steps: [Vec<Step>; 2], layout: &Layout, hides: [u64; 3]) -> Outcome {
     let programs =
         steps.map(|steps| Program { knows_places: true, ..Program::new("knows", steps) });
@@ -198,7 +199,7 @@ fn knowing(steps: [Vec<Step>; 2], layout: &Layout, hides: [u64; 3]) -> Outcome {
     outcome
 }
 
-/// A line with a word of each of two CPUs, and another word of each.
+/// Returns a line with two words for each of two CPUs.
 fn words() -> (Layout, [FieldId; 4]) {
     let mut layout = Layout::new();
     let one = layout.object("one", Scope::Machine);
@@ -206,8 +207,8 @@ fn words() -> (Layout, [FieldId; 4]) {
     (layout, words)
 }
 
-/// What a CPU takes, in nanoseconds, to work for a thousand and read what lies beside what the other writes after so many
-/// cycles of work.
+/// Returns the nanoseconds in which a CPU works for a thousand and reads a word beside one that another CPU writes
+/// after every `cycles` cycles of work.
 fn reading_beside(cycles: f64, hides: [u64; 3]) -> f64 {
     let (layout, words) = words();
     let reads = vec![Step::work(2300.0), Step::load(words[0])];

@@ -1,4 +1,4 @@
-//! A file of which only parts are read: its units one by one, and the tables of lines of those that matter.
+//! A file that is read in part: its units one by one, and the tables of lines of the relevant ones.
 
 use super::super::Slice;
 use super::super::sections::{self, WANTED};
@@ -9,12 +9,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// The longest header of a unit, up to what is read of it here.
+/// The bytes of a unit's header that are read here, at most.
 const HEADER: usize = 24;
 
-/// A section of which parts are read.
+/// A section that is read in part.
 enum Part<'a> {
-    /// It lies in the file as it is.
+    /// It lies in the file unchanged.
     InFile(Range<u64>),
     /// It was compressed.
     Held(Cow<'a, [u8]>),
@@ -25,12 +25,12 @@ pub(super) struct Input<'f, 'a> {
     file: &'f File,
     info: Part<'a>,
     lines: Part<'a>,
-    /// The other sections that matter, which are small.
+    /// The other relevant sections, which are small.
     small: DwarfSections<Cow<'a, [u8]>>,
     pub endian: RunTimeEndian,
 }
 
-/// What the header of a unit says.
+/// The contents of a unit's header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub start: usize,
@@ -42,8 +42,8 @@ pub(super) struct Head {
 }
 
 impl<'f, 'a> Input<'f, 'a> {
-    /// The sections of `parsed`, which is `file`; `None` if the types are not all in plain units, or if the sections
-    /// must be relocated.
+    /// Returns the sections of `parsed`, which is `file`; `None` if some types are not in plain units, or if the
+    /// sections must be relocated.
     pub(super) fn of<R: ReadRef<'a>>(
         file: &'f File,
         parsed: &object::File<'a, R>,
@@ -67,19 +67,19 @@ impl<'f, 'a> Input<'f, 'a> {
         Some(Input { file, info, lines, small: small.ok()?, endian: sections::endian(parsed) })
     }
 
-    /// How many bytes the sections have, decompressed.
+    /// Returns the number of bytes of the sections, decompressed.
     pub(super) fn size(&self) -> u64 {
         let mut size = 0;
         self.small.borrow(|bytes| size += bytes.len() as u64);
         size + self.info.size() as u64 + self.lines.size() as u64
     }
 
-    /// The small sections as gimli reads them.
+    /// Returns the small sections in gimli's form.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
         self.small.borrow(|bytes| Slice::new(bytes, self.endian))
     }
 
-    /// The headers of all units; `None` if one cannot be read, or is of a unit of another sort.
+    /// Returns the headers of all units; `None` if one cannot be read, or is of another sort of unit.
     pub(super) fn heads(&self) -> Option<Vec<Head>> {
         let (mut heads, mut buffer) = (Vec::new(), Vec::new());
         let mut start = 0;
@@ -134,12 +134,12 @@ impl<'f, 'a> Input<'f, 'a> {
         })
     }
 
-    /// The bytes of a unit.
+    /// Returns the bytes of a unit.
     pub(super) fn unit<'b>(&'b self, head: &Head, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         self.info.read(self.file, head.start..head.end, buffer)
     }
 
-    /// The table of lines at `offset`, from there on; empty if there is none.
+    /// Returns the table of lines at `offset`, from there on; empty if there is none.
     pub(super) fn lines<'b>(&'b self, offset: usize, buffer: &'b mut Vec<u8>) -> &'b [u8] {
         let length = |start: usize, count: usize, buffer: &mut Vec<u8>| {
             let bytes = self.lines.read(self.file, start..start.checked_add(count)?, buffer)?;
@@ -160,7 +160,8 @@ impl<'f, 'a> Input<'f, 'a> {
     }
 }
 
-/// A section by its name, decompressed if it is compressed; empty if there is none. `None` if it cannot be read.
+/// Returns a section by its name, decompressed if it is compressed; empty if there is none. `None` if it cannot be
+/// read.
 fn part<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, name: &str) -> Option<Part<'a>> {
     let found = file.sections().find(|section| sections::is_named(section.name_bytes(), name));
     let Some(section) = found else { return Some(Part::Held(Cow::Borrowed(&[]))) };
@@ -180,7 +181,7 @@ impl Part<'_> {
         }
     }
 
-    /// Some bytes of it, read into `buffer` if they are in the file; `None` if it ends before.
+    /// Reads some bytes of it, into `buffer` if they are in the file; `None` if it ends before.
     fn read<'b>(
         &'b self,
         file: &File,
@@ -192,7 +193,7 @@ impl Part<'_> {
             Part::InFile(_) if range.end > self.size() => None,
             Part::InFile(all) => {
                 let bytes = range.len();
-                // Lengths come from the file, which may be shorter than it says.
+                // Lengths come from the file, which may be shorter than it states.
                 let start = all.start + range.start as u64;
                 let there = file.metadata().ok()?.len();
                 if start + bytes as u64 > there {

@@ -1,11 +1,12 @@
-//! Reads what choosing needs of an entry: by a recipe, which is made once for all entries with one abbreviation.
+//! Reads the properties of an entry that the choice needs, by a recipe that is made once for all entries with one
+//! abbreviation.
 //!
-//! A recipe also gives the entry's *digest*, a hash of all that a layout depends on but what it refers to. Entries with
-//! the same digest say the same. (Those that say the same may have different digests: one writes as text what another has
-//! in the section of strings.)
+//! A recipe also gives the entry's *digest*, a hash of everything that a layout depends on except the entry's
+//! references. Entries with the same digest have the same meaning. The reverse does not hold: an entry may have as
+//! text a name that another has in the section of strings.
 //!
-//! Not every abbreviation has a recipe. An entry that refers in a way that C has no use for, or has an attribute that must
-//! be evaluated, is read attribute by attribute, and has no digest.
+//! Not every abbreviation has a recipe. An entry that refers in a way that C does not use, or has an attribute that
+//! must be evaluated, is read attribute by attribute and has no digest.
 
 use super::super::Slice;
 use super::super::attributes::Attributes;
@@ -21,7 +22,7 @@ use gimli::{
 };
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// Why a unit cannot be read in part.
+/// The reason why a unit cannot be read in part.
 pub(super) enum Stopped {
     /// It refers to another unit.
     Linked,
@@ -34,10 +35,10 @@ impl From<Error> for Stopped {
     }
 }
 
-/// What an entry says, as far as choosing needs it.
+/// The properties of an entry that the choice needs.
 #[derive(Default)]
 pub(super) struct Says<'a> {
-    /// `None` if it is no type.
+    /// `None` if it is not a type.
     pub shape: Option<Shape>,
     pub name: Name<'a>,
     pub to: Reference,
@@ -46,7 +47,7 @@ pub(super) struct Says<'a> {
     /// The class of a pointer to its members.
     pub class: Reference,
     pub declaration: bool,
-    /// Whether a member is one for the whole class.
+    /// Whether a member belongs to the whole class.
     pub is_static: bool,
     /// The number of the source file, as the entry has it.
     pub file: u64,
@@ -58,7 +59,7 @@ pub(super) struct Says<'a> {
 #[derive(Clone, Copy, Hash, PartialEq, Eq)]
 pub(super) enum Name<'a> {
     Text(&'a [u8]),
-    /// Where in `.debug_str` it is.
+    /// Its place in `.debug_str`.
     At(u32),
 }
 
@@ -84,7 +85,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// How the attributes of an entry are read, one after the other.
+/// The way to read the attributes of an entry, one after the other.
 #[derive(Default)]
 struct Recipe {
     shape: Option<Shape>,
@@ -93,48 +94,48 @@ struct Recipe {
     is_static: bool,
     /// The source file, if all entries have the same.
     file: u64,
-    /// A hash of what all entries with the abbreviation have in common.
+    /// A hash of the properties that all entries with the abbreviation share.
     common: u64,
 }
 
-/// An attribute, or several that lie side by side and do not matter.
+/// An attribute, or several adjacent ones that do not matter.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
-    /// So many bytes that do not matter.
+    /// Bytes that do not matter; the number of them.
     Passed(u32),
     /// A number of variable length that does not matter.
     PassedNumber,
-    /// A number that matters: of so many bytes, or as all entries have it.
+    /// A number that matters: with this number of bytes, or the same for all entries.
     Number(DwAt, Meaning, u32),
     /// A number of variable length that matters.
     LongNumber(DwAt, Meaning),
     Constant(DwAt, i64),
     /// The name, in `.debug_str`.
     NamePlace,
-    /// The name, as a number of so many bytes in the unit's table of places.
+    /// The name, as a number of this many bytes in the unit's table of places.
     NameIndex(u32),
     NameText,
     /// A text that does not matter.
     Text,
     /// The type that the entry refers to.
     To,
-    /// The source file, as a number of so many bytes.
+    /// The source file, as a number of this many bytes.
     File(u32),
     /// The source file, as a number of variable length.
     FileNumber,
 }
 
-/// What the bytes of a number mean, as `Attributes` takes them.
+/// The meaning of a number's bytes for `Attributes`.
 #[derive(Clone, Copy, PartialEq)]
 enum Meaning {
     Unsigned,
     Signed,
-    /// As an upper bound: the largest number of four or eight bytes stands for -1.
+    /// An upper bound: the largest number of four or eight bytes stands for -1.
     Bound,
 }
 
 impl Meaning {
-    /// `None` for what no compiler writes.
+    /// Returns the value; `None` for a number that no compiler writes.
     fn value(self, number: u64, size: u32) -> Option<i64> {
         match (self, size) {
             (Meaning::Bound, 4) if number == u64::from(u32::MAX) => Some(-1),
@@ -151,7 +152,7 @@ impl Meaning {
 /// Reads entries of a unit.
 pub(super) struct Reading<'u, 'a> {
     unit: &'u Unit<'u, 'a>,
-    /// By the abbreviation's code: what was found out, which may be that it has no recipe.
+    /// By the abbreviation's code: the recipe, or that there is none.
     recipes: Vec<Option<Option<Recipe>>>,
 }
 
@@ -160,14 +161,14 @@ impl<'u, 'a> Reading<'u, 'a> {
         Reading { unit, recipes: Vec::new() }
     }
 
-    /// What the entry at `start` says.
+    /// Returns the properties of the entry at `start`.
     pub(super) fn says(
         &mut self,
         start: usize,
         steps: &Steps<'_, 'a>,
     ) -> Result<Says<'a>, Stopped> {
         let (code, attributes) = steps.code(start)?;
-        // (A code may be any number. Compilers count from one.)
+        // A code may be any number. Compilers count from one.
         let slot = code.min(u16::MAX.into()) as usize;
         if self.recipes.len() <= slot {
             self.recipes.resize_with(slot + 1, || None);
@@ -209,7 +210,7 @@ fn attribute_by_attribute<'a>(unit: &Unit<'_, 'a>, start: usize) -> Result<Says<
     })
 }
 
-/// Where in `.debug_str` a text of the unit's table is.
+/// Returns the place in `.debug_str` of a text of the unit's table.
 fn place(unit: &Unit<'_, '_>, index: usize) -> Option<u32> {
     let (at, index) = (&unit.at, DebugStrOffsetsIndex(index));
     let format = at.header.format();
@@ -217,7 +218,7 @@ fn place(unit: &Unit<'_, '_>, index: usize) -> Option<u32> {
     u32::try_from(place.ok()?.0).ok()
 }
 
-/// What is done with an attribute, of those that `Attributes` takes.
+/// The use of an attribute that `Attributes` reads.
 enum Use {
     Nothing,
     Number(Meaning),
@@ -225,7 +226,7 @@ enum Use {
     To,
     File,
     Flag,
-    /// It takes more than a recipe.
+    /// It needs more than a recipe.
     Evaluated,
 }
 
@@ -251,7 +252,7 @@ fn used(name: gimli::DwAt) -> Use {
         | gimli::DW_AT_bit_stride => Use::Number(Meaning::Unsigned),
         gimli::DW_AT_bit_offset => Use::Number(Meaning::Signed),
         gimli::DW_AT_upper_bound => Use::Number(Meaning::Bound),
-        // Of C++, and of members that have no place.
+        // These belong to C++, and to members without a place.
         gimli::DW_AT_specification
         | gimli::DW_AT_signature
         | gimli::DW_AT_containing_type
@@ -262,7 +263,7 @@ fn used(name: gimli::DwAt) -> Use {
 }
 
 impl Recipe {
-    /// `None` if entries with the abbreviation must be read attribute by attribute.
+    /// Returns the recipe; `None` if entries with the abbreviation must be read attribute by attribute.
     fn of(unit: &Unit<'_, '_>, abbreviation: &Abbreviation) -> Option<Recipe> {
         let tag = abbreviation.tag();
         let mut common = FixedState::with_seed(0).build_hasher();
@@ -309,7 +310,7 @@ impl Recipe {
                         }
                         Part::Constant(name, value)
                     }
-                    // clang writes alignments so.
+                    // clang writes alignments in this form.
                     gimli::DW_FORM_udata if meaning != Meaning::Signed => {
                         Part::LongNumber(name, meaning)
                     }
@@ -322,7 +323,7 @@ impl Recipe {
         Some(recipe)
     }
 
-    /// Reads an entry whose attributes `bytes` begin with; `None` if they end before it does.
+    /// Reads an entry, given its attributes at the start of `bytes`; `None` if they end too early.
     fn read<'a>(&self, unit: &Unit<'_, 'a>, bytes: &'a [u8]) -> Option<Says<'a>> {
         let endian = unit.at.dwarf.debug_abbrev.reader().endian();
         let mut rest = Slice::new(bytes, endian);
@@ -351,7 +352,7 @@ impl Recipe {
                 Part::NamePlace => says.name = Name::At(rest.read_u32().ok()?),
                 Part::NameIndex(size) => {
                     let index = usize::try_from(rest.read_uint(size as usize).ok()?).ok()?;
-                    // (As where a name cannot be found.)
+                    // The name is empty, as for one that cannot be found.
                     says.name = place(unit, index).map_or_else(Name::default, Name::At);
                 }
                 Part::NameText => {
@@ -378,7 +379,7 @@ impl Recipe {
 }
 
 impl Part {
-    /// An attribute that does not matter.
+    /// Returns an attribute that does not matter.
     fn passed(unit: &Unit<'_, '_>, specification: &AttributeSpecification) -> Option<Part> {
         Some(match (specification.size(&unit.at.header), specification.form()) {
             (Some(size), _) => Part::Passed(u32::try_from(size).ok()?),
@@ -389,7 +390,7 @@ impl Part {
     }
 }
 
-/// The bytes of a number, if they are always as many.
+/// Returns the bytes of a number, if their number is constant.
 fn fixed(form: DwForm) -> Option<u32> {
     Some(match form {
         gimli::DW_FORM_data1 => 1,

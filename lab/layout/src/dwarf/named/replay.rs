@@ -1,4 +1,4 @@
-//! Reads chosen entries as a walk over the whole unit reads them.
+//! Reads chosen entries like a walk over the whole unit.
 
 use super::super::entries::{Frame, Walk, shape_of};
 use super::super::parsed::{File, Parsed, Shape};
@@ -31,7 +31,7 @@ pub(super) fn replay<'a>(
         let shape = entry(&mut walk, unit, at)?;
         let named = match shape {
             Some(Shape::Record(kind)) if depth != Depth::Whole && walk.types() > types => {
-                // What is known by its name alone says no more than a declaration does.
+                // A type that is needed by name alone becomes a declaration.
                 walk.declare(types, keyword(kind));
                 true
             }

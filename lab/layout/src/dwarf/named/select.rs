@@ -6,10 +6,11 @@
 //!        ── the namespaces, classes and functions around it   for their names
 //! ```
 //!
-//! That is what the identity of a type depends on (`identity`), too, so types are told apart as in a read of all.
+//! The identity of a type depends on the same entries (`identity`), so types are distinguished as in a read of the
+//! whole file.
 //!
-//! What is chosen has a digest, too: a hash of what each entry says, in the order in which they are followed, with
-//! references as the numbers of entries in that order. Of two units with one digest, the second adds nothing.
+//! The choice also has a digest: a hash of the properties of each entry, in the order in which they are followed,
+//! with references as the numbers of entries in that order. Of two units with one digest, the second adds nothing.
 
 use super::super::entries::{is_c, is_rust};
 use super::super::parsed::{File, Reference, Shape};
@@ -22,36 +23,36 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// How much of an entry is needed.
+/// The part of an entry that is needed.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Depth {
-    /// It has others in it.
+    /// It encloses others.
     Around,
     /// Its name.
     Name,
-    /// All.
+    /// All of it.
     Whole,
 }
 
-/// The entries that are chosen, and what is still missing.
+/// The chosen entries, and the missing ones.
 #[derive(Default)]
 pub(super) struct Selection<'a> {
     pub chosen: HashMap<usize, Chosen, FixedState>,
     /// The names of types that are held by value and only declared here.
     pub declared: Vec<&'a [u8]>,
-    /// Another unit with the same digest has the same types. `None` if that cannot be told.
+    /// Another unit with the same digest has the same types. `None` if there is no digest.
     pub digest: Option<u64>,
 }
 
-/// What is known of an entry that was chosen.
+/// The state of a chosen entry.
 #[derive(Clone, Copy)]
 pub(super) struct Chosen {
     pub depth: Depth,
-    /// How many were chosen before it.
+    /// The number of entries chosen before it.
     number: u32,
 }
 
-/// Chooses what the types that were found need. `files` are the source files of the unit.
+/// Chooses the entries that the found types need. `files` are the source files of the unit.
 pub(super) fn select<'a>(
     unit: &Unit<'_, 'a>,
     steps: &mut Steps<'_, 'a>,
@@ -69,7 +70,7 @@ pub(super) fn select<'a>(
         selection: Selection::default(),
         waiting: Vec::new(),
         completed: Vec::new(),
-        // Where names have scopes, what is around a type says more than the type.
+        // If names have scopes, a type also depends on the entries around it, so there is no digest.
         digest: is_c(unit.language).then_some(digest),
     };
     for &at in &survey.completing {
@@ -130,14 +131,14 @@ impl<'a> Select<'_, 'a> {
         Ok(())
     }
 
-    /// Adds to the digest.
+    /// Adds a value to the digest.
     fn note(&mut self, what: impl Hash) {
         if let Some(digest) = &mut self.digest {
             what.hash(digest);
         }
     }
 
-    /// Adds what an entry says to the digest; its references are noted when they are followed.
+    /// Adds an entry's properties to the digest; its references are noted when they are followed.
     fn note_all(&mut self, says: &Says<'a>) {
         match says.digest {
             Some(digest) => self.note(digest),
@@ -145,7 +146,7 @@ impl<'a> Select<'_, 'a> {
         }
     }
 
-    /// Where in this unit something is; an error if it is in another one.
+    /// Returns the place in this unit of a reference's target; an error if it is in another unit.
     fn inside(&self, to: Reference) -> Result<Option<usize>, Stopped> {
         if to == Reference::NONE {
             return Ok(None);
@@ -169,7 +170,7 @@ impl<'a> Select<'_, 'a> {
         }
         let nameless = matches!(shape, Shape::Record(_)) && says.name.is_empty(self.unit);
         let number = self.selection.chosen[&at].number;
-        // Of one that is only named it does not matter whether it is defined here.
+        // For an entry that is only named it does not matter whether it is defined here.
         let is_named =
             says.digest.is_some() && !nameless && (depth != Depth::Whole || says.declaration);
         if let Shape::Record(kind) = shape
@@ -199,14 +200,14 @@ impl<'a> Select<'_, 'a> {
         }
         match shape {
             Shape::Record(_) => {
-                // Only the enum tells that a record within it is one of its variants.
+                // Only the enum shows that a record within it is one of its variants.
                 if is_rust(self.unit.language)
                     && let Some(around) = self.survey.container(at)
                     && let Some(Shape::Record(_)) = self.reading.says(around, steps)?.shape
                 {
                     self.take(around, Depth::Whole);
                 }
-                // Types without a name are known by what is in them.
+                // Types without a name are known by their content.
                 if nameless && says.specification == Reference::NONE {
                     depth = Depth::Whole;
                     self.selection.chosen.insert(at, Chosen { depth, number });
@@ -239,14 +240,14 @@ impl<'a> Select<'_, 'a> {
         Ok(())
     }
 
-    /// The name of a source file, without its folder: a header has several paths.
+    /// Returns the name of a source file, without its folder: a header has several paths.
     fn file(&self, number: u64) -> &'a [u8] {
         let file = self.files.get(self.unit.file_index(number) as usize);
         let name = file.map_or(&b""[..], |file| file.name);
         name.rsplit(|&byte| byte == b'/').next().unwrap_or(name)
     }
 
-    /// Takes what completes a declaration.
+    /// Takes the entry that completes a declaration.
     fn complete(&mut self, declaration: usize) {
         let first = self.completed.partition_point(|&(of, _)| of < declaration);
         let found = self.completed[first..].iter().take_while(|&&(of, _)| of == declaration);
@@ -254,7 +255,7 @@ impl<'a> Select<'_, 'a> {
         found.into_iter().for_each(|at| self.take(at, Depth::Whole));
     }
 
-    /// What makes up the type at `at`.
+    /// Returns the parts of the type at `at`.
     fn met(at: usize, steps: &mut Steps<'_, 'a>) -> Result<Vec<Step>, Stopped> {
         let mut met = Vec::new();
         steps.members(at, |member| {

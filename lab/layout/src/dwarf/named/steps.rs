@@ -1,4 +1,4 @@
-//! Steps from entry to entry, over attributes that nobody needs.
+//! Steps from entry to entry, over attributes that are not needed.
 
 use super::super::Slice;
 use super::super::entries::{FORMAL_PARAMETER, is_dimension, shape_of};
@@ -7,26 +7,26 @@ use super::wanted::Wanted;
 use crate::Error;
 use gimli::{Abbreviation, DwTag, Endianity, Reader, RunTimeEndian, Section, UnitOffset};
 
-/// Codes of abbreviations up to here have what is known of them in a table.
+/// The largest code of an abbreviation that has its properties in a table.
 const TABULATED: usize = 1 << 14;
 
-/// What is known of all entries with one abbreviation.
+/// The properties of all entries with one abbreviation.
 #[derive(Clone, Copy)]
 struct Known {
     tag: DwTag,
     children: bool,
-    /// The bytes of the attributes, if they are always as many.
+    /// The bytes of the attributes, if their number is constant.
     size: Option<u32>,
-    /// Where among them the offset of the next sibling is, as four bytes.
+    /// The place among them of the offset of the next sibling, in four bytes.
     sibling: Option<u32>,
     sort: Sort,
     /// Whether it is a type that completes another entry.
     completes: bool,
-    /// Where among the attributes the name is, as an offset of four bytes in `.debug_str`.
+    /// The place among the attributes of the name, as an offset of four bytes in `.debug_str`.
     name: Option<u32>,
 }
 
-/// What an entry is to a survey.
+/// The sort of an entry in a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     /// The end of a list of children.
@@ -35,7 +35,7 @@ pub(super) enum Sort {
     Record,
     /// Another type.
     Type,
-    /// What types may be in.
+    /// An entry that may enclose types.
     Container,
     Other,
 }
@@ -44,30 +44,30 @@ pub(super) enum Sort {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub start: usize,
-    /// Where its attributes end.
+    /// The end of its attributes.
     pub next: usize,
     pub tag: DwTag,
     pub sort: Sort,
     pub children: bool,
-    /// Where its next sibling begins, if it says so.
+    /// The start of its next sibling, if it states it.
     pub sibling: Option<usize>,
     /// Whether it is a type that completes another entry.
     pub completes: bool,
-    /// Where the place of its name in `.debug_str` is written, if it is as four bytes.
+    /// The position at which the place of its name in `.debug_str` is written in four bytes, if it is.
     name: Option<usize>,
 }
 
 impl Step {
-    /// Whether it ends a list of children.
+    /// Returns whether it ends a list of children.
     pub(super) fn is_end(&self) -> bool {
         self.sort == Sort::End
     }
 }
 
-/// What a walk over the members of a type meets.
+/// An entry that a walk over the members of a type meets.
 pub(super) enum Met {
     Member(Step),
-    /// The end of the members of the innermost, which in the end is the type itself.
+    /// The end of the members of the innermost type, which in the end is the type itself.
     End,
 }
 
@@ -77,18 +77,18 @@ pub(super) struct Steps<'u, 'a> {
     bytes: &'a [u8],
     endian: RunTimeEndian,
     known: Vec<Option<Known>>,
-    /// How many entries were stepped over.
+    /// The number of entries that were stepped over.
     pub count: u64,
 }
 
 impl<'u, 'a> Steps<'u, 'a> {
-    /// `bytes` are those of the unit, from its header on.
+    /// Returns the steps of a unit; `bytes` are those of the unit, from its header on.
     pub(super) fn new(unit: &'u Unit<'u, 'a>, bytes: &'a [u8]) -> Steps<'u, 'a> {
         let endian = unit.at.dwarf.debug_abbrev.reader().endian();
         Steps { unit, bytes, endian, known: Vec::new(), count: 0 }
     }
 
-    /// Whether types of the unit may refer to other units.
+    /// Returns whether types of the unit may refer to other units.
     pub(super) fn leads_out(&self) -> bool {
         let abbreviations = (1..).map_while(|code| self.unit.abbreviations.get(code));
         let concerned = |tag| shape_of(tag).is_some() || is_member(tag) && tag != FORMAL_PARAMETER;
@@ -113,12 +113,12 @@ impl<'u, 'a> Steps<'u, 'a> {
         })
     }
 
-    /// Where the first entry is.
+    /// Returns the place of the first entry.
     pub(super) fn first(&self) -> Result<usize, Error> {
         Ok(self.unit.entries(None)?.next_offset().0)
     }
 
-    /// The bytes of the unit, from its header on.
+    /// Returns the bytes of the unit, from its header on.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -127,7 +127,7 @@ impl<'u, 'a> Steps<'u, 'a> {
         self.bytes.len()
     }
 
-    /// The entry at `start`.
+    /// Returns the entry at `start`.
     pub(super) fn step(&mut self, start: usize) -> Result<Step, Error> {
         self.count += 1;
         let (code, attributes) = self.code(start)?;
@@ -170,7 +170,7 @@ impl<'u, 'a> Steps<'u, 'a> {
         Ok(Step { start, next, tag, sort, children, sibling, completes, name })
     }
 
-    /// The code of the abbreviation of an entry, and where its attributes begin.
+    /// Returns the code of the abbreviation of an entry, and the start of its attributes.
     pub(super) fn code(&self, start: usize) -> Result<(u64, usize), Error> {
         // Nearly all codes are short.
         match self.bytes.get(start..start + 2) {
@@ -185,7 +185,7 @@ impl<'u, 'a> Steps<'u, 'a> {
         Ok((code, self.bytes.len() - rest.len()))
     }
 
-    /// What is known of the entries with an abbreviation.
+    /// Returns the properties of the entries with an abbreviation.
     fn known(&mut self, code: u64) -> Result<Known, Error> {
         let slot = usize::try_from(code).unwrap_or(usize::MAX);
         if let Some(Some(known)) = self.known.get(slot) {
@@ -232,7 +232,7 @@ impl<'u, 'a> Steps<'u, 'a> {
         Known { tag, children, size, sibling, sort, completes, name }
     }
 
-    /// Whether the name of an entry is wanted.
+    /// Returns whether the name of an entry is wanted.
     pub(super) fn is_wanted(&self, step: &Step, wanted: &Wanted) -> Result<bool, Error> {
         match step.name.and_then(|at| self.bytes.get(at..at + 4)) {
             Some(place) => Ok(wanted.is_at(self.endian.read_u32(place) as usize)),
@@ -240,7 +240,7 @@ impl<'u, 'a> Steps<'u, 'a> {
         }
     }
 
-    /// The name of the entry at `start`, empty if it has none.
+    /// Returns the name of the entry at `start`, empty if it has none.
     fn name(&self, start: usize) -> Result<&'a [u8], Error> {
         let broken = |error| self.unit.broken(error);
         let mut entries = self.unit.entries(Some(UnitOffset(start)))?;
@@ -256,7 +256,7 @@ impl<'u, 'a> Steps<'u, 'a> {
         Ok(b"")
     }
 
-    /// The first entry behind the children of `step`.
+    /// Returns the first entry behind the children of `step`.
     pub(super) fn beyond(&mut self, step: &Step) -> Result<usize, Error> {
         if !step.children {
             return Ok(step.next);
@@ -280,8 +280,8 @@ impl<'u, 'a> Steps<'u, 'a> {
         Ok(at)
     }
 
-    /// Meets all that makes up the type at `start`: members, bases, variants, dimensions, parameters. Types within it
-    /// are passed over.
+    /// Visits the parts of the type at `start`: members, bases, variants, dimensions, parameters. Types within it are
+    /// skipped.
     pub(super) fn members(
         &mut self,
         start: usize,
@@ -307,7 +307,7 @@ impl<'u, 'a> Steps<'u, 'a> {
                 at = self.beyond(&step)?;
             }
         }
-        // A list that is cut off ends with the unit.
+        // A truncated list ends with the unit.
         (0..depth).try_for_each(|_| meet(Met::End))
     }
 }
@@ -324,7 +324,7 @@ fn is_member(tag: DwTag) -> bool {
     )
 }
 
-/// Whether the names of types within it have its name before them in some language.
+/// Returns whether it qualifies the names of types within it in some language.
 fn is_container(tag: DwTag) -> bool {
     matches!(
         tag,

@@ -1,8 +1,8 @@
-//! Finds the entries of a unit that have wanted names, and which namespaces, classes and functions all its types are
-//! in.
+//! Finds the entries of a unit that have wanted names, and the namespaces, classes and functions that enclose its
+//! types.
 //!
-//! In C a name has no scope, so there the second does not matter, and whatever has no wanted name in it is passed
-//! over as a whole.
+//! In C a name has no scope, so there the second does not matter, and every entry without a wanted name in it is
+//! skipped as a whole.
 
 use super::steps::{Sort, Steps};
 use super::wanted::{Hits, Wanted};
@@ -11,20 +11,20 @@ use crate::Error;
 /// No container: the unit itself.
 const OUTERMOST: u32 = u32::MAX;
 
-/// What was found in a unit.
+/// The findings in a unit.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// The entries of types that have wanted names.
     pub targets: Vec<usize>,
-    /// In the order of the unit: the entries of types and of what types may be in. Each has the number of the
-    /// innermost that it is in. Nothing in C.
+    /// The entries of types, and of entries that may enclose types, in the order of the unit. Each has the number of
+    /// its innermost container. Empty in C.
     nodes: Vec<(usize, u32)>,
     /// Entries that complete others.
     pub completing: Vec<usize>,
 }
 
 impl Survey {
-    /// Looks through a unit. `flat` says that names have no scopes.
+    /// Looks through a unit. `flat` means that names have no scopes.
     pub(super) fn of(
         steps: &mut Steps<'_, '_>,
         hits: &Hits,
@@ -66,12 +66,12 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Whether a type's entry begins at `at`, as far as it is known.
+    /// Returns whether a type's entry may begin at `at`.
     pub(super) fn may_be_type(&self, at: usize) -> bool {
         self.nodes.is_empty() || self.node(at).is_some()
     }
 
-    /// The entry that the one at `at` is in, if that matters for names.
+    /// Returns the entry that the one at `at` is in, if that matters for names.
     pub(super) fn container(&self, at: usize) -> Option<usize> {
         let (_, container) = self.nodes[self.node(at)?];
         self.nodes.get(container as usize).map(|&(at, _)| at)

@@ -1,4 +1,4 @@
-//! The names that are looked for, and where the bytes of a unit may name one.
+//! The wanted names, and the places where the bytes of a unit may name one.
 //!
 //! An entry has its name as text, or as the text's place in `.debug_str`, or as a number in the unit's table of such
 //! places. A linker lets one text be the end of another, so every place counts at which a name ends a text.
@@ -7,10 +7,10 @@ use gimli::{Endianity, RunTimeEndian};
 use memchr::memmem::{Finder, find_iter};
 use std::collections::BTreeSet;
 
-/// Beyond this many patterns, reading all entries costs less than looking for each pattern.
+/// With more patterns than this, reading all entries costs less than searching for each pattern.
 const MOST_PATTERNS: usize = 40;
 
-/// Where entries that are looked for may be.
+/// The places of entries that may be wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hits {
     /// Only entries with one of these bytes, which are sorted.
@@ -22,16 +22,16 @@ pub(super) enum Hits {
 /// Names, without their scopes.
 pub(super) struct Wanted {
     names: BTreeSet<Vec<u8>>,
-    /// What stands for them in units; `None` if there is too much of it.
+    /// The byte patterns that stand for them in units; `None` if there are too many.
     patterns: Option<Vec<Finder<'static>>>,
-    /// Where their texts begin in `.debug_str`; sorted.
+    /// The starts of their texts in `.debug_str`; sorted.
     places: Vec<usize>,
-    /// Where these places stand in `.debug_str_offsets`; sorted.
+    /// The positions of these places in `.debug_str_offsets`; sorted.
     indices: Vec<usize>,
 }
 
 impl Wanted {
-    /// Looks for `names` in the sections of strings. `wide` says whether any unit has offsets of eight bytes.
+    /// Finds `names` in the sections of strings. `wide` means that some unit has offsets of eight bytes.
     pub(super) fn new(
         names: BTreeSet<Vec<u8>>,
         strings: &[u8],
@@ -68,38 +68,38 @@ impl Wanted {
         Wanted { names, patterns, places, indices }
     }
 
-    /// Whether a text, or the end of one, is `name`.
+    /// Returns whether a text, or the end of one, is `name`.
     pub(super) fn is_text(strings: &[u8], name: &[u8]) -> bool {
         find_iter(strings, &[name, &[0]].concat()).next().is_some()
     }
 
-    /// Whether a name is looked for.
+    /// Returns whether a name is looked for.
     pub(super) fn has(&self, name: &[u8]) -> bool {
         self.names.contains(name)
     }
 
-    /// Whether the text at a place of `.debug_str` is looked for.
+    /// Returns whether the text at a place of `.debug_str` is looked for.
     pub(super) fn is_at(&self, place: usize) -> bool {
         self.places.binary_search(&place).is_ok()
     }
 
-    /// Whether any unit may name one by its number in a table of places.
+    /// Returns whether any unit may name one by its number in a table of places.
     pub(super) fn numbered(&self) -> bool {
         !self.indices.is_empty()
     }
 
-    /// Whether the table of places from `start` to `end` has one.
+    /// Returns whether the table of places from `start` to `end` has one.
     pub(super) fn in_table(&self, start: usize, end: usize) -> bool {
         let first = self.indices.partition_point(|&at| at < start);
         self.indices.get(first).is_some_and(|&at| at < end)
     }
 
-    /// Where the bytes of a unit may name one.
+    /// Returns the places at which the bytes of a unit may name one.
     pub(super) fn hits(&self, unit: &[u8]) -> Hits {
         let Some(patterns) = &self.patterns else { return Hits::Anywhere };
         let mut hits = Vec::new();
         for pattern in patterns {
-            // Bytes that overlap with a match may be a match, too.
+            // Bytes that overlap with a match may be a match as well.
             let mut from = 0;
             while let Some(found) = pattern.find(&unit[from..]) {
                 hits.push(from + found);
@@ -112,7 +112,7 @@ impl Wanted {
 }
 
 impl Hits {
-    /// Whether an entry from `start` to `end` may name what is looked for.
+    /// Returns whether an entry from `start` to `end` may have a wanted name.
     pub(super) fn within(&self, start: usize, end: usize) -> bool {
         match self {
             Hits::Anywhere => true,
@@ -123,7 +123,7 @@ impl Hits {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Hits::At(hits) if hits.is_empty())
     }

@@ -3,7 +3,8 @@ use crate::calibrate::probe::Found;
 use crate::calibrate::topology::Place;
 use crate::golden::same as golden;
 
-/// What fights take in the model where a transfer takes so long, half of it the request, and a stay three tenths of it.
+/// Returns the model's times of fights for a transfer of this length. The request is half of it, and the stay three
+/// tenths of it.
 fn fought(transfer: f64) -> Vec<f64> {
     let mut settings = Machine::built_in("zen4-2vcpu").unwrap().best();
     settings.transfer = [[(1000.0 * transfer) as u64; 2]; 5];
@@ -13,7 +14,7 @@ fn fought(transfer: f64) -> Vec<f64> {
     fights::all().map(|fight| known.simulated(fight, &settings)).collect()
 }
 
-/// A visit to two CPUs whose transfers take `transfer` nanoseconds, give or take a twentieth.
+/// Returns a visit to two CPUs whose transfers take `transfer` nanoseconds, give or take a twentieth.
 fn found(transfer: f64, round: usize) -> Found {
     let off = 1.0 + 0.05 * ((round * 7 % 11) as f64 / 5.0 - 1.0);
     let transfer = transfer * off;
@@ -87,7 +88,7 @@ fn a_machine_in_two_modes_makes_two_files_that_are_read_back() {
     for Described { machine, .. } in &described {
         let again = Machine::parse("again", &machine.to_toml()).unwrap();
         assert_eq!(again.to_toml(), machine.to_toml());
-        // What the fights tell comes out near what was put in.
+        // The figures fitted to the fights come out near the input.
         let Range { low, best, high, .. } = again.nuisance.request;
         assert!(low <= best && best <= high);
         assert!((best - 0.5).abs() < 0.2, "{best}");

@@ -1,7 +1,7 @@
 use super::*;
 use ledgerline_coherence::machine::Machine;
 
-/// Two CPUs whose transfers take 25 ns.
+/// Returns settings of two CPUs whose transfers take 25 ns.
 fn settings() -> Settings {
     Machine::built_in("zen4-2vcpu").unwrap().best()
 }
@@ -10,7 +10,7 @@ fn known(settings: &Settings) -> Known<'_> {
     Known { settings, modified: 25_000.0, multiplication: 3.0 }
 }
 
-/// What the model itself takes with such shares.
+/// Returns the model's own times with these shares.
 fn took(known: &Known<'_>, shares: &[f64; KINDS]) -> Vec<f64> {
     let fights: Vec<(Fight, f64)> = fights::all().map(|fight| (fight, 1.0)).collect();
     known.predicted(shares, &fights)
