@@ -93,9 +93,9 @@ pub extern "C" fn ledgerline_charge(group: ledgerline_group_t, units: u64) -> le
 ///
 /// A ledger counts units and does not know which charge they belong to. So a mistake (units that are returned twice)
 /// shows only if the group's counter would fall below zero. While the group holds units of other charges, the second
-/// return takes those. Units that fit into the running CPU's stock of the group (32 KiB, or a sixteenth of its usage
-/// if that is more) become idle there without a check: until the stock is drained, the groups above read lower by as
-/// much. LEDGERLINE_AUDIT finds all such mistakes.
+/// return takes those. Units that fit into the running CPU's stock of the group (32 KiB, a sixteenth of its usage,
+/// or 32 of its large charges, whichever is most) become idle there without a check: until the stock is drained, the
+/// groups above read lower by as much. LEDGERLINE_AUDIT finds all such mistakes.
 ///
 /// Errors: LEDGERLINE_ERROR_MISTAKE if more was returned than that, also for a destroyed group that holds nothing any
 /// more (nothing was changed, and the mistake was counted: ledgerline_mistakes); _HANDLE; _GONE for a number that no

@@ -137,9 +137,10 @@ impl<'l> Group<'l> {
     /// only if it would take the group's counter below zero, or if the group is gone. Such a return has no effect and
     /// is counted ([`Ledger::mistakes`]). While the group, or one below it, holds units of other charges or has idle
     /// units, the second return takes those. The group may then use that much more than its limit. A second return is
-    /// also invisible if it fits into the running CPU's cell of the group (32 KiB, or a sixteenth of its usage if
-    /// that is more). The units lie there as idle, and the groups above read lower by as much until the cell is
-    /// drained. To find such a mistake, build the ledger with [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
+    /// also invisible if it fits into the running CPU's cell of the group (32 KiB, a sixteenth of its usage, or 32 of
+    /// its large charges, whichever is most). The units lie there as idle, and the groups above read lower by as much until
+    /// the cell is drained. To find such a mistake, build the ledger with
+    /// [`LedgerBuilder::audit`](crate::LedgerBuilder::audit).
     #[inline(always)]
     #[track_caller]
     pub fn uncharge_units(&self, units: u64) {
