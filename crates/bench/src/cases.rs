@@ -5,7 +5,8 @@
 
 use super::guards;
 use super::loops::{UNROLLED, bare_add, four_times, refused};
-use super::peers::{Atomics, Locked, Peer};
+use super::peers::{AtomicPeaks, Atomics, Locked, Peer};
+use super::queries;
 use super::rounds::{Made, Work};
 use crate::measure::shuffle::shuffle;
 use ledgerline::percpu::Array;
@@ -28,7 +29,7 @@ const MAX: u64 = 1 << 40;
 pub(super) type Make = for<'l> fn(&'l Ledger, usize) -> Made<Work<'l>>;
 
 /// All cases, in the order of the report.
-pub(super) const CASES: [(&str, Make); 21] = [
+pub(super) const CASES: [(&str, Make); 33] = [
     ("bare_add", |_, _| {
         let array = Array::new(1)?;
         Ok((UNROLLED, Box::new(move |_, n| bare_add(&array, black_box(UNITS) as i64, n))))
@@ -59,6 +60,18 @@ pub(super) const CASES: [(&str, Make); 21] = [
         let names: Vec<String> = (0..threads).map(|thread| format!("q{thread}")).collect();
         Ok((1, Box::new(move |thread, n| create_destroy(root, &names[thread], n))))
     }),
+    ("large_64k", queries::large_64k),
+    ("large_1m", queries::large_1m),
+    ("grow_shrink", queries::grow_shrink),
+    ("grow_shrink_1m", queries::grow_shrink_1m),
+    ("own_query", queries::own_query),
+    ("short_query", queries::short_query),
+    ("transfer_cells", queries::transfer_cells),
+    ("refusal", queries::refusal),
+    ("atomics_peaks", |_, _| shared(AtomicPeaks::new(MAX))),
+    ("atomics_grow", queries::atomics_grow),
+    ("atomics_refusal", queries::atomics_refusal),
+    ("mutex_grow", queries::mutex_grow),
     // (Their ledgers lie in files.)
     (UNWATCHED, |ledger, _| chain(ledger, 3, pair)),
     (WATCHED, |_, _| Err("a ledger in no file cannot be watched".into())),
@@ -177,7 +190,9 @@ mod tests {
                 }
             });
             assert_eq!(ledger.root().precise(), 0, "{name}");
-            let charged = name.starts_with("pair_") || name.starts_with("guard_");
+            let without = ["bare_add", "create_destroy"].contains(&name);
+            let peer = name.starts_with("atomics_") || name.starts_with("mutex_");
+            let charged = !without && !peer;
             assert_eq!(ledger.root().peak().value > 0, charged, "{name}");
             if name == "create_destroy" {
                 assert_eq!(ledger.snapshot().groups.len(), 1, "only the root is left");

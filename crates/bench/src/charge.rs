@@ -3,6 +3,7 @@
 
 use super::cases::{CASES, MILLION, UNWATCHED, WATCHED};
 use super::guards;
+use super::queries;
 use super::rounds::{Made, Run, insert};
 use super::row::{Pass, Row, Rows, thousandths};
 use super::suite::{Suite, names};
@@ -39,6 +40,20 @@ Cases (figures are nanoseconds an operation and thread):
   atomics_depth3      for comparison: the pair on three levels of plain atomics
   mutex_depth3        for comparison: the pair on three levels behind a mutex
   create_destroy      create a group below the root and destroy it
+  large_64k           charge 64 KiB of /tenant/query by a guard and drop it
+  large_1m            the same with 1 MiB
+  grow_shrink         hold a thousand guards of 64 KiB, then drop them
+  grow_shrink_1m      the same with 1 MiB
+  own_query           the same with 64 KiB, each thread in a query of its own
+  short_query         create a query, hold 20 guards of 64 KiB, drop them and
+                      destroy the query; an operation is one charge
+  transfer_cells      move 64 KiB to a sibling and back; an operation is one move
+  refusal             ask a full query for 64 KiB
+  atomics_peaks       for comparison: the pair on three levels of atomics that
+                      check limits and keep peaks
+  atomics_grow        ... a thousand added, then a thousand subtracted
+  atomics_refusal     ... refused at the first level
+  mutex_grow          ... behind a mutex
   pair_unwatched      the pair on three levels of a ledger in a file, with
                       10 000 groups besides
   pair_watched        the same, while another process looks at all groups at the
@@ -163,11 +178,13 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
                 remarks.extend(of(one).map(|ratio| format!("{ratio:.2}x {one}")));
             }
         }
-        case => remarks.extend(
-            times_units(row, rows)
-                .zip(guards::beside(case))
-                .map(|(ratio, units)| format!("{ratio:.2}x {units}")),
-        ),
+        case => {
+            let units = times_units(row, rows).zip(guards::beside(case));
+            remarks.extend(units.map(|(ratio, units)| format!("{ratio:.2}x {units}")));
+            for peer in queries::beside(case) {
+                remarks.extend(of(peer).map(|ratio| against(ratio, peer)));
+            }
+        }
     }
     remarks.extend(rows.times_one_thread(row));
     if let (Some(groups), Some(seconds), Some(bytes)) =
@@ -214,6 +231,8 @@ mod tests {
             row("guard_vec", 1, 3.5),
             row("pair_unwatched", 1, 2.5),
             row("pair_watched", 1, 2.525),
+            row("atomics_grow", 1, 14.0),
+            row("short_query", 1, 28.0),
         ];
         let remark = |at: usize| remark(&rows[at], Rows(&rows));
         assert_eq!(remark(0), "");
@@ -227,6 +246,7 @@ mod tests {
         assert_eq!(remark(7), "1.10x one thread", "two threads have no others to compare with");
         assert_eq!(remark(9), "1.40x pair_depth3");
         assert_eq!(remark(11), "+1.0 % on pair_unwatched");
+        assert_eq!(remark(13), "2.0x slower than atomics_grow");
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod modes;
 pub mod options;
 mod peers;
 mod program;
+mod queries;
 mod quota;
 mod read;
 mod report;

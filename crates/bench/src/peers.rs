@@ -57,6 +57,41 @@ impl Peer for Atomics {
     }
 }
 
+/// As [`Atomics`], and each level keeps its peak.
+#[derive(Debug)]
+pub(super) struct AtomicPeaks {
+    usage: Atomics,
+    peaks: [Padded<AtomicU64>; LEVELS],
+}
+
+impl AtomicPeaks {
+    pub(super) fn new(max: u64) -> AtomicPeaks {
+        AtomicPeaks { usage: Atomics::new(max), peaks: Default::default() }
+    }
+}
+
+impl Peer for AtomicPeaks {
+    #[inline(always)]
+    fn try_charge(&self, units: u64) -> bool {
+        for (at, ((usage, max), peak)) in self.usage.levels.iter().zip(&self.peaks).enumerate() {
+            let sum = usage.fetch_add(units, Ordering::Relaxed) + units;
+            if sum > *max {
+                self.usage.cancel(at, units);
+                return false;
+            }
+            if sum > peak.load(Ordering::Relaxed) {
+                peak.fetch_max(sum, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn uncharge(&self, units: u64) {
+        self.usage.uncharge(units);
+    }
+}
+
 /// A hierarchical counter behind one lock.
 #[derive(Debug)]
 pub(super) struct Locked {
@@ -104,6 +139,15 @@ mod tests {
         assert!(peer.try_charge(36));
         peer.uncharge(100);
         assert!(peer.levels.iter().all(|(usage, _)| usage.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn peaks_are_the_highest_sums() {
+        let peer = AtomicPeaks::new(100);
+        assert!(peer.try_charge(64) && !peer.try_charge(64));
+        peer.uncharge(64);
+        assert!(peer.try_charge(10));
+        assert!(peer.peaks.iter().all(|peak| peak.load(Ordering::Relaxed) == 64));
     }
 
     #[test]
