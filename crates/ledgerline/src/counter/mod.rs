@@ -60,7 +60,8 @@ pub(crate) struct Hot {
     usage: AtomicU64,
     /// The lower bound of the watermark (`watermark.rs`).
     lower_watermark: AtomicU64,
-    /// The lower bound of the highest usage before the watermarks began anew for one reader (`watermark.rs`). Seldom written.
+    /// The lower bound of the highest usage before the watermarks were restarted for one reader (`watermark.rs`).
+    /// Seldom written.
     least_before: AtomicU64,
     /// Reservations that stand in the way of walks and do not go away (`stuck.rs`).
     stuck: Stuck,
