@@ -120,7 +120,8 @@ mod sleep {
     use std::sync::atomic::AtomicU32;
     use std::time::Instant;
 
-    /// The kernel finds a private word by its address, and a word in a file by its offset.
+    /// Returns the flag of the futex calls. The kernel finds a private word by its address, and a word in a file by
+    /// its offset.
     fn flag(whose: Whose) -> libc::c_int {
         if whose == Whose::Process { libc::FUTEX_PRIVATE_FLAG } else { 0 }
     }

@@ -41,7 +41,7 @@ pub(crate) struct QueueHead {
 }
 
 impl QueueHead {
-    /// The raw id of the group whose queue has this head; 0 if there is none.
+    /// Returns the raw id of the group whose queue has this head; 0 if there is none.
     pub(crate) fn group(&self) -> u64 {
         self.group.load(Ordering::Relaxed)
     }
