@@ -202,13 +202,13 @@ impl Purse {
         self.group() == group && !is_frozen(self.word())
     }
 
-    /// See the field.
+    /// Returns the allocator's number of the group.
     #[inline(always)]
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// See the field.
+    /// Returns the address of the group's table.
     pub(crate) fn table(&self) -> usize {
         self.table.load(Ordering::Relaxed)
     }

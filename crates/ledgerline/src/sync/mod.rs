@@ -13,16 +13,17 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// A fence for loom alone, between a SeqCst access and the next one. Loom takes such an access for an
-/// AcqRel one, and knows only SeqCst fences.
+/// Executes a fence under loom only, between a SeqCst access and the next one. Loom treats such an access as an AcqRel
+/// one, and supports only SeqCst fences.
 #[inline(always)]
 pub(crate) fn model_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
 
-/// The cheap side of an asymmetric fence: it keeps the compiler from moving accesses across it in either direction. The
-/// other side calls `membarrier`, which makes every running thread pass a full barrier. For loom both sides are fences.
+/// Executes the cheap side of an asymmetric fence: it keeps the compiler from moving accesses across it in either
+/// direction. The other side calls `membarrier`, which makes every running thread pass a full barrier. For loom both
+/// sides are fences.
 #[inline(always)]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]
@@ -34,7 +35,7 @@ pub(crate) fn light_fence() {
 /// Whether this process must make no system call (see `Ledger::forbid_system_calls`).
 static CALLS_FORBIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Relaxed, here and below: the flag publishes no other data.
+/// Sets whether this process must make no system call. Relaxed, here and below: the flag publishes no other data.
 pub(crate) fn forbid_calls(forbidden: bool) {
     CALLS_FORBIDDEN.store(forbidden, Ordering::Relaxed);
 }
