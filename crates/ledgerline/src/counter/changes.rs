@@ -1,4 +1,4 @@
-//! How often a row's limits were changed, and a seal over them: one word beside the counter.
+//! Counts the changes of a row's limits and keeps a checksum of them, the *seal*, in one word beside the counter.
 //!
 //! ```text
 //! change                                     is the row's limits' seal whole?
@@ -8,37 +8,37 @@
 //!     count += 1, under way -= 1               the same word again: compare its seal with the limits'
 //! ```
 //!
-//! So who reads a limit can tell one that was set from one that another program wrote over (to one in 2^24), and a change
-//! that is seen half is taken for neither. The changes of several threads commute, so there is no lock. A process that
-//! is killed in the middle leaves "under way" above zero: then the row's limits are believed as they are.
+//! So a reader can tell a limit that was set from one that another program wrote over, with an error of one in 2^24. A
+//! change in progress is not taken for damage. The changes of several threads commute, so there is no lock. A process
+//! that is killed in the middle leaves "under way" above zero: the row's limits are then no longer checked.
 //!
-//! Who reads the counts of a subtree moves what was not collected yet to the totals (`table/collect.rs`); a group that
-//! goes hands it to its parent's row. Each takes it out by a swap, so it is counted once. (Groups with limits come and go
-//! all the time, and their ends must not cost a collection each.)
+//! A reader of a subtree's counts moves the uncollected changes to the totals (`table/collect.rs`). A group that ends
+//! hands them to its parent's row. Both take them out by a swap, so each change is counted once. Groups with limits
+//! come and go all the time, so the end of a group must not cost a collection.
 //!
 //! The seal of the limits that a row begins with is zero, and so is the word of a fresh row.
 
 use super::{COUNTER_MAX, PageCounter};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The bits of the count; the seal lies above them, and how many changes are under way above that.
+/// The bits of the count. The seal lies above them, and the number of changes under way above the seal.
 const COUNT: u64 = u32::MAX as u64;
 const SEAL_SHIFT: u32 = 32;
 const SEAL: u64 = 0xff_ffff;
 const UNDER_WAY: u64 = 1 << 56;
 
-/// In the word of what was not collected: the row's own; above it, that of groups below which are gone.
+/// In the word of uncollected changes: those of the row itself. Those of removed groups below lie above them.
 const OWN: u64 = u32::MAX as u64;
 const BELOW_SHIFT: u32 = 32;
-/// More than this waits for nobody: [`PageCounter::add_changes`] says so.
+/// Above this, changes must be collected at once: [`PageCounter::add_changes`] returns `true`.
 const MANY: u64 = 1 << 31;
 
-/// Changes of limits that nobody has collected yet.
+/// Changes of limits that no reader has collected yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Of the row itself.
+    /// Those of the row itself.
     pub(crate) own: u64,
-    /// Of groups below it that are gone.
+    /// Those of removed groups below it.
     pub(crate) below: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Which {
 impl Which {
     const ALL: [Which; 4] = [Which::Max, Which::High, Which::Low, Which::Min];
 
-    /// What a row begins with.
+    /// Returns the initial value of the limit in a fresh row.
     const fn at_first(self) -> u64 {
         match self {
             Which::Max | Which::High => COUNTER_MAX,
@@ -72,43 +72,43 @@ impl Which {
         }
     }
 
-    /// What a limit adds to the seal.
+    /// Returns what a limit adds to the seal.
     const fn seal(self, limit: u64) -> u64 {
         let place = (self as u64 + 1).wrapping_mul(GOLDEN);
         (mixed(limit.wrapping_add(place)) ^ mixed(self.at_first().wrapping_add(place))) & SEAL
     }
 }
 
-/// 2^64 over the golden ratio: its multiples fall evenly.
+/// 2^64 over the golden ratio: its multiples are evenly distributed.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A number in which each bit of a word counts (the finisher of Steele, Lea and Flood's SplitMix64).
+/// Returns a hash in which each bit of the word counts (the finisher of Steele, Lea and Flood's SplitMix64).
 pub(crate) const fn mixed(word: u64) -> u64 {
     let mixed = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
 }
 
-/// A change that is under way.
+/// A change that is under way. Dropping this ends it.
 #[must_use = "the change ends when this is dropped"]
 pub(super) struct UnderWay<'c>(&'c PageCounter);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        // (The models leave it out: it decides nothing but what damage is.) Release: as in `note_change`.
+        // The models leave it out: only the damage check depends on it. Release: as in `note_change`.
         #[cfg(not(loom))]
         self.0.hot.changes.fetch_sub(UNDER_WAY, Ordering::Release);
     }
 }
 
 impl PageCounter {
-    /// How often its limits were changed.
+    /// Returns how often its limits were changed.
     pub(crate) fn changes(&self) -> u64 {
         self.hot.changes.load(Ordering::Relaxed) & COUNT
     }
 
-    /// Changes a limit by `exchange`, which says what it was and is now, or that it was not changed (`None`). It stores
-    /// with Release. Says whether the limit is another one than before. Async-signal-safe.
+    /// Changes a limit by `exchange`, which stores with Release and returns the old and the new value, or `None` if it
+    /// changed nothing. Returns whether the limit differs from the old one. Async-signal-safe.
     pub(super) fn note_change(
         &self,
         which: Which,
@@ -126,27 +126,27 @@ impl PageCounter {
             let rest = word.wrapping_sub(UNDER_WAY) & !COUNT ^ seal;
             Some(rest | word.wrapping_add(1) & COUNT)
         };
-        // Release, partner of the first Acquire in `are_limits_sealed`: who sees the new seal sees the limit.
+        // Release, partner of the first Acquire in `are_limits_sealed`: a reader that sees the new seal sees the limit.
         let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, ended);
         self.hot.uncollected.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    /// A change is under way until this is dropped. Lowering the max reserves up to all units that there are, which is so
-    /// much that it would be taken for damage otherwise.
+    /// Marks a change as under way until the result is dropped, so that the damage check ignores it. Lowering the max
+    /// may reserve up to all units that exist, which would look like damage otherwise.
     pub(super) fn begin_change(&self) -> UnderWay<'_> {
         #[cfg(not(loom))]
         self.hot.changes.fetch_add(UNDER_WAY, Ordering::Relaxed);
         UnderWay(self)
     }
 
-    /// Whether a change is under way. An Acquire fence before this is the partner of the AcqRel exchange with which a
-    /// change reserves: who saw the reservation sees the change.
+    /// Returns whether a change is under way. An Acquire fence before this is the partner of the AcqRel exchange with
+    /// which a change reserves: a thread that saw the reservation sees the change.
     pub(super) fn is_change_under_way(&self) -> bool {
         self.hot.changes.load(Ordering::Relaxed) >= UNDER_WAY
     }
 
-    /// Sets high, low or min. Says whether it is another one than before. Async-signal-safe.
+    /// Sets high, low or min. Returns whether the limit differs from the old one. Async-signal-safe.
     #[cfg(not(loom))]
     pub(crate) fn set_other(&self, which: Which, limit: u64) -> bool {
         let word = self.limit(which);
@@ -166,7 +166,7 @@ impl PageCounter {
         }
     }
 
-    /// Whether the limits are those that were set. Also `true` while one is being changed.
+    /// Returns whether the limits are those that were set. Also `true` while one is being changed.
     pub(crate) fn are_limits_sealed(&self) -> bool {
         let before = self.hot.changes.load(Ordering::Acquire);
         if before >= UNDER_WAY {
@@ -177,19 +177,19 @@ impl PageCounter {
             other => self.limit(other).load(Ordering::Relaxed),
         };
         let seal = Which::ALL.into_iter().fold(0, |seal, which| seal ^ which.seal(load(which)));
-        // Partner of the Release with which a limit is stored: who read a new one sees that its change is, or was, under
-        // way.
+        // Partner of the Release with which a limit is stored: a thread that read a new one sees that its change is, or
+        // was, under way.
         crate::sync::fence(Ordering::Acquire);
         let after = self.hot.changes.load(Ordering::Relaxed);
         before != after || before >> SEAL_SHIFT & SEAL == seal
     }
 
-    /// What was not collected yet.
+    /// Returns the changes that were not collected yet.
     pub(crate) fn uncollected(&self) -> Changes {
         Changes::of(self.hot.uncollected.load(Ordering::Relaxed))
     }
 
-    /// Takes that out.
+    /// Takes out the changes that were not collected yet.
     pub(crate) fn take_uncollected(&self) -> Changes {
         if self.hot.uncollected.load(Ordering::Relaxed) == 0 {
             return Changes::default();
@@ -197,14 +197,15 @@ impl PageCounter {
         Changes::of(self.hot.uncollected.swap(0, Ordering::Relaxed))
     }
 
-    /// Adds what another row did not collect. Says `true` if so much waits here that it is to be collected at once.
+    /// Adds the uncollected changes of another row. Returns `true` if there are now so many that they must be collected
+    /// at once.
     pub(crate) fn add_changes(&self, more: Changes) -> bool {
         let added = more.own | more.below << BELOW_SHIFT;
         let word = self.hot.uncollected.fetch_add(added, Ordering::Relaxed).wrapping_add(added);
         Changes::of(word).below.max(Changes::of(word).own) > MANY
     }
 
-    /// The word of a row that has this max.
+    /// Returns the word of a row that has this max.
     #[cfg(loom)]
     pub(super) fn sealed(max: u64) -> AtomicU64 {
         AtomicU64::new(Which::Max.seal(max) << SEAL_SHIFT)
@@ -252,7 +253,7 @@ mod tests {
             word.store(was, Ordering::Relaxed);
         }
         assert!(counter.are_limits_sealed());
-        // A value that moved from one limit to another.
+        // Moves a value from one limit to another.
         counter.limits.low.store(1000, Ordering::Relaxed);
         counter.limits.max.store(0, Ordering::Relaxed);
         assert!(!counter.are_limits_sealed());

@@ -10,12 +10,11 @@
 //!     wait for the walks in flight
 //! ```
 //!
-//! Only a mistaken uncharge finds less than it returns. It shows until it has taken its subtraction back:
-//! meanwhile the word may be below zero, which readers take for zero. An uncharge that is right may find
-//! its units missing in that moment, so too little usage proves no mistake. But what is granted is reserved
-//! as well, and a mistaken uncharge touches the reservation only after it has succeeded. So too little of
-//! *that* is the proof. (A charge that is granted in that moment may fail to raise the watermark; no charge
-//! ever raises it too far.)
+//! Only a mistaken uncharge finds less than it returns. Until it has taken its subtraction back, the word
+//! may be below zero, which readers take for zero. A correct uncharge may find its units missing in that
+//! moment, so too little usage does not prove a mistake. But granted units are reserved as well, and an
+//! uncharge changes the reservation only after it has succeeded. So too small a reservation is the proof. A
+//! charge that is granted in that moment may fail to raise the watermark; no charge ever raises it too far.
 
 use super::life::CLOSED;
 use super::limit::UNENFORCED;
@@ -25,15 +24,15 @@ use super::{PageCounter, Underflow, at_least_zero, exchange, is_impossible};
 use crate::sync::{Ordering, PATIENCE};
 
 impl PageCounter {
-    /// Units granted, idle stock included.
+    /// Returns the granted units, idle stock included.
     pub(crate) fn usage(&self) -> u64 {
         at_least_zero(self.hot.usage.load(Ordering::Acquire))
     }
 
-    /// Turns a reservation into usage. Says whether the usage is then above the level's high, or above a
+    /// Turns a reservation into usage. Returns whether the usage is then above the level's high, or above a
     /// max that is not enforced.
     pub(crate) fn commit(&self, n: u64) -> bool {
-        // A charge of zero units is no event, however full the level is.
+        // A charge of zero units is never an event, however full the level is.
         if n == 0 {
             return false;
         }
@@ -52,10 +51,10 @@ impl PageCounter {
         high || measured
     }
 
-    /// Takes `n` from the usage, never below zero (except for the moment that it takes to notice).
+    /// Takes `n` from the usage. Never leaves it below zero, except for a moment until the check.
     pub(crate) fn ungrant(&self, n: u64) -> Result<(), Underflow> {
         if n <= AHEAD_MAX {
-            // AcqRel: what was done with the units comes before their next grant.
+            // AcqRel: the use of the units comes before their next grant.
             let before = self.hot.usage.fetch_sub(n, Ordering::AcqRel);
             if at_least_zero(before) >= n {
                 return Ok(());

@@ -1,15 +1,15 @@
-//! How much may lie idle below one level. The level knows the sum of the caps of the cells below it, and
-//! compares that with what it has granted and what it may still grant.
+//! Bounds how much may lie idle below one level. The level knows the sum of the caps of the cells below it,
+//! and compares it with its usage and its headroom.
 //!
 //! A level *tolerates* a fifth of its usage and four fifths of the ledger's *slack*. With
 //! `usage = truth + idle` that is
 //!
 //! > idle  <=  (truth + idle + 4 slack) / 5,    so    idle  <=  truth / 4 + slack
 //!
-//! and below a limit no more than a sixteenth of the headroom. Half of either is *allowed* to new caps, so
-//! that usage or headroom must halve before the subtree is drained. A level whose cells wanted more than
-//! that, or that had to be drained for its usage, halves the caps of all cells that are opened later: this
-//! is its *thrift*. It doubles them again when an eighth of the allowed units has sufficed for a while.
+//! and below a limit at most a sixteenth of the headroom. New caps are *allowed* up to half of either, so
+//! that usage or headroom must halve before the subtree is drained. If its cells wanted more than that, or
+//! if it had to be drained for its usage, a level halves the caps of all cells that are opened later: this
+//! is its *thrift*. It doubles them again once an eighth of the allowed units has sufficed for a while.
 
 use super::life::CLOSED;
 use super::{COUNTER_MAX, PageCounter, at_least_zero};
@@ -22,7 +22,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 #[cfg_attr(loom, derive(Default))]
 pub(crate) struct Tally(AtomicU64);
 
-/// One subtraction. The bits below have space for what 2^22 threads have in flight; caps are not allowed
+/// One subtraction. The bits below have space for what 2^22 threads have in flight. Caps are not allowed
 /// beyond [`Tally::MOST`].
 const WENT: u64 = 1 << 52;
 
@@ -30,7 +30,7 @@ impl Tally {
     /// The largest sum of caps.
     const MOST: u64 = WENT / 4;
 
-    /// Adds units. Says how many there are then.
+    /// Adds units. Returns the new number.
     pub(crate) fn add(&self, units: u64) -> u64 {
         self.0.fetch_add(units, Ordering::SeqCst).wrapping_add(units) % WENT
     }
@@ -40,7 +40,7 @@ impl Tally {
         self.0.fetch_add(WENT.wrapping_sub(units), Ordering::SeqCst);
     }
 
-    /// Takes all units out. Says how many they were.
+    /// Takes all units out. Returns how many there were.
     pub(crate) fn take_all(&self) -> u64 {
         let none = |word: u64| Some((word / WENT + 1).wrapping_mul(WENT));
         let was = self.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, none);
@@ -51,12 +51,13 @@ impl Tally {
         self.word() % WENT
     }
 
-    /// The word that [`since`](Self::since) compares.
+    /// Returns the word that [`since`](Self::since) compares.
     pub(crate) fn word(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// The most units that there were at any moment since `word` was read; `None` if some were subtracted.
+    /// Returns the most units that there were at any moment since `word` was read, or `None` if some were
+    /// subtracted.
     pub(crate) fn since(&self, word: u64) -> Option<u64> {
         let now = self.word();
         (now / WENT == word / WENT).then_some(now % WENT)
@@ -72,31 +73,32 @@ pub(crate) enum Unallowed {
     Usage,
 }
 
-/// In `thrift`: how often caps are halved. The bits above count how long that has sufficed (the calm).
+/// In `thrift`: how often caps are halved. The bits above are the *calm*: they count how long that has
+/// sufficed.
 const HALVED: u32 = 0xff;
 /// The longest calm before caps are doubled again.
 const CALM_MAX: u64 = 1 << 20;
 
 impl PageCounter {
-    /// Room left below the limit, reservations counted as used.
+    /// Returns the room left below the limit, with reservations counted as used.
     pub(crate) fn headroom(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Relaxed) & !CLOSED;
         self.max().saturating_sub(reserved)
     }
 
-    /// The usage, and what walks have reserved beside it.
+    /// Returns the usage plus the reservations of walks in flight.
     pub(crate) fn reserved(&self) -> u64 {
         // Acquire, partner of the AcqRel with which walks reserve.
         self.hot.reserved.load(Ordering::Acquire) & !CLOSED
     }
 
-    /// The most units that lie idle in the subtree: in cells and in flight.
+    /// Returns an upper bound on the idle units of the subtree: in cells and in flight.
     pub(crate) fn idle_at_most(&self) -> u64 {
         self.track.prepaid.units() + self.track.in_flight.units()
     }
 
-    /// The usage at some moment of the call, and the most units of it that were idle then. `None` if idle
-    /// units left meanwhile, since the usage may count some of them.
+    /// Returns the usage at some moment of the call, and the most units of it that were idle then. Returns
+    /// `None` if idle units left meanwhile, since the usage may count some of them.
     pub(crate) fn look(&self) -> Option<(u64, u64)> {
         let (caps, flight) = (self.track.prepaid.word(), self.track.in_flight.word());
         let usage = self.usage();
@@ -104,26 +106,26 @@ impl PageCounter {
         Some((usage, idle))
     }
 
-    /// Whether `n` fits without the idle units that walks have in flight.
+    /// Returns whether `n` fits without the idle units that walks have in flight.
     pub(crate) fn fits_without_in_flight(&self, n: u64) -> bool {
-        // Read before the usage: what this does not count any more is in a cell or was returned.
+        // Read before the usage: units that this no longer counts are in a cell or were returned.
         let in_flight = self.track.in_flight.units();
         self.usage().saturating_sub(in_flight).saturating_add(n) <= self.max()
     }
 
-    /// How much may lie idle at the present usage.
+    /// Returns how much may lie idle at the present usage.
     fn tolerated(&self, slack: u64) -> u64 {
         (at_least_zero(self.hot.usage.load(Ordering::Relaxed)) + 4 * slack) / 5
     }
 
-    /// How many idle units there may be after a new cap is allowed.
+    /// Returns how many idle units there may be after a new cap is allowed.
     pub(crate) fn allowed(&self, slack: u64) -> u64 {
         self.tolerated(slack) / 2
     }
 
-    /// Whether the caps allowed below this level have outgrown a sixteenth of its headroom. The caller has
-    /// made a SeqCst fence, partner of the fence in [`allow`](Self::allow): of a walk that reserves and a
-    /// cell that is allowed a cap at the same time, at least one sees the other.
+    /// Returns whether the caps allowed below this level have outgrown a sixteenth of its headroom. The
+    /// caller has executed a SeqCst fence, partner of the fence in [`allow`](Self::allow): of a walk that
+    /// reserves and a concurrent cell that is allowed a cap, at least one sees the other.
     pub(crate) fn overstocked_for_headroom(&self) -> bool {
         let max = self.max();
         max < COUNTER_MAX
@@ -131,8 +133,9 @@ impl PageCounter {
                 > max.saturating_sub(self.hot.reserved.load(Ordering::Relaxed) & !CLOSED) / 16
     }
 
-    /// Whether more may lie idle than the usage tolerates. The caller has made a SeqCst fence, as above: of
-    /// a walk that returns units and a cell that is allowed a cap, at least one sees the other.
+    /// Returns whether more may lie idle than the usage tolerates. The caller has executed a SeqCst fence,
+    /// as above: of a walk that returns units and a cell that is allowed a cap, at least one sees the
+    /// other.
     pub(crate) fn overstocked_for_usage(&self, slack: u64) -> bool {
         self.idle_at_most() > self.tolerated(slack)
     }
@@ -142,7 +145,7 @@ impl PageCounter {
     /// progress.
     pub(crate) fn allow(&self, units: u64, slack: Option<u64>) -> Result<(), Unallowed> {
         let prepaid = self.track.prepaid.add(units);
-        // SeqCst fence: partner of the fences before `overstocked…` and where caps are held off
+        // SeqCst fence: partner of the fences before `overstocked…` and of the one where caps are held off
         // (`stock/drain.rs`).
         fence(Ordering::SeqCst);
         let headroom = self.track.draining.load(Ordering::Relaxed) == 0
@@ -166,22 +169,22 @@ impl PageCounter {
         self.track.prepaid.take(units);
     }
 
-    /// How often the caps of cells that are opened below this level are halved.
+    /// Returns how often the caps of cells that are opened below this level are halved.
     pub(crate) fn thrift(&self) -> u32 {
         self.track.thrift.load(Ordering::Relaxed) & HALVED
     }
 
-    /// Halves the caps once more, at most `most` times in all. Says `false` if another thread just halved
-    /// or doubled them, or if `most` is reached. (Relaxed, here and below: this is a guess at the best size
-    /// of caps.)
+    /// Halves the caps once more, at most `most` times in all. Returns `false` if another thread just
+    /// halved or doubled them, or if `most` is reached. Relaxed, here and below: this is a guess at the
+    /// best size of caps.
     pub(crate) fn save(&self, thrift: u32, most: u32) -> bool {
         let more = |word: u32| (word & HALVED == thrift && thrift < most).then_some(thrift + 1);
         self.track.thrift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Notes that a cell wants a cap, which thrift makes as small as `cap`. When as many requests have come
-    /// as such caps are allowed at all, and an eighth of that was never passed, caps are doubled again: at
-    /// most a quarter will be in use then.
+    /// Notes that a cell wants a cap, which thrift reduces to `cap`. Once as many requests have come as
+    /// caps of that size are allowed in total, and an eighth of the allowed units was never passed, caps
+    /// are doubled again: at most a quarter will be in use then.
     pub(crate) fn note_calm(&self, cap: u64, slack: u64) {
         let thrift = self.track.thrift.load(Ordering::Relaxed);
         let allowed = self.allowed(slack);
@@ -193,7 +196,7 @@ impl PageCounter {
             (thrift & HALVED).saturating_sub(1)
         };
         if next != thrift {
-            // (A thread that comes too late is not counted.)
+            // If another thread changed the word meanwhile, this request is not counted.
             let _ = self.track.thrift.compare_exchange(
                 thrift,
                 next,

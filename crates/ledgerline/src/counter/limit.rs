@@ -6,7 +6,7 @@ use super::stuck::Waiting;
 use super::{COUNTER_MAX, PageCounter, exchange};
 use crate::sync::{Ordering, PATIENCE};
 
-/// In `max`: the limit is kept and not enforced (`control/mode.rs`).
+/// In `max`: the limit is kept but not enforced (`control/mode.rs`).
 pub(super) const UNENFORCED: u64 = 1 << 63;
 
 /// Why a limit was not set; nothing was changed.
@@ -19,19 +19,20 @@ pub(crate) enum NotSet {
     },
     /// The row is closed, or is no longer the one that the caller means.
     Closed,
-    /// The row is closed or another's, and all else in it was returned meanwhile: the caller frees it.
+    /// The row is closed or belongs to another group, and everything else in it was returned meanwhile:
+    /// the caller frees it.
     Emptied,
 }
 
 impl PageCounter {
-    /// The limit that holds: the largest there is, where it is not enforced.
+    /// Returns the limit in force: [`COUNTER_MAX`] if it is not enforced.
     pub(crate) fn max(&self) -> u64 {
         // Acquire: partner of the Release exchange in `set_max`.
         let max = self.limits.max.load(Ordering::Acquire);
         if max & UNENFORCED == 0 { max } else { COUNTER_MAX }
     }
 
-    /// The limit that was set, whether or not it is enforced.
+    /// Returns the limit that was set, whether or not it is enforced.
     pub(crate) fn max_as_set(&self) -> u64 {
         self.limits.max.load(Ordering::Acquire) & !UNENFORCED
     }
@@ -41,7 +42,7 @@ impl PageCounter {
         self.limits.max.load(Ordering::SeqCst) & UNENFORCED == 0
     }
 
-    /// Enforces the limit from now on, or enforces it no longer. What is above it by then stays.
+    /// Starts or stops enforcing the limit. Units above it at that time stay.
     pub(crate) fn set_enforced(&self, enforced: bool) {
         if enforced {
             // Release, partner of the Acquire in `max`: a reservation that sees the limit after it has
@@ -53,7 +54,7 @@ impl PageCounter {
     }
 
     /// Sets the limit, unless more than that is in use. No thread ever sees a limit that does not hold:
-    /// lowering it is a *reservation of the difference*, so a charge at the same time either finds the
+    /// lowering it is a *reservation of the difference*, so a concurrent charge either finds the
     /// difference taken, or has its units counted here.
     ///
     /// ```text
@@ -66,10 +67,10 @@ impl PageCounter {
     /// first and the last step finds the difference taken. One that adds them after the last step has
     /// acquired it, so the limit that it reads then (in `reserve`) is the new one.
     ///
-    /// Says `true` if the row was closed meanwhile and held nothing but that reservation: the caller frees
-    /// it. `meant` says whether the row is still the one that the caller means. It is asked while there is
-    /// a reservation, since no row with one is reused; where the limit is raised or not enforced, one unit
-    /// is reserved for that.
+    /// Returns `true` if the row was closed meanwhile and held nothing but that reservation: the caller
+    /// frees it. `meant` returns whether the row is still the one that the caller means. It is called
+    /// while there is a reservation, since no row with one is reused. If the limit is raised or not
+    /// enforced, one unit is reserved for this.
     pub(crate) fn set_max(&self, new: u64, meant: impl Fn() -> bool) -> Result<bool, NotSet> {
         let new = new.min(COUNTER_MAX);
         let mut waiting = Waiting::new();
@@ -115,8 +116,8 @@ impl PageCounter {
     }
 
     /// Sets the limit, whatever is in use. A reservation made after this finds the new limit, since it
-    /// acquires the release of the unit that was reserved here. One made before was accepted within the old
-    /// limit.
+    /// acquires the release of the unit that was reserved here. A reservation made before was accepted
+    /// within the old limit.
     pub(crate) fn set_max_now(&self, new: u64, meant: impl Fn() -> bool) -> Result<(), NotSet> {
         let new = new.min(COUNTER_MAX);
         let as_enforced = |old: u64| Some(old & UNENFORCED | new);
@@ -129,8 +130,8 @@ impl PageCounter {
         })
     }
 
-    /// Acts if the row is the one that is meant. Meanwhile one unit of it is reserved that belongs to no
-    /// charge, so the row is not reused between the question and the act.
+    /// Calls `act` if the row is the one that is meant. Meanwhile one unit of it is reserved that
+    /// belongs to no charge, so the row is not reused between the check and the call.
     fn held<T>(&self, meant: &impl Fn() -> bool, act: impl FnOnce() -> T) -> Result<T, NotSet> {
         let before = self.hot.reserved.fetch_add(1, Ordering::AcqRel);
         let done = (before & CLOSED == 0 && meant()).then(act);

@@ -1,30 +1,28 @@
 //! The page counter: one row's total and its limits. `walk.rs` walks the counters from a row to the root.
 //!
-//! It is lockless, and a unit is whatever the ledger counts. Two words make up the total:
+//! It is lockless. A unit is whatever the ledger counts. Two words make up the total:
 //!
-//! * `reserved` is what has been asked for. A request adds to it, and is accepted if the sum is within the
-//!   limit; otherwise it takes the addition back at once. So what is accepted never exceeds max (except by
-//!   [`force_reserve`](PageCounter::force_reserve), which may go over).
-//! * `usage` is what has been granted. It grows when every level has accepted. So `usage <= reserved` at
-//!   every instant, and a request that fails half-way never shows in it.
+//! * `reserved` is the requested total. A request adds to it, and is accepted if the sum is within the limit; otherwise
+//!   it takes the addition back at once. So the accepted total never exceeds max, except by
+//!   [`force_reserve`](PageCounter::force_reserve), which may go over.
+//! * `usage` is the granted total. It grows once every level has accepted. So `usage <= reserved` at every instant, and
+//!   a request that fails half-way never shows in `usage`.
 //!
-//! The kernel's counter adds to one word and undoes that on a refusal. Beside that, two words give:
+//! The kernel's counter adds to a single word and undoes that on a refusal. In comparison, two words give:
 //!
-//! * **I1 no overrun**: `usage <= what was accepted <= max` at every instant.
-//! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. When only
-//!   another walk's reservation stands in the way, whether accepted or about to be taken back, the caller
-//!   waits until that walk ends, a few instructions later. (The wait is bounded: the other walk may be of
-//!   the thread that this signal handler interrupted, or of a process that was killed. Only then is a
-//!   request refused without `usage + n > max`.)
-//! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never raises
-//!   it. It includes the units that lie idle in the cells. A second one, `lower_watermark`, follows what
-//!   was certainly not idle.
-//! * **I7 no surprises**: an uncharge of more than is there changes nothing and is reported; sums
-//!   cannot wrap, since no counter passes [`COUNTER_MAX`] by more than requests of 2^32 do together.
+//! * **I1 no overrun**: `usage <= accepted <= max` at every instant.
+//! * **I2 no false refusal**: a request is refused only after `usage + n > max` was *seen*. If only another walk's
+//!   reservation stands in the way, whether accepted or about to be taken back, the caller waits until that walk ends,
+//!   a few instructions later. The wait is bounded, since the other walk may belong to the thread that this signal
+//!   handler interrupted, or to a process that was killed. Only then is a request refused without `usage + n > max`.
+//! * **I6 true watermarks**: the watermark follows `usage`, so a request that was taken back never raises it. It
+//!   includes the units that lie idle in the cells. A second one, `lower_watermark`, follows the part that was
+//!   certainly not idle.
+//! * **I7 no surprises**: an uncharge of more than the counter holds changes nothing and is reported. Sums cannot wrap:
+//!   a counter passes [`COUNTER_MAX`] at most by the concurrent requests, of up to 2^32 units each.
 //!
-//! The words are added to before it is known whether that was right, so that many CPUs can walk one group.
-//! Each protocol has its file: `reserve`, `grant`, `limit`, `life`. `idle` bounds what lies idle, and
-//! `watermark` keeps the highest usage.
+//! Walks add to the words first and check afterwards, so that many CPUs can walk one group. Each protocol has its file:
+//! `reserve`, `grant`, `limit`, `life`. `idle` bounds the idle units, and `watermark` keeps the highest usage.
 
 pub(crate) mod moves;
 pub(crate) mod walk;
@@ -47,13 +45,13 @@ pub(crate) use reserve::NotReserved;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use stuck::Stuck;
 
-/// No counter and no limit passes this. (2^62 bytes are 4 EiB.)
+/// The maximum of counters and limits. 2^62 bytes are 4 EiB.
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
-/// No word of a counter passes this: what all walks together add ahead (`reserve.rs`) is less than the difference. If
-/// one does, another program wrote over it.
+/// No word of a counter passes this: all walks together add less than the difference ahead of the check (`reserve.rs`).
+/// If a word does, another program wrote over it.
 pub(crate) const IMPOSSIBLE: u64 = COUNTER_MAX + (1 << 54);
 
-/// The words that every walk writes: alone on their line.
+/// The words that every walk writes, alone on their cache line.
 #[repr(C)]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
@@ -62,19 +60,20 @@ pub(crate) struct Hot {
     usage: AtomicU64,
     /// The lower bound of the watermark (`watermark.rs`).
     lower_watermark: AtomicU64,
-    /// The lower bound of the highest usage before the watermarks began anew for one reader (`watermark.rs`). Seldom written.
+    /// The lower bound of the highest usage before the watermarks were restarted for one reader (`watermark.rs`).
+    /// Seldom written.
     least_before: AtomicU64,
-    /// What stands in the way of walks and does not go away (`stuck.rs`).
+    /// Reservations that stand in the way of walks and do not go away (`stuck.rs`).
     stuck: Stuck,
     stuck_in_flight: Stuck,
-    /// How often the limits were changed, and their seal (`changes.rs`). Written as seldom as they are.
+    /// How often the limits were changed, and their seal (`changes.rs`). Written only when a limit changes.
     changes: AtomicU64,
-    /// How many of those, and of those of groups below that are gone, no reader has collected yet (`changes.rs`).
+    /// How many changes of this row, and of removed groups below it, no reader has collected yet (`changes.rs`).
     uncollected: AtomicU64,
 }
 
-/// The words that are written now and then. They lie on the line beside the hot words, since the same CPUs
-/// write both: the pair of lines that a CPU fetches together is written together.
+/// The words that are written occasionally. They lie on the line beside the hot words, since the same CPUs write both:
+/// the pair of lines that a CPU fetches together is written together.
 #[repr(C)]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
@@ -86,16 +85,16 @@ pub(crate) struct Track {
     pub(crate) max_events: AtomicU64,
     /// `high` events: walks that ended above this level's high.
     pub(crate) high_events: AtomicU64,
-    /// Sum of the caps of the cells below: no more units than this lie in the cells of this subtree.
+    /// Sum of the caps of the cells below. The cells of this subtree hold no more units than this.
     pub(crate) prepaid: Tally,
     /// Drains of this subtree in progress: no cell below gets a cap while there is one.
     pub(crate) draining: AtomicU32,
     /// How small the caps of the cells below are made (`idle.rs`).
     thrift: AtomicU32,
-    /// Idle units in flight between the counters and a cell. They are in `usage` already, or still, and
-    /// belong to no charge.
+    /// Idle units in flight between the counters and a cell. `usage` includes them already, or still, and they belong
+    /// to no charge.
     pub(crate) in_flight: Tally,
-    /// The row's, not the counter's: which columns have its statistics (`table/row.rs`).
+    /// Belongs to the row, not the counter: which columns have its statistics (`table/row.rs`).
     pub(crate) statistics: AtomicU64,
 }
 
@@ -130,9 +129,9 @@ impl PageCounter {
         }
     }
 
-    /// Makes an empty row ready for its next group; [`open`](Self::open) lets charges in. (`draining` and
-    /// `in_flight` stay: the threads that raised them on the row's last group lower them. So do `reserved`
-    /// and `usage`, which hold nothing but what a late walk is about to take back.)
+    /// Makes an empty row ready for its next group; [`open`](Self::open) lets charges in. `draining` and `in_flight`
+    /// stay: the threads that raised them for the row's last group lower them. `reserved` and `usage` stay as well:
+    /// they hold only what a late walk is about to take back.
     pub(crate) fn reset(&self) {
         for word in [
             &self.track.watermark,
@@ -156,8 +155,8 @@ impl PageCounter {
         self.limits.high.store(COUNTER_MAX, Ordering::Relaxed);
     }
 
-    /// Whether a word holds what no walk leaves there: another program wrote over it. (One that still makes sense is not
-    /// noticed, unless it is a limit.)
+    /// Returns whether a word holds a value that no walk leaves there, so that another program must have written over
+    /// it. An overwritten word with a plausible value is not noticed, unless it is a limit.
     pub(crate) fn is_damaged(&self) -> bool {
         let Track { watermark, most_before, max_events, high_events, .. } = &self.track;
         let Limits { high, low, min, .. } = &self.limits;
@@ -184,7 +183,7 @@ impl PageCounter {
         self.add_changes(from.take_uncollected());
     }
 
-    /// Notes a refusal by this level.
+    /// Counts a refusal by this level.
     pub(crate) fn count_refusal(&self) {
         self.track.max_events.fetch_add(1, Ordering::Relaxed);
     }
@@ -193,9 +192,8 @@ impl PageCounter {
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::offset_of;
-    // Each line by its writers: the hot words lie alone; beside them, on the neighbour line that the same
-    // CPUs write, lie the words written now and then; the limits lie 128 bytes away, since CPUs fetch lines
-    // in pairs.
+    // Words are grouped into lines by their writers. The hot words lie alone. The neighbour line, which the same CPUs
+    // write, holds the words written occasionally. The limits lie 128 bytes away, since CPUs fetch lines in pairs.
     assert!(offset_of!(PageCounter, hot) == 0);
     assert!(offset_of!(PageCounter, track) == 64);
     assert!(offset_of!(PageCounter, limits) == 128);
@@ -206,18 +204,19 @@ const _: () = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Underflow;
 
-/// Whether no walk leaves a word of `usage` so. (It may be below zero for a moment, by what is added ahead.)
+/// Returns whether no walk leaves this value in `usage`. It may be below zero for a moment, by as much as walks
+/// subtract ahead of the check.
 const fn is_impossible(word: u64) -> bool {
     word > IMPOSSIBLE && word < (IMPOSSIBLE - COUNTER_MAX).wrapping_neg()
 }
 
-/// Exchanges what was read in a word, if nobody changed it meanwhile. It may fail for no reason: the caller reads again.
+/// Replaces `old` by `new` if the word still holds `old`. May fail spuriously: the caller reads again.
 #[inline]
 fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
     word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// A word of `usage` as a number of units.
+/// Returns a word of `usage` as a number of units: zero if it is negative.
 const fn at_least_zero(word: u64) -> u64 {
     if word >> 63 == 0 { word } else { 0 }
 }

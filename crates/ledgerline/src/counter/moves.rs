@@ -1,5 +1,5 @@
-//! Counts the moves that began and that ended, so that a reader of several places knows that nothing went from one to
-//! another meanwhile. A move is a transfer of units between groups, or a collection of statistics, from cells to totals
+//! Counts the moves that began and that ended, so that a reader of several places knows that nothing moved between them
+//! meanwhile. A move is a transfer of units between groups, or a collection of statistics, from cells to totals
 //! (`table/sums.rs`).
 //!
 //! ```text
@@ -10,12 +10,12 @@
 //!   ended += 1
 //! ```
 //!
-//! In between something shows twice, or not at all. Moves wait neither for each other nor for a reader; a reader that
-//! met one reads again (`report/scan.rs`, `stock/totals.rs`).
+//! During a move the moved amount shows twice, or not at all. Moves wait neither for each other nor for a reader; a
+//! reader that met one reads again (`report/scan.rs`, `stock/totals.rs`).
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the module's documentation. It lies in the ledger's header, so that it works among processes.
+/// See the module's documentation. It lies in the ledger's header, so that it works across processes.
 #[repr(C, align(128))]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
@@ -24,31 +24,31 @@ pub(crate) struct Moves {
     ended: AtomicU64,
 }
 
-/// One move that is under way; it ends when this is dropped.
+/// A move that is under way. Dropping this ends it.
 #[derive(Debug)]
 #[must_use = "the move ends when this is dropped"]
 pub(crate) struct UnderWay<'a>(&'a Moves);
 
 impl Moves {
-    /// Announces a move, before anything of it is done.
+    /// Announces a move, before any part of it is done.
     pub(crate) fn begin(&self) -> UnderWay<'_> {
-        // AcqRel, partner of the second Acquire in `quiet`. (Of a transfer Relaxed would be enough: the counters' own
-        // read-modify-writes, which follow, are Release, and a reader acquires them in `PageCounter::usage`.) A reader
-        // that sees a part of this move sees this.
+        // AcqRel, partner of the second Acquire in `quiet`: a reader that sees a part of this move sees this addition.
+        // For a transfer Relaxed would be enough: the counters' own read-modify-writes, which follow, are Release, and
+        // a reader acquires them in `PageCounter::usage`.
         self.begun.fetch_add(1, Ordering::AcqRel);
         UnderWay(self)
     }
 
-    /// How many moves there were, or `None` while one is under way. If two calls give the same number, what was read in
-    /// between (with Acquire) shows all of each move or nothing of it.
+    /// Returns how many moves there were, or `None` while one is under way. If two calls return the same number, values
+    /// that were read in between (with Acquire) show all of each move or nothing of it.
     pub(crate) fn quiet(&self) -> Option<u64> {
-        // First the number that ended. Acquire, partner of the Release in `drop`: all that those moves did is seen. If
-        // no more have begun by the second load, they are all.
+        // The number that ended is loaded first. Acquire, partner of the Release in `drop`: everything that those moves
+        // did is seen. If no more have begun by the second load, there are no others.
         let ended = self.ended.load(Ordering::Acquire);
         (self.begun.load(Ordering::Acquire) == ended).then_some(ended)
     }
 
-    /// A number for the moves that began and ended so far; others give another number.
+    /// Returns a fingerprint of the moves that began and ended so far. It changes with each of them.
     pub(crate) fn word(&self) -> u64 {
         self.begun.load(Ordering::Relaxed).rotate_left(32) ^ self.ended.load(Ordering::Relaxed)
     }

@@ -10,23 +10,22 @@
 //!     reserved += n by a compare-and-swap, and look at max again
 //! ```
 //!
-//! The addition counts all that came before it, and is counted by all that come after. So what is
-//! *accepted* never exceeds max, although the word may, by what is about to be taken back. Such an excess
-//! makes other walks wait, as any reservation does, and is never a reason to refuse them. On a machine with
-//! many CPUs an addition succeeds at its first try, where a compare-and-swap fails most of the time.
+//! The addition counts all additions before it, and all later ones count it. So the *accepted* total never exceeds max.
+//! The word itself may, by what is about to be taken back. Such an excess makes other walks wait, like any reservation,
+//! and is never a reason to refuse them. On a machine with many CPUs an addition always succeeds at the first try,
+//! whereas a compare-and-swap fails most of the time.
 
 use super::life::CLOSED;
 use super::stuck::Waiting;
 use super::{COUNTER_MAX, IMPOSSIBLE, PageCounter, exchange, is_impossible};
 use crate::sync::Ordering;
 
-/// The most that is added to a word, or subtracted, before it is known to be right. Linux has 2^22 threads
-/// at most, so all of them together move a word by 2^54. So no carry reaches [`CLOSED`], and a word below
-/// zero is told from a large one.
+/// The most that is added to a word, or subtracted, ahead of the check. Linux has 2^22 threads at most, so all of them
+/// together move a word by 2^54. So no carry reaches [`CLOSED`], and a word below zero can be told from a large one.
 pub(super) const AHEAD_MAX: u64 = 1 << 32;
 
-/// The most that walks have in flight for as long as a wait takes. (A larger request is either granted or refused within
-/// a few instructions.)
+/// The most that walks keep in flight for the length of a wait. A larger request is granted or refused within a few
+/// instructions.
 const PENDING_MAX: u64 = 1 << 56;
 
 /// Why a reservation was not made.
@@ -36,16 +35,16 @@ pub(crate) enum NotReserved {
     Full,
     /// The row was destroyed.
     Closed,
-    /// The counter holds what no walk leaves there.
+    /// The counter holds a value that no walk leaves there.
     Damaged,
-    /// The row was destroyed, and all else was returned while this request stood in it: the caller frees
+    /// The row was destroyed, and everything else in it was returned while this request was reserved: the caller frees
     /// it.
     Emptied,
 }
 
 impl PageCounter {
-    /// Whether a limit does not allow `n` more: `usage + n > max` was seen. (Only this line is read where
-    /// no limit is set.) A charge of zero units always fits, as it does in a cell.
+    /// Returns whether the limit does not allow `n` more: `usage + n > max` was seen. Without a limit only the limit's
+    /// line is read. A charge of zero units always fits, as in a cell.
     pub(crate) fn refuses(&self, n: u64) -> bool {
         let max = self.max();
         n > 0 && max < COUNTER_MAX && self.usage().saturating_add(n) > max
@@ -59,7 +58,7 @@ impl PageCounter {
     /// Reserves `n` whatever the limit says, up to [`COUNTER_MAX`].
     pub(crate) fn force_reserve(&self, n: u64, patience: u32) -> Result<(), NotReserved> {
         if n > 0 && n <= AHEAD_MAX {
-            // As in `reserve_within`. What others have reserved is not asked: a limit that is being lowered reserves the
+            // As in `reserve_within`, but other reservations do not count: a limit that is being lowered reserves the
             // difference, and a signal handler may have interrupted the very thread that lowers it.
             let before = self.hot.reserved.fetch_add(n, Ordering::AcqRel);
             let is_sound = before & CLOSED == 0 && before <= IMPOSSIBLE;
@@ -84,11 +83,11 @@ impl PageCounter {
         }
         // A request that can never fit leaves the word alone.
         if n <= AHEAD_MAX && n <= max() {
-            // Acquire: partner of the Release in `set_max`'s last step. If this comes after it, the limit
-            // read below is the new one. Release: orders this walk before the next thread that reads the
+            // Acquire: partner of the Release in `set_max`'s last step. If this addition comes after that step, the
+            // limit read below is the new one. Release: orders this walk before the next thread that reads the
             // reservation.
             let before = self.hot.reserved.fetch_add(n, Ordering::AcqRel);
-            // (Nothing fits into a closed row: its bit is above every limit.)
+            // Nothing fits into a closed row: the `CLOSED` bit is above every limit.
             if before.saturating_add(n) <= max() {
                 return Ok(());
             }
@@ -115,7 +114,7 @@ impl PageCounter {
                 return Err(NotReserved::Damaged);
             }
             if reserved.saturating_add(n) <= max() {
-                // As the addition above.
+                // Orderings as for the addition above.
                 if !exchange(&self.hot.reserved, reserved, reserved + n) {
                     continue;
                 }
@@ -139,13 +138,13 @@ impl PageCounter {
         }
     }
 
-    /// Whether so much was pending as walks never have in flight, and no limit is being lowered.
+    /// Returns whether more was pending than walks ever have in flight, while no limit is being lowered.
     fn has_impossible_pending(&self, least: u64) -> bool {
         if least <= PENDING_MAX {
             return false;
         }
         crate::sync::fence(Ordering::Acquire);
-        // (A change may have ended just now. Then it took back what it had reserved.)
+        // The amount is read again, because a change may have ended just now and taken back its reservation.
         !self.is_change_under_way() && self.pending() > PENDING_MAX
     }
 
@@ -154,17 +153,18 @@ impl PageCounter {
         if self.cancel(n) { Err(NotReserved::Emptied) } else { Ok(()) }
     }
 
-    /// The same for who explains a full level: what a lowered limit reserves is no charge.
+    /// Returns the pending units of charges, for a diagnosis. Units that a limit reserves while it is lowered do not
+    /// count.
     #[cfg(not(loom))]
     pub(crate) fn reserved_by_charges(&self) -> u64 {
         let before = self.pending();
         let changes = self.is_change_under_way();
         crate::sync::fence(Ordering::Acquire);
-        // (A change that has ended meanwhile took back what it had reserved.)
+        // A change that has ended meanwhile took back its reservation, so the smaller of the two is used.
         if changes { 0 } else { before.min(self.pending()) }
     }
 
-    /// Units that are reserved and not granted: none when no walk is in flight.
+    /// Returns the units that are reserved and not granted: zero if no walk is in flight.
     pub(crate) fn pending(&self) -> u64 {
         let reserved = self.hot.reserved.load(Ordering::Acquire) & !CLOSED;
         reserved.saturating_sub(self.usage())
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::Ledger;
 
-    /// As a signal handler finds it that interrupted the thread which lowers the limit.
+    /// The state that a signal handler finds if it interrupted the thread that lowers the limit.
     #[test]
     fn a_limit_that_is_being_lowered_is_no_damage_and_forced_charges_do_not_wait_for_it() {
         let ledger = Ledger::new().unwrap();
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(counter.reserve(200, 64), Err(NotReserved::Full));
         assert_eq!(counter.force_reserve(200, 0), Ok(()));
         assert!(!counter.is_damaged());
-        // The same without a change is another program's work.
+        // Without a change, the same values mean that another program wrote over them.
         drop(change);
         assert_eq!(counter.reserve(200, 64), Err(NotReserved::Damaged));
         assert!(!counter.cancel(difference) && !counter.cancel(200));
@@ -201,7 +201,7 @@ mod tests {
         let group = ledger.root().create("group").unwrap();
         group.set_max("1M".parse().unwrap()).unwrap();
         let counter = &group.row().counter;
-        // As far as the charge came.
+        // The charge was killed after this step.
         assert_eq!(counter.reserve(300 << 10, 64), Ok(()));
         let held = group.try_charge(500 << 10).unwrap();
         let refused = group.try_charge(400 << 10).unwrap_err();
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(full.room(), Some(224 << 10));
         let said = "300.0K more are reserved by charges under way, or by processes that were killed in one";
         assert!(told.to_string().contains(said), "{told}");
-        // A limit that is being lowered reserves as well, and is no charge.
+        // A limit that is being lowered reserves units as well, but is not a charge.
         let change = counter.begin_change();
         assert_eq!(group.diagnose().full().reserved, 0);
         drop((change, held));

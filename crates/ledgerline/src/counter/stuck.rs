@@ -1,9 +1,9 @@
-//! Waits until what stands in a walk's way has gone: reservations of other walks, or idle units in flight.
+//! Waits until an obstacle to a walk has gone: reservations of other walks, or idle units in flight.
 //!
-//! It goes within a few instructions, unless the thread that would take it away lost its CPU, is stopped or
-//! was killed, or another program wrote over the word. So the wait is bounded, and its end is no proof of
-//! anything. But a program that asks for memory a thousand times must not wait a thousand times for what
-//! never goes. So the level remembers what was left when a wait ran out: that much is *stuck*.
+//! The obstacle goes within a few instructions, unless the thread that would remove it was preempted, stopped or
+//! killed, or another program wrote over the word. So the wait is bounded, and its end proves nothing. But a program
+//! that asks for memory a thousand times must not wait a thousand times for an obstacle that never goes. So the level
+//! remembers the amount that was left when a wait ran out: that much is *stuck*.
 //!
 //! ```text
 //! wait for what stands in the way:            it is less than what is stuck: nothing is stuck any more
@@ -12,26 +12,25 @@
 //!                                                 PATIENCE, what was left at least is stuck
 //! ```
 //!
-//! A process whose whole waits were in vain eight times waits SHORT turns from then on, until a longer one ends well.
+//! After eight full waits in vain, a process waits SHORT turns from then on, until a longer wait succeeds.
 //!
-//! The note lies in the row, so that one process waits for all. It is a hint: damaged, it makes waits longer
-//! or shorter, within their bounds. (Where it is out of date, since nobody waited when the rest went, one
-//! walk waits SHORT turns for another that lost its CPU.)
+//! The note lies in the row, so that one process waits on behalf of all. It is a hint: if it is damaged, waits become
+//! longer or shorter, within their bounds. It may be out of date, if no thread waited when the rest went. Then one walk
+//! waits SHORT turns for another that was preempted.
 
 use super::PageCounter;
 use crate::sync::{AtomicU64, Ordering, PATIENCE, wait_a_turn};
 use std::sync::atomic::AtomicU32;
 
-/// How many turns a walk waits for what a whole wait did not see go: some ten microseconds.
+/// How many turns a walk waits for an obstacle that outlasted a full wait: some ten microseconds.
 const SHORT: u32 = if cfg!(loom) { PATIENCE } else { PATIENCE / 24 };
 
-/// How many whole waits of this process were in vain, since a long one was not. (Relaxed: it orders nothing.)
+/// How many full waits of this process were in vain since the last long one that succeeded. Relaxed: it orders nothing.
 static IN_VAIN: AtomicU32 = AtomicU32::new(0);
-/// After so many, waits are short: what stands in the way may be another amount each time, in a ledger that was written
-/// over.
+/// After this many, waits are short: in a ledger that was written over, the amount in the way may differ each time.
 const MANY: u32 = 8;
 
-/// How much was left when a wait ran out; zero if none did.
+/// How much was left when a wait ran out; zero if no wait did.
 #[repr(transparent)]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
@@ -57,11 +56,11 @@ impl Waiting {
         Waiting { turn: 0, least: u64::MAX, in_vain: &IN_VAIN }
     }
 
-    /// Waits one more turn. Says `false` when it is enough.
+    /// Waits one more turn. Returns `false` if the wait is over.
     pub(super) fn turn(&mut self, stuck: &Stuck, in_the_way: u64, patience: u32) -> bool {
         self.least = self.least.min(in_the_way);
-        // Relaxed, here and below: the note orders nothing. (The models leave it out, and what was in vain: their waits
-        // are as short as can be.)
+        // Relaxed, here and below: the note orders nothing. The models leave out the note and the count of waits in
+        // vain: their waits are as short as possible.
         let known = if cfg!(loom) { 0 } else { stuck.0.load(Ordering::Relaxed) };
         if in_the_way < known {
             stuck.forget();
@@ -85,7 +84,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // It ended well, and not by itself.
+        // The wait succeeded before it ran out.
         if !cfg!(loom) && self.turn > SHORT {
             self.in_vain.store(0, Ordering::Relaxed);
         }
@@ -93,7 +92,7 @@ impl Drop for Waiting {
 }
 
 impl PageCounter {
-    /// Waits as long as units are in flight and `n` would fit without them.
+    /// Waits while units are in flight and `n` would fit without them.
     pub(crate) fn wait_for_in_flight(&self, n: u64, patience: u32) {
         let mut waiting = Waiting::new();
         loop {
@@ -132,7 +131,7 @@ mod tests {
         let start = Instant::now();
         assert_eq!(turns(&stuck, 70, PATIENCE), PATIENCE);
         let whole = start.elapsed();
-        // (The thread may lose its CPU for longer than that, but not each time.)
+        // The thread may be preempted for longer than that, but not each time.
         let ten_are_shorter = || {
             let start = Instant::now();
             for _ in 0..10 {
@@ -151,7 +150,7 @@ mod tests {
         let in_vain: &'static AtomicU32 = Box::leak(Box::default());
         let whole = (1..100).map(|amount| turns_of(in_vain, &stuck, 70 + amount, PATIENCE));
         assert_eq!(whole.filter(|&turns| turns == PATIENCE).count(), MANY as usize);
-        // A longer wait that ended well.
+        // A longer wait that succeeded.
         drop(Waiting { turn: SHORT + 1, least: 0, in_vain });
         assert_eq!(turns_of(in_vain, &stuck, 7000, PATIENCE), PATIENCE);
     }

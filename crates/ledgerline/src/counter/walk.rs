@@ -9,16 +9,16 @@
 //!   each level, root first: usage += n; raise the watermark to that
 //! ```
 //!
-//! A refusal names the lowest full level, the one nearest to the row. As long as that is full, what groups
-//! outside of it give up is given up in vain.
+//! A refusal names the lowest full level, the one nearest to the row. While that level is full, reclaim in
+//! groups outside of it does not help.
 //!
 //! A walk goes root first, so that at every instant a parent holds at least what its children hold. A
 //! process that is killed in the middle of a walk leaves its ancestors too full by that one request, never
 //! too empty.
 //!
-//! Cost: two atomic operations a level, and two more where a surplus is fetched (`in_flight`). That is once
-//! a batch, not once a charge (`stock/mod.rs`). All are additions, which succeed at once however many CPUs
-//! walk the same group; the limit's line is only read.
+//! Cost: two atomic operations per level, and two more if a surplus is fetched (`in_flight`). They are paid
+//! once per batch, not once per charge (`stock/mod.rs`). All are additions, which succeed at once however many
+//! CPUs walk the same group; the limit's line is only read.
 
 use crate::counter::{NotReserved, PageCounter, Underflow};
 use crate::sync::Ordering;
@@ -35,7 +35,7 @@ pub(crate) enum NotGranted {
     Full { level: usize },
     /// The row was destroyed.
     Closed { level: usize },
-    /// A level holds what no walk leaves there: another program wrote over it.
+    /// A level holds a value that no walk leaves there: another program wrote over it.
     Damaged,
 }
 
@@ -49,19 +49,19 @@ impl Emptied {
         self.0 |= u64::from(emptied) << level;
     }
 
-    /// The levels, the row's first.
+    /// Iterates over the levels, the row's first.
     pub(crate) fn levels(self) -> impl Iterator<Item = usize> {
         (0..64).filter(move |level| self.0 >> level & 1 != 0)
     }
 }
 
-/// The levels of a path at which something happened: a bit each, the row's the lowest.
+/// The levels of a path at which something happened: one bit per level, the row's the lowest.
 pub(crate) type Levels = u64;
 
 /// Why a request was not granted, and the rows that cancelling it emptied.
 type Stopped = (NotGranted, Emptied);
 
-/// What happens to a charge that a limit does not allow.
+/// The treatment of a charge that a limit does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtLimit {
     /// It is refused.
@@ -73,7 +73,7 @@ pub(crate) enum AtLimit {
 }
 
 impl AtLimit {
-    /// Whether the limit of a level holds.
+    /// Returns whether the limit of a level holds.
     fn holds(self, level: usize, levels: usize) -> bool {
         match self {
             AtLimit::Refuse => true,
@@ -85,7 +85,7 @@ impl AtLimit {
 
 /// Grants `n` units on every level, or grants nothing and names the level that refused.
 ///
-/// The limits of all levels hold at every instant (I1, I2). At most [`COUNTER_MAX`](super::COUNTER_MAX) units.
+/// The limits of all levels hold at every instant (I1, I2). `n` is at most [`COUNTER_MAX`](super::COUNTER_MAX).
 #[cfg(loom)]
 pub(crate) fn try_charge(path: &Path<'_>, n: u64) -> Result<(), Stopped> {
     reserve(path, n, AtLimit::Refuse, PATIENCE)?;
@@ -115,8 +115,8 @@ pub(crate) fn reserve(path: &Path<'_>, n: u64, at: AtLimit, patience: u32) -> Re
     Ok(())
 }
 
-/// Grants what [`reserve`] reserved, and counts a `max` event on each level that is over its limit then. Says at which
-/// levels a limit was met.
+/// Grants what [`reserve`] reserved, and counts a `max` event on each level that is over its limit then.
+/// Returns the levels at which a limit was met.
 #[inline]
 pub(crate) fn commit(path: &Path<'_>, n: u64, at: AtLimit) -> Levels {
     let mut met = 0;
@@ -147,7 +147,7 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved, at: AtLimit) 
         // A lower level may have filled up since it was looked at.
         NotReserved::Full => {
             let below = match at {
-                // It is asked for nothing below.
+                // Levels below the root never refuse such a charge.
                 AtLimit::OverrunBelowRoot => None,
                 _ => path[..level].iter().position(|counter| counter.refuses(n)),
             };
@@ -159,7 +159,7 @@ fn refuse(path: &Path<'_>, n: u64, level: usize, why: NotReserved, at: AtLimit) 
     (no, emptied)
 }
 
-/// Returns `n` granted units on every level. Says which closed rows that emptied.
+/// Uncharges `n` granted units on every level. Returns the levels whose closed rows became empty.
 ///
 /// An uncharge of more than the row holds changes nothing and is an error. An ancestor holds at least as
 /// much, unless its memory was overwritten; then the uncharge is skipped there and reported.

@@ -1,9 +1,8 @@
 //! The stock lock: its holder may change caps and take cells that other CPUs write.
 //!
-//! There is one lock for the process, because it guards rare steps (a cell's first cap, a drain) and
-//! because a fork has to hold it. The charge paths only try it, and go on without a cap when it is taken. A
-//! drain waits for it, unless its own thread holds it: a signal handler that interrupted a drain would wait
-//! for ever.
+//! There is one lock for the process, because it guards rare steps (a cell's first cap, a drain) and because a fork has
+//! to hold it. The charge paths only try it, and go on without a cap if it is taken. A drain waits for it, unless its
+//! own thread holds it: a signal handler that interrupted a drain would wait for ever.
 
 use crate::gate::{Gate, Pass, forked};
 use crate::os;
@@ -18,13 +17,12 @@ pub(crate) static GATE: Gate = Gate::new();
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// How often this thread is inside. A plain word with nothing to drop exists from the thread's first
-    /// instruction to its last, and in signal handlers too. It is an atomic, since handlers change it in
-    /// between (and leave it as it was).
+    /// How often this thread is inside. A plain word with nothing to drop exists from the thread's first instruction to
+    /// its last, and in signal handlers too. It is an atomic, since handlers change it and restore it.
     static DEPTH: AtomicU32 = const { AtomicU32::new(0) };
 }
 
-/// The stock lock is held; released when dropped.
+/// Proof that the stock lock is held. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct Held(());
 
@@ -34,7 +32,7 @@ impl Drop for Held {
     }
 }
 
-/// The thread is inside the gate; it leaves when this is dropped.
+/// Proof that the thread is inside the gate. Dropping it leaves.
 pub(crate) struct Inside {
     nested: bool,
     _pass: Pass<'static>,
@@ -45,32 +43,32 @@ pub(crate) struct Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         DEPTH.with(|depth| depth.store(depth.load(Ordering::Relaxed) - 1, Ordering::Relaxed));
-        // The pass goes after that: a signal handler in between must not take this thread for one that is
-        // inside when the closer has seen it leave.
+        // The pass is dropped after that: once the closer has seen this thread leave, a signal handler must not find
+        // the thread inside.
         compiler_fence(Ordering::SeqCst);
     }
 }
 
 impl Inside {
-    /// How long to wait for another walk. That is hardly at all where this signal handler may have
-    /// interrupted that very walk.
+    /// Returns how long to wait for another walk: only briefly if this signal handler may have interrupted that very
+    /// walk.
     pub(crate) fn patience(&self) -> u32 {
         if self.nested { PATIENCE.min(64) } else { PATIENCE }
     }
 }
 
-/// Passes the gate. A thread that is inside already does not wait there: the thread that closes the gate
-/// waits for it, and has not closed it yet. Nor does a signal handler wait whose thread is inside, or holds
-/// the lock, for which the closer may be waiting.
+/// Passes the gate. A thread that is already inside does not wait: the thread that closes the gate waits for it, and
+/// has not closed it yet. Nor does a signal handler wait if its thread is inside, or holds the lock for which the
+/// closer may be waiting.
 ///
-/// (A thread that found no slot is counted in or out a few instructions before or after its depth is. A
-/// signal handler that comes in between does not find its thread inside; if the gate is being closed, it
-/// waits until the closer gives up. Where the thread has a slot, the handler finds that.)
+/// For a thread without a slot, counting in or out and changing the depth are a few instructions apart. A signal
+/// handler that comes in between does not find its thread inside; if the gate is being closed, it waits until the
+/// closer gives up. If the thread has a slot, the handler finds the slot.
 pub(crate) fn pass() -> Inside {
     pass_through(&GATE)
 }
 
-/// Whether this thread is inside, or the thread that this signal handler interrupted.
+/// Returns whether this thread is inside. In a signal handler this covers the interrupted code.
 fn is_inside(gate: &Gate, me: usize) -> bool {
     DEPTH.with(|depth| depth.load(Ordering::Relaxed)) > 0 || gate.is_inside(me)
 }
@@ -80,7 +78,7 @@ fn pass_through(gate: &'static Gate) -> Inside {
     let depth = DEPTH.with(|depth| depth.load(Ordering::Relaxed));
     let nested = HOLDER.load(Ordering::Relaxed) == me || is_inside(gate, me);
     let pass = if nested { gate.enter_anyway(me) } else { gate.enter(me) };
-    // The depth is stored only when the thread is admitted: a handler that finds it inside goes in, too.
+    // The depth is stored only once the thread is admitted: a handler that finds the thread inside enters, too.
     compiler_fence(Ordering::SeqCst);
     DEPTH.with(|now| now.store(depth + 1, Ordering::Relaxed));
     Inside { nested, _pass: pass, _here: PhantomData }
@@ -89,12 +87,12 @@ fn pass_through(gate: &'static Gate) -> Inside {
 /// A mutex that is locked inside the gate, so that no fork finds it locked.
 pub(crate) struct Gated<'m, T> {
     held: MutexGuard<'m, T>,
-    /// The thread leaves the gate when the mutex is free again.
+    /// Dropped after `held`, so the thread leaves the gate once the mutex is free again.
     _inside: Inside,
 }
 
-/// Locks a mutex inside the gate. From then on forks wait for it. (A panic leaves none of our mutexes'
-/// contents half-changed.)
+/// Locks a mutex inside the gate, so that forks wait for it. Poisoning is ignored: a panic leaves the contents of none
+/// of our mutexes half-changed.
 pub(crate) fn gated<T>(mutex: &Mutex<T>) -> Gated<'_, T> {
     guard_forks();
     let inside = pass();
@@ -115,9 +113,9 @@ impl<T> std::ops::DerefMut for Gated<'_, T> {
     }
 }
 
-/// Frees the lock and the gate from threads that this process does not have. It was forked without the
-/// handlers of [`guard_forks`]: an allocator cannot register them, and a raw fork runs none. Those threads
-/// finish their steps in the parent, on the parent's cells and totals.
+/// Frees the lock and the gate from threads that this process does not have. For processes that were forked without the
+/// handlers of [`guard_forks`]: an allocator cannot register them, and a raw fork runs none. Those threads finish their
+/// steps in the parent, on the parent's cells and totals.
 pub(crate) fn forget_others() {
     crate::percpu::forget_other_threads();
     HOLDER.store(0, Ordering::Release);
@@ -132,7 +130,7 @@ pub(crate) fn try_lock() -> Option<Held> {
         .then(|| Held(()))
 }
 
-/// Waits for the lock. Says `None` if this very thread holds it.
+/// Waits for the lock. Returns `None` if this very thread holds it.
 pub(crate) fn lock() -> Option<Held> {
     let mut held = None;
     wait_until(None, || {
@@ -142,35 +140,32 @@ pub(crate) fn lock() -> Option<Held> {
     held
 }
 
-/// The thread's number: its thread pointer. It is never zero, and no other living thread of the process has
-/// it.
+/// Returns the thread's number: its thread pointer. It is never zero, and no other living thread of the process has it.
 pub(crate) fn thread() -> usize {
     crate::percpu::thread_pointer()
 }
 
-/// Registers handlers, once a process, that hold the gate and the lock over a fork. `fork` copies the
-/// memory of all threads but only the thread that calls it, so a half-done step of another thread would
-/// stay half-done in the child.
+/// Registers handlers, once per process, that hold the gate and the lock across a fork. `fork` copies the memory of all
+/// threads but only the calling thread itself, so a half-done step of another thread would stay half-done in the child.
 ///
-/// Every function that makes a ledger in memory calls this, and so does every function that locks a mutex
-/// of `std` inside the gate. A ledger in a file may belong to an allocator before `main`, which cannot
-/// register anything, and locks no such mutex.
+/// Every function that makes a ledger in memory or locks a mutex of `std` inside the gate calls this. A ledger in a
+/// file may belong to an allocator before `main`, which cannot register anything, and locks no such mutex.
 ///
-/// (A number, not a `Once`: an allocator that the registration asks for memory comes back here, and a forked
-/// child must not wait for ever for a registering thread that it does not have.)
+/// The state is a number, not a `Once`: the registration may allocate and so come back here through the allocator, and
+/// a forked child must not wait for ever for a registering thread that it does not have.
 pub(crate) fn guard_forks() {
     static CLOSED: AtomicBool = AtomicBool::new(false);
     static LOCKED: AtomicBool = AtomicBool::new(false);
 
-    /// How many turns a fork waits: some seconds. A thread inside that has lost its CPU gets it back in that time even
-    /// where a hundred others want it. What it had locked would stay locked in the child.
+    /// How many turns a fork waits: some seconds. A preempted thread inside runs again in that time even if a hundred
+    /// others compete for its CPU. A lock that it holds would stay locked in the child.
     const FORK_PATIENCE: u32 = 10 * PATIENCE;
 
     extern "C" fn before() {
         let me = thread();
-        // A signal handler forks, and its own thread is inside: that one will not leave.
+        // If a signal handler forks while its own thread is inside, that thread will not leave.
         let patience = if is_inside(&GATE, me) { PATIENCE.min(64) } else { FORK_PATIENCE };
-        // The gate first: a thread inside may need the lock to get out.
+        // The gate is closed first: a thread inside may need the lock to get out.
         CLOSED.store(GATE.close_within(me, patience), Ordering::Relaxed);
         let held = lock();
         LOCKED.store(held.is_some(), Ordering::Relaxed);
@@ -180,9 +175,9 @@ pub(crate) fn guard_forks() {
     extern "C" fn in_the_child() {
         forked::forget_others();
         crate::percpu::forget_other_threads();
-        // Threads that found the gate closed may just have been asking, and do not exist here. Where it could not be
-        // closed, some were inside, or one had closed it for a fork of its own. (If this very thread is inside, it leaves
-        // as it came.)
+        // The parent's other threads do not exist here. If the gate was closed, some of them may have been asking to
+        // enter. If it could not be closed, some were inside, or one had closed it for a fork of its own. If this very
+        // thread is inside, it leaves later in the normal way.
         if CLOSED.load(Ordering::Relaxed) {
             GATE.forget_askers();
         } else if is_inside(&GATE, thread()) {
@@ -202,7 +197,7 @@ pub(crate) fn guard_forks() {
         }
     }
 
-    /// Zero before the registration, and the number of the thread that registers them meanwhile.
+    /// Zero before the registration, and the number of the registering thread during it.
     static REGISTERED: AtomicUsize = AtomicUsize::new(0);
     const DONE: usize = 1;
     let me = thread();
@@ -216,8 +211,9 @@ pub(crate) fn guard_forks() {
         if before == DONE || before == me {
             return;
         }
-        // A fork before the handlers are there would find locked what this thread is about to lock. So it waits for a thread that
-        // registers them, but not for ever: this may be a child that does not have it.
+        // If a fork came before the handlers are registered, the child could find locked what this thread is about to
+        // lock. So this waits for a thread that registers them, but not for ever: this may be a child that does not
+        // have that thread.
         if before != 0 && wait_until(Some(PATIENCE), is_done) {
             return;
         }
@@ -244,7 +240,7 @@ mod tests {
         assert!(lock().is_some());
     }
 
-    /// Otherwise it would wait at the gate for the thread that closes it, which waits for this one.
+    /// Otherwise the thread would wait at the gate for the closer, which waits for this thread.
     #[test]
     fn a_thread_that_found_no_slot_knows_that_it_is_inside() {
         static ONE: Gate = Gate::new();
@@ -262,7 +258,7 @@ mod tests {
         assert!(ONE.quiet().is_some());
     }
 
-    /// Runs a test in a process of its own: while a fork waits, nobody passes this process's gate.
+    /// Runs a test in a process of its own: while a fork waits, no thread passes this process's gate.
     fn alone(test: &str, body: impl FnOnce()) {
         const ALONE: &str = "LEDGERLINE_TEST_ALONE";
         if std::env::var_os(ALONE).is_some() {
@@ -275,9 +271,9 @@ mod tests {
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
     }
 
-    /// Forks, and says how the child ended.
+    /// Forks, and returns how the child ended.
     fn child(act: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child makes system calls and touches atomics alone, is killed when it hangs, and waited for.
+        // SAFETY: the child only makes system calls and accesses atomics. It is killed if it hangs, and waited for.
         unsafe {
             let child = libc::fork();
             if child == 0 {
@@ -290,7 +286,7 @@ mod tests {
         }
     }
 
-    /// As one that has lost its CPU does, where many want it.
+    /// Like a thread that was preempted on a busy machine.
     #[test]
     fn a_fork_waits_for_a_thread_that_is_inside_for_long() {
         static MUTEX: Mutex<()> = Mutex::new(());
@@ -308,8 +304,8 @@ mod tests {
         });
     }
 
-    /// A signal handler may fork, whose thread is inside: the fork cannot wait for it. Another thread may be about to fork at
-    /// that moment, and has closed the gate; the child does not have that one.
+    /// If a signal handler forks while its thread is inside, the fork cannot wait for that thread. Another thread may
+    /// have closed the gate for a fork at that moment; the child does not have that thread.
     #[test]
     fn a_fork_from_inside_leaves_a_gate_that_opens() {
         alone("a_fork_from_inside_leaves_a_gate_that_opens", || {

@@ -2,13 +2,13 @@
 //!
 //! The fast paths are one section each, and therefore atomic. The slow paths take several steps, and two
 //! kinds of readers must not see the steps in between. One is `fork`: the child would keep a half-done walk
-//! of a thread that it does not have. The other is a precise reader that writers keep disturbing. Either
-//! closes the gate, waits until every thread is out, does its work and opens the gate.
+//! of a thread that it does not have. The other is a precise reader that writers keep disturbing. Both
+//! close the gate, wait until every thread is out, do their work and open the gate.
 //!
 //! A thread that passes takes a slot in a stripe, which a hash of its number chooses, and writes its number
-//! there. That costs one uncontended compare-and-swap on the way in and plain stores on the way out. Where
-//! all slots of the stripe are taken, the thread is counted in and out instead. A fork waits for the slow
-//! paths in flight, which takes microseconds (seconds at most, where a thread inside has lost its CPU).
+//! there. That costs one uncontended compare-and-swap on the way in and plain stores on the way out. If all
+//! slots of the stripe are taken, the thread is counted in and out instead. A fork waits for the slow paths
+//! in flight. That takes microseconds, or seconds at most if a thread inside was preempted.
 
 #[cfg(not(loom))]
 pub mod forked;
@@ -17,7 +17,7 @@ pub(crate) mod lock;
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, PATIENCE, fence, model_fence, wait_until};
 
-/// As many as there are bits in `used`.
+/// One for each bit of `used`.
 #[cfg(not(loom))]
 const STRIPES: usize = 64;
 #[cfg(not(loom))]
@@ -40,11 +40,11 @@ struct Stripe {
 /// The place of one thread inside the gate.
 #[derive(Debug)]
 struct Slot {
-    /// Zero: nobody. A thread's number: that thread is inside. The complement of its number: the thread
-    /// asks whether it may enter. (No thread has the complement of another's number: the numbers are
-    /// addresses.)
+    /// Zero: the slot is free. A thread's number: that thread is inside. The complement of its number: the
+    /// thread asks whether it may enter. No thread's number is the complement of another's, since the
+    /// numbers are addresses.
     who: AtomicUsize,
-    /// How many threads were inside in this slot and left. The thread inside writes it.
+    /// How many threads were inside in this slot and left. Written by the thread inside.
     visits: AtomicU64,
 }
 
@@ -52,13 +52,13 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Gate {
     stripes: [Stripe; STRIPES],
-    /// The stripes that some thread ever took. The others are not looked at.
+    /// The stripes that any thread ever took. The closer skips the others.
     used: AtomicU64,
-    /// The thread that closed it; zero while it is open.
+    /// The thread that closed the gate; zero while it is open.
     closed_by: AtomicUsize,
 }
 
-/// One thread is inside, in a slot or counted. It leaves when this is dropped.
+/// Proof that one thread is inside, in a slot or counted. Dropping it leaves.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     stripe: &'a Stripe,
@@ -70,8 +70,8 @@ impl Drop for Pass<'_> {
         if let Some(slot) = self.slot {
             let visits = slot.visits.load(Ordering::Relaxed);
             slot.visits.store(visits.wrapping_add(1), Ordering::Relaxed);
-            // Release, partner of the Acquire in `quiet`: a thread that finds the slot empty sees the steps
-            // of this one, and counts its visit. Also partner of the Acquire with which the next thread
+            // Release, partner of the Acquire in `quiet`: a thread that finds the slot empty sees this
+            // thread's steps and counts its visit. Also partner of the Acquire with which the next thread
             // takes the slot.
             slot.who.store(0, Ordering::Release);
         } else {
@@ -105,8 +105,8 @@ impl Stripe {
     fn take_slot(&self, number: usize) -> Option<&Slot> {
         self.slots.iter().find(|slot| {
             // SeqCst, partner of the fence in `close`, with the load in `may_enter`: either this thread
-            // sees the gate closed, or the closer sees this thread asking. Acquire: the visits of the
-            // thread that was here before.
+            // sees the gate closed, or the closer sees this thread asking. Acquire: this thread sees the
+            // visits of the slot's previous thread.
             slot.who.load(Ordering::Relaxed) == 0
                 && slot.who.compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })
@@ -146,11 +146,11 @@ impl Gate {
         }
     }
 
-    /// Enters. Waits while another thread has closed the gate.
+    /// Enters the gate. Waits while another thread has closed it.
     ///
-    /// This wait is not bounded. A closer opens the gate again after a bounded time, and is let through
-    /// itself. (A signal handler may find the gate closed while the thread that it interrupted asks to
-    /// enter. Then the handler waits until the closer gives up on that thread.)
+    /// This wait is not bounded, but a closer opens the gate again after a bounded time, and may enter
+    /// itself. A signal handler may find the gate closed while the thread that it interrupted asks to
+    /// enter. Then the handler waits until the closer gives up on that thread.
     pub(crate) fn enter(&self, me: usize) -> Pass<'_> {
         let stripe = self.stripe(me);
         loop {
@@ -158,20 +158,19 @@ impl Gate {
             if self.may_enter(me) {
                 if let Some(slot) = pass.slot {
                     // A signal handler that reads this finds its thread inside (`is_inside`), and enters
-                    // whatever the closer does. So it is stored only when the thread is known to be
-                    // admitted.
+                    // whatever the closer does. So the number is stored only once the thread is admitted.
                     slot.who.store(me, Ordering::Relaxed);
                 }
                 return pass;
             }
             drop(pass);
-            // The thread does not go in and out again: the closer waits for a moment in which nobody is
+            // The thread does not ask repeatedly: the closer waits for a moment in which no thread is
             // inside or asks.
             wait_until(None, || self.may_enter(me));
         }
     }
 
-    /// Enters even when the gate is closed: for a thread that the closer may be waiting for.
+    /// Enters even if the gate is closed: for a thread that the closer may be waiting for.
     #[cfg(not(loom))]
     pub(crate) fn enter_anyway(&self, me: usize) -> Pass<'_> {
         let stripe = self.stripe(me);
@@ -179,9 +178,9 @@ impl Gate {
         Pass { stripe, slot: None }
     }
 
-    /// Whether the calling thread is inside. A signal handler asks this about the thread that it
-    /// interrupted. (A thread without a slot is not found; `lock::pass` counts how deep each thread is
-    /// inside.)
+    /// Returns whether the calling thread is inside. A signal handler asks this about the thread that it
+    /// interrupted. A thread without a slot is not found; `lock::pass` counts how deep each thread is
+    /// inside.
     #[cfg(not(loom))]
     pub(crate) fn is_inside(&self, me: usize) -> bool {
         self.stripe(me).slots.iter().any(|slot| slot.who.load(Ordering::Relaxed) == me)
@@ -189,8 +188,8 @@ impl Gate {
 
     fn stripe(&self, me: usize) -> &Stripe {
         let index = ((me >> 6).wrapping_mul(0x9e37_79b9) >> 8) % STRIPES;
-        // SeqCst, as in `take_slot`, which follows: if a closer does not see that the stripe is in use,
-        // this thread sees the closer.
+        // SeqCst, as in `take_slot`, which follows: if a closer does not see the stripe in use, this thread
+        // sees the closer.
         if self.used.load(Ordering::SeqCst) >> index & 1 == 0 {
             self.used.fetch_or(1 << index, Ordering::SeqCst);
         }
@@ -205,7 +204,7 @@ impl Gate {
         closed_by == 0 || closed_by == me
     }
 
-    /// The stripes whose bits are set.
+    /// Iterates over the stripes whose bits are set.
     fn each(&self, mut set: u64) -> impl Iterator<Item = &Stripe> {
         std::iter::from_fn(move || {
             let index = set.trailing_zeros() as usize;
@@ -214,17 +213,17 @@ impl Gate {
         })
     }
 
-    /// How often the gate was entered, or `None` while a thread is inside. If two calls give the same
-    /// number, nobody was inside in between.
+    /// Returns how often the gate was entered, or `None` while a thread is inside. If two calls return the
+    /// same number, no thread was inside in between.
     ///
-    /// (A thread that is inside in between took its slot, or was counted in, either before the first call,
-    /// which then says `None`, or after it. In the second case it is still there at the second look at its
-    /// slot, which then says `None`, or it has left and adds to the number.)
+    /// A thread that is inside in between took its slot, or was counted in, either before or after the
+    /// first call. If before, the first call returns `None`. If after, either the thread is still in its
+    /// slot at the second call, which then returns `None`, or it has left and adds to the number.
     pub(crate) fn quiet(&self) -> Option<u64> {
         // SeqCst, partner of the load in `stripe`.
         let used = self.used.load(Ordering::SeqCst);
-        // First the threads that were counted out, then those counted in: equal sums mean that at some
-        // moment in between none of them was inside.
+        // The threads counted out are summed before those counted in: equal sums mean that at some moment
+        // in between none of them was inside.
         let sum = |count: fn(&Stripe) -> &AtomicU64| {
             self.each(used)
                 .fold(0u64, |sum, stripe| sum.wrapping_add(count(stripe).load(Ordering::Acquire)))
@@ -243,13 +242,13 @@ impl Gate {
         Some(entered)
     }
 
-    /// Closes the gate and waits until every thread is out. Says `false` when another thread keeps the gate
-    /// closed for too long, or some thread stays inside for too long; then the gate is as it was.
+    /// Closes the gate and waits until every thread is out. Returns `false` if another thread keeps the
+    /// gate closed for too long, or a thread stays inside for too long; the gate is then unchanged.
     pub(crate) fn close(&self, me: usize) -> bool {
         self.close_within(me, PATIENCE)
     }
 
-    /// As [`close`](Self::close), with so many turns for each of the two waits.
+    /// Like [`close`](Self::close), but waits at most `patience` turns in each of the two waits.
     pub(crate) fn close_within(&self, me: usize, patience: u32) -> bool {
         let close =
             || self.closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_ok();
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(gate.quiet(), Some(SLOTS as u64 + 3));
     }
 
-    /// A signal handler in between is not let in: the thread that closed the gate may have looked already.
+    /// A signal handler of an asking thread is not let in: the closer may have looked at the slot already.
     #[test]
     fn a_thread_that_only_asks_is_not_inside_and_is_waited_for() {
         let gate = Gate::new();
@@ -340,7 +339,7 @@ mod tests {
         assert!(!gate.is_inside(64) && gate.quiet().is_none());
         drop(asking);
         assert!(gate.quiet().is_some());
-        // In a forked child nobody asks but the parent's threads.
+        // In a forked child the only threads that ask are those of the parent.
         std::mem::forget(gate.stripe(64).ask(!64));
         gate.stripe(64).count_in();
         gate.forget_askers();

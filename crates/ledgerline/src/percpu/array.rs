@@ -1,4 +1,4 @@
-//! Plain per-CPU sums, the cheapest counters there are.
+//! Plain per-CPU sums, the cheapest counters.
 
 use super::machine::columns_of_cpus;
 use super::{Mode, Words};
@@ -6,9 +6,9 @@ use crate::region::Region;
 use crate::sync::Ordering;
 use std::io;
 
-/// A fixed number of signed 64-bit sums, each with one instance a CPU.
+/// A fixed number of signed 64-bit sums, each with one instance per CPU.
 ///
-/// [`add`](Array::add) touches the running CPU's instance alone. It takes about half a nanosecond, without
+/// [`add`](Array::add) only touches the running CPU's instance. It takes about half a nanosecond, without
 /// a lock or an atomic, on any number of CPUs. [`sum`](Array::sum) adds up the instances.
 ///
 /// ```
@@ -30,9 +30,9 @@ impl Array {
     /// Makes an array of `slots` sums, all zero.
     ///
     /// # Errors
-    /// When the address space for `slots * 8` bytes a possible CPU cannot be mapped.
+    /// When the address space for `slots * 8` bytes per possible CPU cannot be mapped.
     pub fn new(slots: usize) -> io::Result<Array> {
-        // The mode is known before the first addition.
+        // The mode must be known before the first addition.
         super::detect();
         // Columns are at least a page apart: two CPUs never share a line, nor a line pair.
         let stride = slots
@@ -47,8 +47,7 @@ impl Array {
         Ok(Array { words, slots, region })
     }
 
-    /// Adds `n` to the running CPU's instance of a sum; wraps silently at 2^63 like the machine.
-    /// Async-signal-safe.
+    /// Adds `n` to the running CPU's instance of a sum. Wraps silently at 2^63. Async-signal-safe.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -59,8 +58,8 @@ impl Array {
         unsafe { self.words.add(slot, n) };
     }
 
-    /// Adds up all CPUs' instances. The sum is exact when writers are still, otherwise off by what was
-    /// added during the call. Costs about a nanosecond a CPU, and a line transfer for each that wrote.
+    /// Adds up all CPUs' instances. The sum is exact if no writer is active, otherwise off by additions
+    /// during the call. Costs about a nanosecond per CPU, and a line transfer for each that wrote.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -72,7 +71,7 @@ impl Array {
             .fold(0i64, |sum, part| sum.wrapping_add(part as i64))
     }
 
-    /// How this array is updated.
+    /// Returns how this array is updated.
     pub fn mode(&self) -> Mode {
         super::detect()
     }

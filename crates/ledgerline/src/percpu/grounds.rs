@@ -1,19 +1,19 @@
-//! Why a process updates its per-CPU memory as it does.
+//! The reasons for the mode in which a process updates its per-CPU memory.
 
 use super::Mode;
 use std::fmt;
 
-/// What a process found when it chose its mode ([`grounds`](super::grounds)).
+/// The reasons for a process's mode ([`grounds`](super::grounds)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grounds {
-    /// What it chose.
+    /// The chosen mode.
     pub mode: Mode,
-    /// What `LEDGERLINE_PERCPU` names.
+    /// The mode that `LEDGERLINE_PERCPU` names.
     pub forced: Option<Mode>,
-    /// By which number a restartable section finds its column, or why there are no sections.
+    /// The number by which a restartable section finds its column, or the reason why there are no sections.
     pub sections: Result<Index, Without>,
-    /// Without sections: why threads cannot own columns, if they cannot.
+    /// Without sections: whether threads can own columns, or the reason why not.
     pub owned: Option<Result<(), Without>>,
 }
 
@@ -22,7 +22,7 @@ pub struct Grounds {
 pub enum Index {
     /// The kernel's compact id (Linux 6.3): as many columns are in use as threads run at once.
     Compact,
-    /// The number of the CPU: on a machine of many CPUs the units that lie idle are spread over more columns.
+    /// The number of the CPU. On a machine with many CPUs, idle units are spread over more columns.
     Cpu,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Index {
     }
 }
 
-/// Why a mode is not to be had.
+/// The reason why a mode is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Without {
@@ -45,7 +45,8 @@ pub enum Without {
     Machine,
     /// The C library registers no rseq area for its threads.
     Library,
-    /// The C library knows of such areas, and this thread's is not registered: it was told not to, or the kernel refused.
+    /// The C library supports such areas, but this thread's is not registered: that was disabled, or the kernel
+    /// refused.
     Registration,
     /// The kernel, or a filter of system calls, refuses `membarrier` with the command that the mode needs.
     Fence,
@@ -53,16 +54,16 @@ pub enum Without {
     Restart,
     /// The self-test could not start its thread.
     Thread,
-    /// The C library has no key left that tells when a thread ends.
+    /// The C library has no key left, which is needed to notice the end of a thread.
     Key,
 }
 
 impl Without {
-    /// What would change it, where something would.
+    /// Returns a remedy, if there is one.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Without::Forced => Some("unset LEDGERLINE_PERCPU"),
-            // (`own_area.rs` says why. On arm64 there are none with musl.)
+            // See `own_area.rs` for the reason. On arm64 there are no sections with musl.
             Without::Machine if cfg!(all(target_env = "musl", target_arch = "x86_64")) => {
                 Some("link the program statically: with musl, dynamic programs have no sections")
             }

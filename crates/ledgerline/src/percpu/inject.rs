@@ -1,28 +1,28 @@
-//! Holds a thread at a numbered point inside a section, while something happens to it there.
+//! Holds a thread at a numbered point inside a section while an event happens to it there.
 //!
-//! Test builds have a loop at every point: a thread that reaches the chosen one stays until it is aborted
-//! or let go. The test then does to it what an operating system may do: it sends a signal, runs a handler
-//! that sleeps, takes the CPU away, moves the thread, fences. Then it checks that the section was restarted
-//! and that its effect happened exactly once.
+//! Test builds have a loop at every point: a thread that reaches the chosen point stays there until it is
+//! aborted or released. The test then interferes like an operating system: it sends a signal, runs a
+//! handler that sleeps, takes the CPU away, moves the thread, or fences. Then it checks that the section
+//! was restarted and that its effect happened exactly once.
 //!
-//! The variables are the process's, so the test runs in a process of its own.
+//! The variables are global, so the test runs in a process of its own.
 
 mod section;
 
 use std::sync::atomic::AtomicU32;
 
-/// The point at which to hold a thread; zero for none. An abort resets it, so that the restart
-/// runs through.
+/// The point at which to hold a thread; zero for none. An abort resets it, so that the restart is not
+/// held.
 #[unsafe(no_mangle)]
 pub(crate) static ledgerline_inject_point: AtomicU32 = AtomicU32::new(0);
 /// The point at which a thread is held.
 #[unsafe(no_mangle)]
 pub(crate) static ledgerline_inject_reached: AtomicU32 = AtomicU32::new(0);
-/// Sections aborted.
+/// The number of aborted sections.
 #[unsafe(no_mangle)]
 pub(crate) static ledgerline_inject_aborts: AtomicU32 = AtomicU32::new(0);
 
-/// Runs a test in a process of its own, unless this is that one. Says whether it did.
+/// Runs a test in a process of its own, unless this is that process. Returns whether it did.
 pub(crate) fn ran_alone(test: &str) -> bool {
     const ALONE: &str = "LEDGERLINE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -39,9 +39,9 @@ pub(crate) fn ran_alone(test: &str) -> bool {
     true
 }
 
-/// Moves a thread (0 is the calling one); `false` if it has ended meanwhile.
+/// Moves a thread; 0 is the calling one. Returns `false` if it has ended meanwhile.
 pub(crate) fn pin(thread: i32, cpus: &[usize]) -> bool {
-    // SAFETY: the set is a plain bit mask on the stack; the call reads it.
+    // SAFETY: the set is a plain bit mask on the stack, which the call reads.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for &cpu in cpus {
@@ -51,7 +51,7 @@ pub(crate) fn pin(thread: i32, cpus: &[usize]) -> bool {
     }
 }
 
-/// The CPUs that this process may run on.
+/// Returns the CPUs that this process may run on.
 pub(crate) fn allowed() -> Vec<usize> {
     // SAFETY: the call fills the mask on the stack.
     unsafe {
@@ -72,17 +72,17 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
     use std::time::{Duration, Instant};
 
-    /// What is done to the held thread.
+    /// An event that happens to the held thread.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Event {
-        /// Nothing: it is let go.
+        /// Nothing: the thread is released.
         None,
         Signal,
         /// A signal whose handler sleeps.
         Sleep,
-        /// Another thread wants its CPU.
+        /// Another thread competes for its CPU.
         Yield,
-        /// It is moved to another CPU (where there is one).
+        /// The thread is moved to another CPU, if there is one.
         Migrate,
         Fence,
         Visit,
@@ -113,8 +113,8 @@ mod tests {
         unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
     }
 
-    /// One try: a thread enters `section`, is held at `point`, and `event` happens to it there. `false` if
-    /// something else of the machine aborted it on its way there, and its restart ran through.
+    /// Makes one try: a thread enters `section`, is held at `point`, and `event` happens to it there.
+    /// Returns `false` if another event aborted it on its way there, and its restart was not held.
     #[must_use]
     fn hold<const INDEX: isize>(area: isize, section: Section, point: u32, event: Event) -> bool {
         let region = prepared();
@@ -125,7 +125,7 @@ mod tests {
         let worked = AtomicBool::new(false);
         ledgerline_inject_reached.store(0, SeqCst);
         ledgerline_inject_aborts.store(0, SeqCst);
-        // (This abort must restart the section.)
+        // This abort must restart the section.
         ABORTS.store(PATIENCE, SeqCst);
         let held_there = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
@@ -137,8 +137,8 @@ mod tests {
                 worked.store(section.run::<INDEX>(area, &region), SeqCst);
                 done.store(true, SeqCst);
             });
-            // A competitor for the CPU sees the point reached only after it got that CPU; the
-            // other events come from elsewhere, if there is an elsewhere.
+            // A competitor for the CPU sees the point reached only after it got that CPU. The other
+            // events come from another CPU, if there is one.
             let mine = if event == Event::Yield { &cpus[..1] } else { &cpus[cpus.len() - 1..] };
             assert!(pin(0, mine));
             let reached = || ledgerline_inject_reached.load(SeqCst) == point;
@@ -153,7 +153,7 @@ mod tests {
                     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), held, number) };
                 }
                 Event::Yield => {}
-                // It may have lost its CPU, been aborted and ended before this.
+                // The thread may have been preempted, aborted and ended before this.
                 Event::Migrate => drop(pin(held, &cpus[cpus.len() - 1..])),
                 Event::Fence => assert!(membarrier::fence_sections()),
                 Event::Visit => assert!(visit::every_cpu()),
@@ -168,7 +168,7 @@ mod tests {
         if !held_there || event != Event::None && !(event == Event::Migrate && cpus.len() == 1) {
             assert!(aborts > 0, "{case}: not aborted");
         }
-        // A compare-and-store for another column rightly does nothing after a migration; every
+        // After a migration a compare-and-store rightly does nothing, since its column is another. Every
         // other section takes effect, once.
         let effect = sum(&region).wrapping_sub(before);
         if worked.load(SeqCst) {
@@ -191,8 +191,8 @@ mod tests {
         }
     }
 
-    /// A section enters a block that is closed, and while it is held there the difference is taken and
-    /// the block opened again: it must not store what was taken.
+    /// A section enters a closed block. While it is held there, the difference is taken and the block
+    /// opened again: the section must not store the taken difference.
     fn opened_while_held<const INDEX: isize>(area: isize) {
         let closed = u16::from_le_bytes([0, 255]);
         for section in [Section::UpU8, Section::DownU8, Section::UpU16] {
@@ -211,7 +211,7 @@ mod tests {
                         section.run::<INDEX>(area, &region);
                         done.store(true, SeqCst);
                     });
-                    // (It fails before the last point, and so never reaches it.)
+                    // A section that fails before the last point never reaches it.
                     wait_for("the point", || {
                         ledgerline_inject_reached.load(SeqCst) == point || done.load(SeqCst)
                     });
@@ -228,8 +228,8 @@ mod tests {
         }
     }
 
-    /// A section is held at a point, and meanwhile its cells are taken away: it must not touch them when the
-    /// fence is through, wherever it was.
+    /// A section is held at a point while its cells are taken away: after the fence it must not touch
+    /// them, wherever it was held.
     fn taken_away_while_held<const INDEX: isize>(area: isize) {
         let fences = [membarrier::fence_sections, visit::every_cpu];
         for (section, fence) in [Section::TakeLent, Section::PutLent]
@@ -246,13 +246,13 @@ mod tests {
                 std::thread::scope(|scope| {
                     let worker = scope.spawn(|| {
                         assert!(registration::adopt().is_ok());
-                        // SAFETY: the region stays mapped; the thread is registered.
+                        // SAFETY: the region stays mapped, and the thread is registered.
                         let took =
                             unsafe { section.run_lent::<INDEX>(area, &lent, Section::NUMBER) };
                         done.store(true, SeqCst);
                         took
                     });
-                    // (Something else may abort it on its way; then its restart runs through.)
+                    // Another event may abort the section on its way; its restart is then not held.
                     wait_for("the point", || {
                         ledgerline_inject_reached.load(SeqCst) == point || done.load(SeqCst)
                     });
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// (In a process of its own, as the next one: the variables are the process's.)
+    /// Like the next test, this runs in a process of its own, since the variables are global.
     #[test]
     fn a_section_that_is_held_while_its_cells_are_taken_away_does_not_touch_them() {
         let name = "percpu::inject::tests::\
@@ -317,8 +317,8 @@ mod tests {
         }
     }
 
-    /// The descriptors in this very binary: each names a section, and its abort address follows
-    /// the signature that the kernel looks for.
+    /// Checks the descriptors in this very binary: each names a section, and its abort address follows
+    /// the signature that the kernel expects.
     #[test]
     fn every_descriptor_in_the_binary_is_well_formed() {
         unsafe extern "C" {
@@ -354,8 +354,8 @@ mod tests {
         assert!(seen >= 10, "{seen} descriptors");
     }
 
-    /// What must not be stored is not stored: where limits are passed or closed, a sum overflows, or a
-    /// word, limits or the column are other than expected.
+    /// A section stores nothing if limits are passed or closed, a sum overflows, or the word, the limits
+    /// or the column are not as expected.
     #[test]
     fn a_section_that_fails_stores_nothing() {
         let Ok(Registration::Compact { area }) = registration::adopt() else {
@@ -414,7 +414,7 @@ mod tests {
                 assert!(!stored(at as u64));
             }
             set(open, ZEROS);
-            // Whichever column this thread runs on is among them.
+            // The column that this thread runs on is among them.
             for column in 0..possible_cpus() {
                 let [block, word] =
                     [BLOCK, LANES].map(|at| region.at(at + ((column as usize) << 25)));

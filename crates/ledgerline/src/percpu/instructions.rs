@@ -1,23 +1,25 @@
-//! What the sections are made of: a file for each machine, with the instructions of all sections by their names.
+//! The instructions of the sections, by their names: a file for each machine.
 //!
-//! The sections themselves, with their pseudocode, are in `rseq.rs`, `narrow.rs`, `sums.rs`, `lent.rs` and `purse.rs`.
+//! The sections, with their pseudocode, are in `rseq.rs`, `narrow.rs`, `sums.rs`, `lent.rs` and `purse.rs`.
 
-/// How many aborts of this process's sections one restarts that could fail instead. Then the caller's slow path serves.
+/// One in this many aborts of this process's sections fails the section instead of restarting it, if it may fail. The
+/// caller's slow path then serves.
 ///
-/// A debugger that steps through a section, and a profiler's signals without a pause, abort it each time. On a busy machine a
-/// section is aborted now and then, and one slow path in so many of those costs nothing.
+/// A debugger that steps through a section, or a profiler that sends signals without a pause, aborts it each time. On a
+/// busy machine sections are aborted now and then, and one slow path in this many aborts costs nothing.
 ///
-/// In unit tests a section restarts as often as it takes, so that it fails for reasons of its own alone. `tests/main/stepped.rs` and
-/// the other tests from outside have the number that ships.
+/// In unit tests a section always restarts, so that it fails only for its own reasons. `tests/main/stepped.rs` and the
+/// other integration tests have the number that ships.
 #[cfg(rseq)]
 pub(crate) const PATIENCE: i32 = if cfg!(test) { i32::MAX } else { 32 };
-/// How many aborts are left until a section fails. Threads may count two as one, which does not matter; so it is written by
-/// plain instructions, in the abort path alone.
+/// The number of aborts until a section fails. It is written by plain instructions, only in the abort path: threads may
+/// count two aborts as one, which does not matter.
 #[cfg(rseq)]
 pub(crate) static ABORTS: std::sync::atomic::AtomicI32 =
     std::sync::atomic::AtomicI32::new(PATIENCE);
 
-/// What the kernel reads of a section: where it begins, how long it is, and where it goes on when it was aborted.
+/// The descriptor of a section, which the kernel reads: its start, its length, and the address to continue at after an
+/// abort.
 macro_rules! descriptor {
     () => {
         ".pushsection __rseq_cs, \"aw\"
@@ -49,7 +51,8 @@ mod aarch64;
 #[macro_use]
 mod x86_64;
 
-/// Elsewhere nothing runs a section: no thread is registered there (`registration::adopt`).
+/// Stands for a section on machines without sections. Nothing runs it, since no thread is registered there
+/// (`registration::adopt`).
 #[cfg(not(rseq))]
 macro_rules! section {
     ($($any:tt)*) => {

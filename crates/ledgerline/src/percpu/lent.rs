@@ -1,5 +1,5 @@
-//! The sections of charges that come by number: as `take` and `put` of `rseq.rs`, over cells that are only
-//! looked for while a word says that they are there. Their instructions are in `instructions/`.
+//! The sections of charges by number: like `take` and `put` of `rseq.rs`, but over cells whose address is only
+//! used while a word holds the expected number. Their instructions are in `instructions/`.
 //!
 //! ```text
 //! update(lent, number, id, delta):             take away (any thread, no other at the same time)
@@ -10,17 +10,18 @@
 //!     as `update` from here on
 //! ```
 //!
-//! The number is looked at *inside* the section. So a section that the fence finds under way is sent back to
-//! its start, and one that begins later sees the number gone: after the fence nobody uses the address. That
-//! is all of the proof; a writer pays for it with one load and one comparison, and stores nothing.
+//! The number is checked *inside* the section. So a section that the fence interrupts is sent back to its start,
+//! and one that begins later sees the number gone: after the fence no section uses the address. That is the whole
+//! proof. It costs a writer one load and one comparison, and no store.
 //!
-//! (A page fault inside a section is the one thing that outlasts the fence: the kernel resolves it before it
-//! sends the thread back. So the address stays mapped, whatever lies there by then: `region/retired.rs`.)
+//! Only a page fault inside a section outlasts the fence: the kernel resolves it before it sends the thread back.
+//! So the address stays mapped, whatever lies there by then (`region/retired.rs`).
 
 use super::word::{Cell, STRIDE_SHIFT};
 use crate::sync::{AtomicU64, AtomicUsize};
 
-/// What the sections look at: the number under which a ledger's cells are lent, and where the first column is.
+/// The words that the sections read: the number under which a ledger's cells are lent, and the address of the
+/// first column.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub(crate) struct Lent {
@@ -67,19 +68,19 @@ macro_rules! update {
 }
 
 update!(
-    /// As [`take`](crate::percpu::rseq::take) for the cell of `id`'s row, while `number` is lent.
+    /// Like [`take`](crate::percpu::rseq::take), but for the cell of `id`'s row, while `number` is lent.
     ///
     /// # Safety
-    /// While `lent.number` is `number`, `lent.cells` is a first column that has that row, and after another number
-    /// was stored it stays so until a fence. `area` is the calling thread's registration.
+    /// While `lent.number` is `number`, `lent.cells` is a first column that has that row. After another number
+    /// was stored, this still holds until a fence. `area` is the calling thread's registration.
     take,
     take_lent
 );
 update!(
-    /// As [`put`](crate::percpu::rseq::put), while `number` is lent.
+    /// Like [`put`](crate::percpu::rseq::put), while `number` is lent.
     ///
     /// # Safety
-    /// As [`take`].
+    /// As for [`take`].
     put,
     put_lent
 );

@@ -1,7 +1,7 @@
-//! Names that the linker knows, and thread-local variables that it puts at one distance from the thread pointer in all
-//! threads: there sections find them.
+//! Linker symbols, and thread-local variables that the linker puts at the same distance from the thread pointer in all
+//! threads, so that sections find them.
 
-/// A symbol's name with the library's version: two versions in one program have two symbols.
+/// Makes a symbol's name with the library's version, so that two versions in one program have two symbols.
 macro_rules! of_this_version {
     ($name:literal) => {
         concat!(
@@ -15,9 +15,9 @@ macro_rules! of_this_version {
     };
 }
 
-/// Defines such a variable, by its section and that one's kind, its size, which is its alignment, and what it holds when a thread
-/// starts. `$name` is a macro that makes its name. It is a constant without a destructor: it is there before `main`, and until the
-/// thread's last instruction.
+/// Defines such a variable by its section, the section's kind, its size, which is also its alignment, and its initial
+/// content. `$name` is a macro that makes its name. The variable has a constant initial value and no destructor: it
+/// exists before `main`, and until the thread's last instruction.
 macro_rules! thread_local_at_a_distance {
     ($name:ident in $section:literal $kind:literal, $size:literal: $content:literal $($operands:tt)*) => {
         std::arch::global_asm!(
@@ -35,11 +35,11 @@ macro_rules! thread_local_at_a_distance {
     };
 }
 
-/// How far that variable lies from the thread pointer, in every thread.
+/// Returns the distance of that variable from the thread pointer, the same in every thread.
 macro_rules! distance_of {
     ($name:ident) => {{
         let distance: isize;
-        // SAFETY: reads what the linker or the loader wrote.
+        // SAFETY: reads a value that the linker or the loader wrote.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             std::arch::asm!(

@@ -11,7 +11,7 @@ const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
 #[cfg(test)]
 std::thread_local! {
-    /// The fences of this thread.
+    /// The number of fences of this thread.
     pub(crate) static FENCES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
@@ -25,19 +25,19 @@ fn membarrier(command: libc::c_int) -> bool {
     return command < 0;
 }
 
-/// Asks the kernel to let this process fence. That is needed once a process (a forked child inherits it).
+/// Registers this process with the kernel for fences. That is needed once per process; a forked child inherits it.
 pub(crate) fn register() -> bool {
     membarrier(REGISTER_PRIVATE_EXPEDITED_RSEQ)
 }
 
-/// After this returns `true`: every section that was running anywhere in the process when it was
-/// called has either committed or been aborted, and what it committed is visible here; and every
-/// section that starts later sees what the caller stored before.
+/// Fences all sections of the process. After this returns `true`, every section that was running anywhere in the
+/// process when it was called has either committed or been aborted, its committed store is visible here, and every
+/// section that starts later sees the caller's earlier stores.
 ///
-/// Costs one system call and an interrupt for each CPU that runs a thread of the process (a few
-/// microseconds). Async-signal-safe. Where a sandbox forbids that after start-up, the thread runs on each CPU in turn,
-/// which takes some ten microseconds a CPU and more where they are busy (`visit.rs`). Says `false` only where that cannot be
-/// done either, or this process makes no system calls any more.
+/// Costs one system call and an interrupt for each CPU that runs a thread of the process, a few microseconds.
+/// Async-signal-safe. If a sandbox forbids the call after start-up, the thread runs on each CPU in turn, which takes
+/// some ten microseconds per idle CPU and more per busy one (`visit.rs`). Returns `false` only if that is not possible
+/// either, or this process no longer makes system calls.
 pub(crate) fn fence() -> bool {
     if are_calls_forbidden() {
         return false;
@@ -48,20 +48,20 @@ pub(crate) fn fence() -> bool {
     return fence_sections();
 }
 
-/// As [`fence`], but by the one system call alone.
+/// Like [`fence`], but only by the system call.
 pub(crate) fn fence_sections() -> bool {
     !are_calls_forbidden() && membarrier(PRIVATE_EXPEDITED_RSEQ)
 }
 
-/// As [`register`], for [`fence_memory`].
+/// Like [`register`], but for [`fence_memory`].
 pub(crate) fn register_memory() -> bool {
     membarrier(REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// After this returns `true`, every thread of the process has passed a full memory barrier during the call: what it did
-/// before that is visible here, and what it does after that sees what the caller stored before.
+/// Fences the memory of all threads. After this returns `true`, every thread of the process has passed a full memory
+/// barrier during the call: its earlier stores are visible here, and its later loads see the caller's earlier stores.
 ///
-/// Costs, and says `false`, as [`fence`] does. Async-signal-safe.
+/// Costs one system call like [`fence`], and returns `false` if that is refused. Async-signal-safe.
 pub(crate) fn fence_memory() -> bool {
     !are_calls_forbidden() && membarrier(PRIVATE_EXPEDITED)
 }

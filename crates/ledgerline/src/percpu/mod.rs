@@ -98,15 +98,14 @@ pub(crate) use self::{
 };
 pub use grounds::{Grounds, Index, Without};
 
-/// Gives back what threads have that this process, a forked child, does not have.
+/// Releases the seats and purses of threads that do not exist in this process, a forked child.
 #[cfg(not(loom))]
 pub(crate) fn forget_other_threads() {
     seats::forget_other_threads();
     purse::places::forget_other_threads(thread_pointer());
 }
 
-/// In a marked word, bit 0 says that readers of the row know of this column. The value is in the 63 bits
-/// above.
+/// The mark, bit 0 of a marked word: readers of the row know of this column. The value is in the 63 bits above.
 const MARK: u64 = 1;
 
 /// How this process updates its per-CPU memory.
@@ -115,10 +114,10 @@ pub enum Mode {
     /// Restartable sequences: plain instructions on the running CPU's column, restarted by the
     /// kernel when they are interrupted.
     Rseq,
-    /// Plain instructions on a column that the running thread owns, and a fence for whoever takes from it: where glibc
-    /// (before 2.35), musl in dynamic programs and on arm64, the kernel (before 5.10) or another architecture than
-    /// x86-64 and arm64 has no restartable sequences. This serves charges of ledgers in memory. A ledger in a file,
-    /// statistics, counters and sums use atomics as in the fallback.
+    /// Plain instructions on a column that the running thread owns, and a fence for a thread that takes from it.
+    /// Used if there are no restartable sequences: with glibc before 2.35, with musl in dynamic programs and on
+    /// arm64, on Linux before 5.10, and on other architectures than x86-64 and arm64. This mode serves charges of
+    /// ledgers in memory. A ledger in a file, statistics, counters and sums use atomics as in the fallback.
     Owned,
     /// Relaxed atomics on a column chosen by thread: for kernels before 4.14, sandboxes, other systems.
     Fallback,
@@ -134,23 +133,24 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// The mode of this process, found on the first call and kept.
+/// Returns the mode of this process, which is determined on the first call.
 ///
 /// The self-test comes first: a short-lived thread fences this one in the middle of a section, and the mode is
-/// [`Mode::Rseq`] only if the section was aborted. (On arm64, where kernels may lack that, another thread also takes
-/// its CPU there, and it must be aborted then, too; that takes some milliseconds.) Without sections it is
-/// [`Mode::Owned`], where the kernel has `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) and the C library tells when a
-/// thread ends; otherwise [`Mode::Fallback`]. [`grounds`] says which of these it was.
+/// [`Mode::Rseq`] only if the section was aborted. On arm64, where kernels may lack that, another thread also takes
+/// the section's CPU, and the section must be aborted then, too; that takes some milliseconds. Without sections the
+/// mode is [`Mode::Owned`] if the kernel has `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) and the C library reports
+/// when a thread ends; otherwise [`Mode::Fallback`]. [`grounds`] returns the reason.
 ///
 /// `LEDGERLINE_PERCPU=fallback` forces the fallback. `LEDGERLINE_PERCPU=owned` leaves out the sections.
-/// `LEDGERLINE_PERCPU=rseq` skips the self-test (it was run before in this environment), not the check that
-/// the thread is registered. Any other value is as none.
+/// `LEDGERLINE_PERCPU=rseq` skips the self-test, for an environment in which it has passed before, but not the
+/// check that the thread is registered. Any other value is ignored.
 #[cfg(not(loom))]
 pub fn detect() -> Mode {
     probe::grounds().mode
 }
 
-/// The mode of this process and why it is that one, found on the first call of this or of [`detect`] and kept.
+/// Returns the mode of this process and the reasons for it, which are determined on the first call of this or of
+/// [`detect`].
 ///
 /// ```
 /// use ledgerline::percpu::{self, Mode};

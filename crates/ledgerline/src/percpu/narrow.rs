@@ -1,10 +1,9 @@
-//! The restartable sections of counters: a narrow difference beside the threshold that it may not
-//! pass, and a wide one that may not overflow. Their instructions are in
-//! `instructions/`.
+//! The restartable sections of counters: a narrow difference beside its threshold, and a wide one that may
+//! not overflow. Their instructions are in `instructions/`.
 //!
-//! A *block* lies in every column: a word with the limits, then words with the differences of one
-//! place, eight or four to a word (its *lanes*; lane 0 is the lowest). A closed limit lets no update
-//! through (`../stat/width.rs` says which values do that).
+//! A *block* lies in every column: a word with the limits, then words with the differences of one place,
+//! eight or four to a word (its *lanes*; lane 0 is the lowest). A closed limit admits no update;
+//! `../stat/width.rs` defines the closed values.
 //!
 //! ```text
 //! up(block, word, shift, stride, n):        compare_store(block, word, column, limits, old, new):
@@ -21,18 +20,19 @@
 //! inc, dec: likewise by one; the lane is compared before the addition, which saves two instructions
 //! ```
 //!
-//! (`first`: see `rseq.rs`.) A whole word is loaded and stored. The limits allow no sum that does not fit its lane,
-//! so neighbours are left alone.
+//! See `rseq.rs` for `first`. A whole word is loaded and stored. The limits allow no sum that does not fit
+//! its lane, so neighbours are left alone.
 //!
 //! The limits are read before the word. A thread that takes differences from another CPU closes the limits,
 //! fences, takes, and opens the limits again. The fence aborts a section that has read the open limits
-//! before. A section that reads them open afterwards reads the word after that, and so finds what the taker
-//! left: the taker's store that opens them is a release, and the section's load of them comes first.
+//! before. A section that reads them open afterwards reads the word after that, and so finds the word that
+//! the taker left: the taker's store that opens them is a release, and the section's load of them comes
+//! first.
 //!
 //! `n` is between -2^16 and 2^16, so that 32 bits hold every sum.
 
-/// Where a lane is: its block, its word, and how far it lies from the word's lowest bit. Both
-/// addresses are those of the first column; columns are `stride` bytes apart.
+/// The position of a lane: its block, its word, and its distance from the word's lowest bit. Both addresses
+/// are those of the first column; columns are `stride` bytes apart.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "not public: the module is not")]
 pub struct Lane {
@@ -42,7 +42,7 @@ pub struct Lane {
     pub stride: usize,
 }
 
-/// Defines a section that adds to a lane if its limit allows: by an amount that is told, or by a fixed one.
+/// Defines a section that adds to a lane if its limit allows: an amount that is passed, or a fixed one.
 macro_rules! bounded {
     ($(#[$doc:meta])* $name:ident, $n:ident) => {
         bounded!(@ $(#[$doc])* $name, ($n: i32), $n, [n = in(reg) $n,]);
@@ -54,13 +54,13 @@ macro_rules! bounded {
         $(#[$doc])*
         ///
         /// # Safety
-        /// For each column index that the kernel can report, `block + index * stride` is a live
-        /// block and `word + index * stride` an aligned word in it; they are written by these
-        /// sections, or by others while the limits are closed and fenced.
+        /// For each column index that the kernel can report, `block + index * stride` is a live block and
+        /// `word + index * stride` an aligned word in it; they are written by these sections, or by other
+        /// code while the limits are closed and fenced.
         #[inline(always)]
         pub(crate) unsafe fn $name<const INDEX: isize>(area: isize, lane: Lane $(, $n: i32)?) -> bool {
-            // SAFETY: the caller vouches for the addresses; one store, the last instruction (P1),
-            // and none when the limits are closed (P2; both in `README.md`; guarded by
+            // SAFETY: the caller vouches for the addresses. The section has one store, its last instruction
+            // (P1), and none if the limits are closed (P2; both in `README.md`; guarded by
             // `inject::tests::every_point_of_every_section_restarts`).
             unsafe {
                 section!($name(lane):
@@ -102,15 +102,15 @@ bounded!(
     inc_u8 by 1
 );
 bounded!(
-    /// Takes one from an 8-bit lane, unless it is at the block's second byte, or below.
+    /// Subtracts one from an 8-bit lane, unless it is at the block's second byte, or below.
     dec_u8 by -1
 );
 
 /// Adds `n` to a 64-bit sum, unless that overflows.
 ///
 /// # Safety
-/// `word + index * stride` is a live, aligned 8-byte word for each column index that the kernel can
-/// report, written by this section alone.
+/// `word + index * stride` is a live, aligned 8-byte word for each column index that the kernel can report,
+/// written only by this section.
 #[inline(always)]
 pub(crate) unsafe fn add_i64<const INDEX: isize>(
     area: isize,
@@ -135,10 +135,10 @@ pub(crate) unsafe fn add_i64<const INDEX: isize>(
 }
 
 /// Replaces a word of a block in `column`, if that is the running column and limits and word are as
-/// expected: so the slow path lets a difference overstep.
+/// expected. The slow path uses this for an overstep.
 ///
 /// # Safety
-/// `block` is a live block of `column` and `word` an aligned word in it; otherwise as the sections
+/// `block` is a live block of `column` and `word` an aligned word in it; otherwise as for the sections
 /// above.
 pub(crate) unsafe fn compare_store<const INDEX: isize>(
     area: isize,

@@ -6,16 +6,15 @@ use super::{probe, rseq};
 /// so a kernel that fills compact ids fills it.
 const NODE: isize = 20 - 8;
 
-/// The running node: one load where compact ids are in use, the system's `getcpu` elsewhere, and 0 where a
-/// sandbox forbids that. It is right when it is read; the thread may have moved when it is used.
+/// Returns the running node. Takes one load if compact ids are in use, otherwise the system call `getcpu`;
+/// 0 if a sandbox forbids that. It is right when it is read, but the thread may have moved when it is used.
 /// Async-signal-safe.
 #[inline]
 pub(crate) fn running_node() -> u32 {
     let area = probe::fast_area();
     if area != 0 {
-        // SAFETY: every thread of a glibc that registered one thread is registered, and the kernel
-        // fills the area beyond the node (guarded by
-        // `the_running_node_is_what_the_system_says_on_every_cpu`).
+        // SAFETY: a glibc that registered one thread registers all of them, and the kernel fills the area
+        // beyond the node (guarded by `the_running_node_is_what_the_system_says_on_every_cpu`).
         return unsafe { rseq::index::<NODE>(area) };
     }
     asked()
@@ -45,7 +44,7 @@ mod tests {
         super::super::detect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: masks on the stack are filled and read; the thread is this one.
+                // SAFETY: masks on the stack are filled and read, for the calling thread.
                 unsafe {
                     let mut allowed: libc::cpu_set_t = std::mem::zeroed();
                     libc::sched_getaffinity(0, size_of_val(&allowed), &raw mut allowed);

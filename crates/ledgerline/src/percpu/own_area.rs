@@ -1,28 +1,30 @@
-//! The area that this library registers for each thread, where the C library registers none: musl.
+//! The area that this library registers for each thread if the C library registers none: with musl.
 //!
-//! Four parties take part instead of three (`registration.rs`): the **linker** puts the area among the thread-local
-//! variables, at one distance from the thread pointer in all threads. So sections find it as they find glibc's.
+//! A fourth party joins the three of `registration.rs`: the **linker** puts the area among the thread-local variables,
+//! at the same distance from the thread pointer in all threads. So sections find it like glibc's area.
 //!
 //! ```text
 //! a thread's state:   UNKNOWN --join--> REGISTERED --the thread ends--> STRANGER
 //!                        \------------> STRANGER                        somebody else registered an area of his
 //! ```
 //!
-//! * A thread **joins** at its first step on a slow path. Before, its `fast` is zero, and that sends every fast path
-//!   to the slow one. So no thread is in a section that is not registered, and nobody has to hear of new threads.
-//! * What somebody else registered stays: then the kernel refuses, and the thread is a **stranger** to the end. So is
-//!   one whose end has begun (below). Strangers add by atomics in a column of their own, behind those of the CPUs, in
-//!   which no section ever runs (`machine::STRANGERS`).
-//! * A thread's end takes its memory away while the thread still runs, and the kernel would write to it. So a key of
-//!   the C library unregisters the area before. What runs in the thread after that, other destructors and signal
-//!   handlers, finds a stranger.
-//! * A forked child has one thread, and the kernel copies its registration. One that shares its parent's memory
-//!   (`vfork`) is not registered and looks as if it were: it must charge nothing, with glibc's area as with this one.
-//! * A signal handler may come between any two of these steps. One that finds the area registered (`EBUSY`) says so.
+//! * A thread **joins** at its first step on a slow path. Before that, its `fast` is zero, which sends every fast path
+//!   to the slow one. So no unregistered thread is in a section, and new threads need no notification.
+//! * If other code has registered an area, that area stays: the kernel refuses this one, and the thread is a
+//!   **stranger** until its end. So is a thread whose end has begun (below). Strangers add by atomics in a separate
+//!   column behind those of the CPUs, in which no section ever runs (`machine::STRANGERS`).
+//! * A thread's memory is freed while the thread still runs, and the kernel would write to it. So the destructor of a
+//!   key of the C library unregisters the area before. Other destructors and signal handlers that run in the thread
+//!   after that find a stranger.
+//! * A forked child has one thread, and the kernel copies its registration. A child that shares its parent's memory
+//!   (`vfork`) is not registered but looks registered: it must charge nothing, with glibc's area as well as with this
+//!   one.
+//! * A signal handler may come between any two of these steps. A handler that finds the area registered (`EBUSY`)
+//!   reports it as registered.
 //!
-//! An access at a fixed distance makes the linker demand that the library be there when the program starts. That is so
-//! in a static program, musl's usual one. A dynamic one may open a library later, which musl then refuses to load. So
-//! for those there are sections only if the build says `--cfg ledgerline_initial_exec` (`build.rs`).
+//! An access at a fixed distance requires that the library is loaded when the program starts. That holds in a static
+//! program, the usual case with musl. A dynamic program may open a library later, and musl then refuses to load it. So
+//! dynamic programs have sections only if they are built with `--cfg ledgerline_initial_exec` (`build.rs`).
 
 use super::linked::{distance_of, of_this_version, thread_local_at_a_distance};
 use crate::os::at_end::AtEnd;
@@ -41,13 +43,13 @@ macro_rules! symbol {
     };
 }
 
-// All zeros when a thread starts: unknown, and not fast. See `Mine`, which is as long.
+// All zeros when a thread starts: unknown, and not fast. See `Mine`, which has the same size.
 thread_local_at_a_distance!(symbol in ".tbss." "@nobits", "64": ".zero 64");
 
-/// What each thread has.
+/// The thread-local variable of each thread.
 #[repr(C, align(64))]
 struct Mine {
-    /// The kernel's `struct rseq`, as it was first: all that sections use lies in it.
+    /// The kernel's `struct rseq` in its first version, which contains everything that sections use.
     area: UnsafeCell<[u8; AREA]>,
     /// The distance of `rseq_cs` from the thread pointer, once sections with compact ids may use it; zero before.
     fast: AtomicIsize,
@@ -69,16 +71,16 @@ const STRANGER: u8 = 2;
 const SIGNATURE: u32 = super::rseq::SIGNATURE;
 const UNREGISTER: libc::c_int = 1;
 
-/// Hears that a registered thread ends.
+/// Runs `ends` when a registered thread ends.
 static AT_END: AtEnd = AtEnd::new();
 
-/// The calling thread's `fast`: a load at a fixed distance from the thread pointer. (Not `nomem`: a fiber may have
-/// moved to another thread behind any call.)
+/// Returns the calling thread's `fast`: a load at a fixed distance from the thread pointer. Not `nomem`, since a fiber
+/// may have moved to another thread in any call.
 #[inline(always)]
 pub(super) fn fast() -> isize {
     let fast: isize;
-    // SAFETY: reads eight bytes of the calling thread's variable. The linker makes one instruction of the first in a
-    // program.
+    // SAFETY: reads eight bytes of the calling thread's variable. In a program the linker turns the first instruction
+    // into one with a constant.
     unsafe {
         asm!(
             concat!("mov {fast}, qword ptr [rip + ", symbol!(), "@GOTTPOFF]"),
@@ -91,7 +93,7 @@ pub(super) fn fast() -> isize {
     fast
 }
 
-/// How far the variable, and the area in it, lies from the thread pointer, in every thread.
+/// Returns the distance of the variable, and of the area in it, from the thread pointer, the same in every thread.
 pub(super) fn distance() -> isize {
     distance_of!(symbol)
 }
@@ -104,8 +106,9 @@ fn mine() -> &'static Mine {
 }
 
 fn rseq(mine: &Mine, flags: libc::c_int) -> Result<(), libc::c_int> {
-    // SAFETY: the area is the calling thread's, aligned, and is unregistered before its memory goes (`ends`; guarded by
-    // `a_thread_that_ends_is_unregistered_before_its_memory_goes`). `errno` is the thread's own, and stays.
+    // SAFETY: the area is the calling thread's, aligned, and is unregistered before its memory is freed (`ends`;
+    // guarded by `a_thread_that_ends_is_unregistered_before_its_memory_goes`). `errno` is the thread's own and is
+    // restored.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -116,11 +119,11 @@ fn rseq(mine: &Mine, flags: libc::c_int) -> Result<(), libc::c_int> {
     }
 }
 
-/// Registers the calling thread, if that was not tried before. Says whether it is registered. Async-signal-safe,
-/// allocates nothing; makes one system call a thread, and none while those are forbidden.
+/// Registers the calling thread, if that was not tried before. Returns whether it is registered. Async-signal-safe and
+/// allocates nothing. Makes one system call per thread, and none while system calls are forbidden.
 pub(super) fn join() -> bool {
     let mine = mine();
-    // Relaxed, here and below: the thread's own, or its signal handler's.
+    // Relaxed, here and below: only the thread and its signal handlers access it.
     match mine.state.load(Ordering::Relaxed) {
         REGISTERED => true,
         UNKNOWN if !are_calls_forbidden() => register(mine),
@@ -130,35 +133,36 @@ pub(super) fn join() -> bool {
 
 #[cold]
 fn register(mine: &Mine) -> bool {
-    // The end is heard of before there is something to end.
+    // The destructor is set up before the registration that it ends.
     let registered = AT_END.set(ptr::from_ref(mine).cast())
         && matches!(rseq(mine, 0), Ok(()) | Err(libc::EBUSY));
     mine.state.store(if registered { REGISTERED } else { STRANGER }, Ordering::Relaxed);
     registered
 }
 
-/// Begins to hear of ends: before the first thread joins, once a process. Says whether that is possible.
+/// Prepares for the ends of threads: once per process, before the first thread joins. Returns whether that is
+/// possible.
 pub(super) fn begin() -> bool {
     static BEGUN: OnceLock<bool> = OnceLock::new();
     *BEGUN.get_or_init(|| AT_END.begin(ends))
 }
 
-/// From now on the calling thread, which is registered, may take fast paths.
+/// Lets the calling thread, which is registered, take fast paths from now on.
 pub(super) fn quicken(area: isize) {
     mine().fast.store(area, Ordering::Relaxed);
 }
 
-/// A thread that joined ends, as a stranger or registered.
+/// Unregisters a joined thread, stranger or registered, that ends.
 unsafe extern "C" fn ends(value: *mut c_void) {
     // SAFETY: the key's value is the thread's variable.
     let mine = unsafe { &*value.cast_const().cast::<Mine>() };
     let before = mine.state.load(Ordering::Relaxed);
     mine.state.store(STRANGER, Ordering::Relaxed);
     mine.fast.store(0, Ordering::Relaxed);
-    // A signal handler from here on finds a stranger.
+    // From here on a signal handler finds a stranger.
     compiler_fence(Ordering::SeqCst);
-    // (Under a filter that would kill for the call the area stays: the kernel may write to it until the thread is
-    // gone.)
+    // Under a filter that would kill the process for the call, the area stays registered: the kernel may write to it
+    // until the thread is gone.
     if before == REGISTERED && !are_calls_forbidden() {
         let done = rseq(mine, UNREGISTER);
         debug_assert_eq!(done, Ok(()));

@@ -1,8 +1,9 @@
-//! Columns that threads own: plain additions where there are no restartable sequences.
+//! Columns that threads own: plain additions without restartable sequences.
 //!
-//! An owner changes a cell by a load, an addition and a store, in a *window*. Nothing restarts it when it loses its CPU in
-//! the middle, so it says where it is, and a thread that takes the cell away (the taker, with the stock lock) leaves it a
-//! *verdict*. Nobody waits for anybody.
+//! An owner changes a cell by a load, an addition and a store, in a critical section called a *window*. Nothing
+//! restarts an owner that is preempted in the middle. So it publishes the cell that it is in, and a thread that steals
+//! the cell (the *taker*, with the stock lock) leaves it a *verdict*. This handshake never blocks: no thread waits for
+//! another.
 //!
 //! ```text
 //! update(cell, id, delta):                    seize(cell), which was frozen and fenced:
@@ -25,38 +26,40 @@
 use super::word::{self, Cell, FROZEN};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, light_fence};
 
-/// In a verdict, beside the address of a cell (which is a multiple of 16): a taker wants the cell, and has not looked.
+/// In a verdict, beside the address of a cell, which is a multiple of 16: a taker wants the cell, and has not read the
+/// word yet.
 const ASKED: usize = 1;
-/// Likewise: a taker has what the word was when it looked.
+/// Likewise: a taker has taken the word that it read.
 const TAKEN: usize = 2;
-/// How often a taker looks whether a window ends by itself, before it asks.
+/// How often a taker checks whether a window ends by itself before it asks.
 #[cfg(not(loom))]
 const LOOKS: usize = 64;
 #[cfg(loom)]
 const LOOKS: usize = 0;
-/// An owner stores over a frozen word once at most, so more rounds are the work of a program that writes over the ledger.
+/// An owner stores over a frozen word at most once, so more rounds mean that another program writes over the ledger.
 const ROUNDS: usize = 100;
 
-/// How many verdicts there are, of all owners: so an owner asks a place that never moves, and which is hardly ever written.
+/// The number of verdicts of all owners. An owner checks this one word, which never moves and is hardly ever written.
 #[cfg(not(loom))]
 pub(super) static VERDICTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the owner of a column is, and what takers tell it.
+/// The state of a column's owner: the cell that it is in, and the verdict of a taker.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Owner {
-    /// The address of the cell in whose window the owner is; 0 outside. The owner alone writes it.
+    /// The address of the cell in whose window the owner is; 0 outside. Written only by the owner.
     at: AtomicUsize,
-    /// A cell with [`ASKED`] or [`TAKEN`], or 0. A verdict is counted before it is there, and until it is gone.
+    /// A cell with [`ASKED`] or [`TAKEN`], or 0. A verdict is counted from before it is stored until after it is
+    /// removed.
     verdict: AtomicUsize,
-    /// The word that a taker found, when the verdict is [`TAKEN`].
+    /// The word that a taker found, if the verdict is [`TAKEN`].
     taken: AtomicU64,
     #[cfg(loom)]
     verdicts: AtomicUsize,
 }
 
 impl Owner {
-    /// Where the windows that are assembly find `at`.
+    /// The offset of `at`, for the windows in assembly.
     #[cfg(owned_windows)]
     pub(super) const AT: usize = std::mem::offset_of!(Owner, at);
 
@@ -71,21 +74,21 @@ impl Owner {
         Owner { at, verdict, taken: AtomicU64::new(0), verdicts }
     }
 
-    /// As [`Cell::update`], by the owner of the cell's column. Says `false`, too, in a signal handler that interrupted a
-    /// window of its thread. (On x86-64 tests alone call it: `windows/x86_64.rs` has the same.)
+    /// Like [`Cell::update`], but by the owner of the cell's column. Also returns `false` in a signal handler that
+    /// interrupted a window of its thread. On x86-64 only tests call it: `windows/x86_64.rs` has the same in assembly.
     #[cfg(any(test, not(owned_windows)))]
     #[inline(always)]
     pub(crate) fn update(&self, cell: &Cell, id: u64, delta: u64, put: bool) -> bool {
-        // Relaxed, here and below: this thread alone writes it.
+        // Relaxed, here and below: only this thread writes it.
         if self.at.load(Ordering::Relaxed) != 0 {
             return false;
         }
         point(1);
         self.at.store(address(cell), Ordering::Relaxed);
-        // Partner of the taker's fence: it sees the window, or this load sees the word frozen.
+        // Partner of the taker's fence: the taker sees the window, or this load sees the word frozen.
         light_fence();
         point(2);
-        // Acquire, partner of the Release in `Cell::open`: who sees an open word sees its cap.
+        // Acquire, partner of the Release in `Cell::open`: a thread that sees an open word sees its cap.
         let word = cell.word.load(Ordering::Acquire);
         point(3);
         let sum = word.wrapping_add(delta);
@@ -95,7 +98,7 @@ impl Owner {
             point(4);
             store(cell, sum);
             point(5);
-            // Partner of the taker's second fence: it sees the sum, or this load sees that there is a verdict.
+            // Partner of the taker's second fence: the taker sees the sum, or this load sees that there is a verdict.
             light_fence();
             if self.verdicts().load(Ordering::Relaxed) != 0 {
                 return self.settle_and_end(cell, word, sum);
@@ -109,12 +112,12 @@ impl Owner {
     /// Ends the window.
     #[inline(always)]
     fn end(&self) {
-        // Release, partner of the Acquire in `is_in`: who sees the window's end sees its sum.
+        // Release, partner of the Acquire in `is_in`: a thread that sees the window's end sees its sum.
         self.at.store(0, Ordering::Release);
     }
 
-    /// The sum was stored when some taker had asked for a cell. Says whether it stands, and ends the window. (The caller
-    /// keeps nothing over this call, so it saves no registers.)
+    /// Settles a sum that was stored after some taker had asked for a cell, and ends the window. Returns whether the
+    /// sum stands. The caller keeps nothing across this call, so it saves no registers.
     #[cold]
     #[inline(never)]
     fn settle_and_end(&self, cell: &Cell, before: u64, sum: u64) -> bool {
@@ -124,21 +127,22 @@ impl Owner {
         stands
     }
 
-    /// As `settle_and_end`, of the window that is open: `delta` was added, and `sum` stored.
+    /// Like `settle_and_end`, but for the open window of this thread: `delta` was added, and `sum` stored.
     #[cfg(owned_windows)]
     pub(super) fn settle_here(&self, sum: u64, delta: u64) -> bool {
         let at = self.at.load(Ordering::Relaxed);
-        // SAFETY: the address of the cell in whose window this thread is: its caller borrows the ledger.
+        // SAFETY: this is the address of the cell in whose window this thread is, and the caller borrows the ledger.
         let cell = unsafe { &*std::ptr::with_exposed_provenance::<Cell>(at) };
         self.settle_and_end(cell, sum.wrapping_sub(delta), sum)
     }
 
     fn settle(&self, cell: &Cell, before: u64, sum: u64) -> bool {
         let taken = address(cell) | TAKEN;
-        // Acquire, partner of the Release in `seize`: whoever sees that its cell was taken sees what was taken.
+        // Acquire, partner of the Release in `seize`: an owner that sees that its cell was taken sees the taken word.
         let mut verdict = self.verdict.load(Ordering::Acquire);
         while verdict != taken {
-            // There is none, or the taker has not looked: then the sum was first. Or it is about an earlier window.
+            // There is none, or the taker has not read the word yet, so the sum was first. Or the verdict is about an
+            // earlier window.
             if verdict == 0 || self.clear(verdict) {
                 return true;
             }
@@ -146,18 +150,18 @@ impl Owner {
         }
         let stands = self.taken.load(Ordering::Relaxed) == sum;
         if !stands {
-            // The taker had the word before the sum was stored over it. Nobody else writes this cell before the verdict
-            // is gone.
+            // The taker had the word before the sum was stored over it. No other thread writes this cell before the
+            // verdict is gone.
             store(cell, word::empty(word::generation(before)) | FROZEN);
         }
         self.clear(taken);
         stands
     }
 
-    /// Takes the cell away from its owner, wherever that is. The caller has the stock lock, and has frozen the cell and
-    /// fenced; `owner` is the present one of the cell's column, asked again and again. Returns the word, which is the
-    /// caller's until it opens the cell; `None` when a fence is forbidden, or somebody writes over the ledger. Then nothing
-    /// was taken.
+    /// Takes the cell away from its owner, wherever the owner is. The caller has the stock lock, and has frozen the
+    /// cell and fenced. `owner` returns the present owner of the cell's column, and is called repeatedly. Returns the
+    /// word, which the caller owns until it opens the cell. Takes nothing and returns `None` if a fence is forbidden,
+    /// or another program writes over the ledger.
     pub(crate) fn seize<'o>(
         owner: impl Fn() -> Option<&'o Owner>,
         cell: &Cell,
@@ -165,12 +169,12 @@ impl Owner {
     ) -> Option<u64> {
         let (asked, taken) = (address(cell) | ASKED, address(cell) | TAKEN);
         for _ in 0..ROUNDS {
-            // Before the word: a window that has ended shows its sum.
+            // Read before the word: if a window has ended, its sum is visible.
             let inside = owner().filter(|owner| (0..=LOOKS).all(|_| owner.is_in(cell)));
             if let Some(owner) = inside
                 && owner.verdict.load(Ordering::Acquire) == taken
             {
-                // An earlier taker had it, and this window has not ended since. Whatever the word says is void.
+                // An earlier taker had the cell, and this window has not ended since, so the word is void.
                 let generation = word::generation(owner.taken.load(Ordering::Relaxed));
                 return Some(word::empty(generation) | FROZEN);
             }
@@ -184,7 +188,7 @@ impl Owner {
             }
             let Some(owner) = inside else { return Some(word) };
             owner.ask(asked);
-            // From here on the owner sees the verdict, or what it stored is seen here.
+            // From here on the owner sees the verdict, or its store is seen here.
             let fenced = fence();
             let word = cell.word.load(Ordering::Acquire);
             if fenced && owner.is_in(cell) && word & FROZEN != 0 {
@@ -195,7 +199,7 @@ impl Owner {
                     return Some(word);
                 }
             }
-            // (Or the owner has done so, and is in another window.)
+            // Unless the owner has already removed the question and is in another window.
             owner.clear(asked);
             if !fenced {
                 return None;
@@ -204,26 +208,27 @@ impl Owner {
         None
     }
 
-    /// Whether the owner is in a window of this cell.
+    /// Returns whether the owner is in a window of this cell.
     fn is_in(&self, cell: &Cell) -> bool {
         // Acquire, partner of the Release in `update`.
         self.at.load(Ordering::Acquire) == address(cell)
     }
 
-    /// Whether the owner, which asks, may change its cells by atomics: not in a signal handler that interrupted a window.
-    /// No verdict about an earlier window is left then, and none comes.
+    /// Returns whether the calling owner may change its cells by atomics, which it may not in a signal handler that
+    /// interrupted a window. If so, no verdict about an earlier window is left, and none comes.
     pub(crate) fn is_outside(&self) -> bool {
         let outside = self.at.load(Ordering::Relaxed) == 0;
         if outside {
-            // Partner of the taker's second fence: it sees that the window has ended, or its question is seen here.
+            // Partner of the taker's second fence: the taker sees that the window has ended, or its question is seen
+            // here.
             light_fence();
             self.void();
         }
         outside
     }
 
-    /// Removes whatever verdict there is: it was about a window that has ended. (A taker that has just asked finds it gone,
-    /// and looks again; one that answers at this moment is followed.)
+    /// Removes any verdict, since it is about a window that has ended. A taker that has just asked finds its question
+    /// gone and tries again. If a taker answers at this moment, the answer is removed, too.
     fn void(&self) {
         loop {
             let verdict = self.verdict.load(Ordering::Relaxed);
@@ -251,18 +256,18 @@ impl Owner {
         cleared
     }
 
-    /// Nobody is in a window any more: the owner's thread ends, or this is a forked child that does not have it.
+    /// Forgets the owner's window: its thread ends, or does not exist in this forked child.
     ///
     /// # Safety
-    /// The cell of a window that is open is still there.
+    /// The cell of an open window is still mapped.
     #[cfg(not(loom))]
     pub(super) unsafe fn forget(&self) {
         let at = self.at.load(Ordering::Relaxed);
         let verdict = self.verdict.load(Ordering::Acquire);
         if at != 0 && verdict == at | TAKEN {
-            // Perhaps the sum was stored over the empty cell, and nobody will take it back.
+            // The sum may have been stored over the empty cell, and the owner will not take it back.
             let generation = word::generation(self.taken.load(Ordering::Relaxed));
-            // SAFETY: `at` is the address of a cell, which is there.
+            // SAFETY: `at` is the address of a cell, which is mapped.
             let cell = unsafe { &*std::ptr::with_exposed_provenance::<Cell>(at) };
             store(cell, word::empty(generation) | FROZEN);
         }
@@ -286,10 +291,11 @@ fn address(cell: &Cell) -> usize {
     std::ptr::from_ref(cell).expose_provenance()
 }
 
-/// The owner's store, plain on the machine. (In the models an exchange whose result is not looked at: loom puts two stores
-/// in order only if one happens before the other, where hardware keeps one order for each word.)
+/// Makes the owner's store, a plain one on the machine. In the models it is an exchange whose result is ignored: loom
+/// orders two stores only if one happens before the other, whereas hardware keeps one order for each word.
 ///
-/// Release, partner of the Acquire with which others load the word: who takes units sees what was written before they came.
+/// Release, partner of the Acquire with which other threads load the word: a thread that takes units sees the writes
+/// before they were put.
 #[inline(always)]
 fn store(cell: &Cell, word: u64) {
     #[cfg(not(loom))]
@@ -298,7 +304,7 @@ fn store(cell: &Cell, word: u64) {
     cell.word.swap(word, Ordering::AcqRel);
 }
 
-/// A numbered place inside a window at which a test can hold the thread (`owned/tests.rs`).
+/// Marks a numbered place inside a window at which a test can hold the thread (`owned/tests.rs`).
 #[inline(always)]
 fn point(_number: u32) {
     #[cfg(all(test, not(loom)))]

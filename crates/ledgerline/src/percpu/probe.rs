@@ -1,4 +1,4 @@
-//! The self-test that chooses the mode, once a process.
+//! The self-test that chooses the mode, once per process.
 
 #[cfg(all(rseq, target_arch = "aarch64"))]
 mod preemption;
@@ -11,15 +11,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicIsize;
 use std::sync::atomic::Ordering;
 
-/// Variable of the environment that forces a mode.
+/// The environment variable that forces a mode.
 const FORCE: &std::ffi::CStr = c"LEDGERLINE_PERCPU";
 
-/// The registration to use, or `None` without sections.
+/// Returns the registration to use, or `None` without sections.
 pub(crate) fn registration() -> Registration {
     found().0
 }
 
-/// The mode of this process, and why it is that one.
+/// Returns the mode of this process, and the reasons for it.
 pub(crate) fn grounds() -> Grounds {
     found().1
 }
@@ -45,26 +45,26 @@ fn found() -> (Registration, Grounds) {
     })
 }
 
-/// Offset of `rseq_cs` where the sections may use compact ids, zero (where the thread control block
-/// itself lies) everywhere else, and before the mode is known. A static of its own and not a field of
-/// each ledger: one load without an address to wait for.
+/// Offset of `rseq_cs` if the sections may use compact ids. Otherwise, and before the mode is known, it is zero, where
+/// the thread control block itself lies. It is a static and not a field of each ledger, so that it takes one load
+/// without an address to wait for.
 #[cfg(all(rseq, not(own_area)))]
 static FAST_AREA: AtomicIsize = AtomicIsize::new(0);
 
-/// See [`FAST_AREA`]. Relaxed: the value is all there is to see.
+/// Returns `FAST_AREA`. Relaxed: the value publishes no other data.
 #[inline(always)]
 pub(crate) fn fast_area() -> isize {
     #[cfg(all(rseq, not(own_area)))]
     return FAST_AREA.load(Ordering::Relaxed);
-    // Each thread has its own, zero until the thread is registered.
+    // Each thread has its own area, which is zero until the thread is registered.
     #[cfg(own_area)]
     return super::own_area::fast();
     #[cfg(not(rseq))]
     0
 }
 
-/// Whether the calling thread may use sections, where the process does: always with glibc, and never where there are none, which
-/// costs nothing.
+/// Returns whether the calling thread may use sections if the process does. With glibc that is always so, and without
+/// sections never; both cost nothing.
 #[inline(always)]
 pub(crate) fn serves_this_thread() -> bool {
     cfg!(all(rseq, not(own_area))) || fast_area() != 0
@@ -94,11 +94,11 @@ fn owned_columns(forced: Option<Mode>) -> Result<(), Without> {
     if seats::begin(seats::owned_columns()) { Ok(()) } else { Err(Without::Key) }
 }
 
-/// The mode that the variable names, read without allocating (this may run inside an allocator).
+/// Returns the mode that the variable names. It allocates nothing, since this may run inside an allocator.
 fn forced() -> Option<Mode> {
-    // SAFETY: getenv takes a NUL-terminated name; what it returns is a NUL-terminated string of
-    // the environment, which is read here at once. As for every reader of the environment, the
-    // program must not change it at the same time from another thread.
+    // SAFETY: getenv takes a NUL-terminated name and returns a NUL-terminated string of the environment, which is read
+    // here at once. As for every reader of the environment, the program must not change it at the same time from
+    // another thread.
     let value = unsafe {
         let value = libc::getenv(FORCE.as_ptr());
         if value.is_null() {
@@ -114,9 +114,9 @@ fn forced() -> Option<Mode> {
     }
 }
 
-/// Proves on this machine that the kernel aborts a section: one thread stays inside a section,
-/// another fences. Where sections are not really restarted (some sandboxes implement the system
-/// call but not the promise), the section runs to its end instead.
+/// Tests on this machine that the kernel aborts a section: one thread stays inside a section while another fences. If
+/// sections are not restarted, the section runs to its end instead: some sandboxes implement the system call but not
+/// its guarantee.
 fn sections_abort(found: Registration) -> Result<(), Without> {
     use crate::sync::thread;
     use std::sync::Arc;
@@ -124,8 +124,8 @@ fn sections_abort(found: Registration) -> Result<(), Without> {
 
     /// About a tenth of a second: far more than the other thread needs, even on one CPU.
     const TURNS: u64 = 8_000_000;
-    /// A preemption between the other thread's look and its fence may abort the first try early;
-    /// that, too, is an abort. What must not happen is a try that ends by itself.
+    /// A preemption between the other thread's check and its fence may abort the first try early; that is an abort,
+    /// too. But no try may end by itself.
     const TRIES: usize = 2;
 
     let (Registration::Compact { area } | Registration::Cpu { area }) = found else {
@@ -148,7 +148,7 @@ fn sections_abort(found: Registration) -> Result<(), Without> {
         unsafe { super::rseq::spin_until_aborted(area, &entered, TURNS) }
     });
     done.store(true, Ordering::Relaxed);
-    // It is gone for good when this returns.
+    // The thread has ended when this returns.
     fencer.join();
     #[cfg(all(rseq, target_arch = "aarch64"))]
     let aborted = aborted && preemption::aborts(area);

@@ -1,7 +1,7 @@
-//! A purse: prepaid units of one group that one thread carries along.
+//! A purse, or thread cache: prepaid units of one group that one thread carries along.
 //!
-//! A thread that charges one group again and again need not ask which CPU it runs on, nor whether the cell there still
-//! serves the group: it has a word of its own, and a drain that wants the units freezes it, as it does with cells.
+//! A thread that charges one group repeatedly need not find the CPU that it runs on, nor check whether the cell there
+//! still serves the group: it has its own word. A drain that wants the units freezes the word, as with cells.
 //!
 //! ```text
 //!  63 62                           32 31 30     18 17            0
@@ -10,11 +10,14 @@
 //! +--+-------------------------------+--+---------+---------------+
 //! ```
 //!
-//! *F* is frozen: a drain takes the units, or has taken them and closed the purse. The units are uppermost, so that a sum is
-//! negative (as a signed number of more bits than it has) where they do not suffice or the word is frozen, and larger than `most`
-//! where it is frozen or there would be too many (of at most [`MOST`], so that nothing overflows). The counts begin anew whenever
-//! units are fetched or brought back. `put` alone looks whether they are full: the uncharges by their guard, the charges by bit
-//! 16. Between two looks each of at most [`MOST`] takes, which are 2^16, has a unit at least, so the charges stay below 2^18.
+//! *F* is frozen: a drain takes the units, or has taken them and closed the purse. The units are in the uppermost bits. So
+//! the difference of a take is negative, as a signed number without overflow, if the units do not suffice or the word is
+//! frozen. The sum of a put is larger than `most` if the word is frozen or there would be too many units. A put adds at most
+//! [`MOST`] units, so nothing overflows.
+//!
+//! The counts restart whenever units are fetched or brought back. Only `put` checks whether they are full: the uncharges by
+//! their guard, and the charges by bit 16. Between two such checks there are at most [`MOST`] takes, which is 2^16, since
+//! each takes at least one unit. So the charges stay below 2^18.
 //!
 //! ```text
 //! take(group, n, label):                      put(number, n):
@@ -28,10 +31,10 @@
 //!     purse.word = sum     // commit              purse.word = sum     // commit
 //! ```
 //!
-//! All of that is asked inside the section, since a signal handler may open the thread's purse for another group, and a fiber may
-//! go on on another thread, which has another purse; the section starts anew then. (The label is the shadow's entry of a block that
-//! nobody else has yet: a section that fails may have written it, so whoever makes the block writes it anew then.) Everything else
-//! that changes a purse has the stock lock (`stock/purses.rs`).
+//! All checks are inside the section: a signal handler may open the thread's purse for another group, and a fiber may
+//! continue on another thread, which has another purse. In both cases the section is restarted. The label is the
+//! shadow's entry of a block that no other thread has yet. A section that fails may have written it, so the thread that
+//! makes the block then writes it again. All other code that changes a purse has the stock lock (`stock/purses.rs`).
 
 #[cfg(not(loom))]
 pub(super) mod mine;
@@ -47,7 +50,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicIsize, AtomicU16};
 
-/// The most units that a purse may hold, and that move at a time (see above).
+/// The most units that a purse may hold, and that may move at a time (see above).
 pub(crate) const MOST: u64 = 1 << 16;
 
 const UNITS_SHIFT: u32 = 32;
@@ -60,50 +63,52 @@ const UNCHARGES: u64 = (1 << (UNITS_SHIFT - UNCHARGES_SHIFT)) - 1;
 const GUARDS: u32 = 1 << 31 | 1 << 16;
 const FROZEN: u64 = 1 << 63;
 
-/// Where the sections find what is the calling thread's, as distances from the thread pointer.
+/// The distances from the thread pointer at which the sections find the calling thread's data.
 #[cfg(not(loom))]
 struct Own {
-    /// The registration; 0 where purses do not serve: no thread has one yet, or the allocator [accounts](serve) for nothing.
+    /// The registration; 0 if purses do not serve: no thread has one yet, or the allocator [accounts](serve) for
+    /// nothing.
     area: AtomicIsize,
-    /// Which purse it has (`mine.rs`).
+    /// The variable that points to its purse (`mine.rs`).
     mine: AtomicIsize,
 }
 
 #[cfg(not(loom))]
 static OWN: Own = Own { area: AtomicIsize::new(0), mine: AtomicIsize::new(0) };
 
-/// See [`Own`]; `None` where purses do not serve.
+/// Returns the distances of [`Own`], or `None` if purses do not serve.
 #[cfg(not(loom))]
 #[inline(always)]
 fn own() -> Option<(isize, isize)> {
     // Acquire, partner of the SeqCst in `serve`: the other one was stored before.
     let area = OWN.area.load(Ordering::Acquire);
-    // (With musl each thread has its own.)
+    // With musl each thread has its own area.
     let area = if cfg!(own_area) && area != 0 { probe::fast_area() } else { area };
     (area != 0).then(|| (area, OWN.mine.load(Ordering::Relaxed)))
 }
 
-/// Has purses serve, or not.
+/// Enables or disables purses.
 #[cfg(not(loom))]
 pub(crate) fn serve(serve: bool) {
     OWN.mine.store(mine::distance(), Ordering::Relaxed);
     OWN.area.store(if serve { probe::fast_area() } else { 0 }, Ordering::SeqCst);
 }
 
-/// Takes `units`, at most [`MOST`], out of the calling thread's purse, counts a charge, and writes the group's number to `label`, if
-/// the purse is the group's, and has them. Where it says `false` it may have written to `label`.
+/// Takes `units`, at most [`MOST`], out of the calling thread's purse, counts a charge, and writes the group's number
+/// to `label`, if the purse is the group's and has enough. If it returns `false`, it may have written to `label`.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
     debug_assert!(units <= MOST);
-    // SAFETY: they are the calling thread's, as of all threads. Guarded by `tests/alloc/alloc_purses.rs`.
+    // SAFETY: the distances are the same in all threads, so they are those of the calling thread. Guarded by
+    // `tests/alloc/alloc_purses.rs`.
     own().is_some_and(|(area, mine)| unsafe {
         sections::take(area, mine, group, taken(units), label.as_ptr())
     })
 }
 
-/// Puts `units`, at most [`MOST`], back into the calling thread's purse and counts an uncharge, if the purse is that of the number's
-/// group, and has room.
+/// Puts `units`, at most [`MOST`], back into the calling thread's purse and counts an uncharge, if the purse belongs to
+/// the number's group and has room.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn put(number: u16, units: u64) -> bool {
@@ -114,52 +119,52 @@ pub(crate) fn put(number: u16, units: u64) -> bool {
     })
 }
 
-/// What `take` subtracts from the word.
+/// Returns the amount that `take` subtracts from the word.
 #[inline(always)]
 pub(crate) const fn taken(units: u64) -> u64 {
     (units << UNITS_SHIFT).wrapping_sub(CHARGE)
 }
 
-/// What `put` adds to the word.
+/// Returns the amount that `put` adds to the word.
 #[inline(always)]
 pub(crate) const fn put_back(units: u64) -> u64 {
     units << UNITS_SHIFT | UNCHARGE
 }
 
-/// The units in a word.
+/// Returns the units in a word.
 pub(crate) const fn units(word: u64) -> u64 {
     (word & !FROZEN) >> UNITS_SHIFT
 }
 
-/// The charges and uncharges that a word counts.
+/// Returns the charges and uncharges that a word counts.
 pub(crate) const fn counts(word: u64) -> (u64, u64) {
     (word & CHARGES, word >> UNCHARGES_SHIFT & UNCHARGES)
 }
 
-/// Whether a drain has the purse.
+/// Returns whether a drain has the purse.
 pub(crate) const fn is_frozen(word: u64) -> bool {
     word & FROZEN != 0
 }
 
-/// See the module's documentation. (On lines of its own: its thread writes it all the time.)
+/// See the module's documentation. It lies on its own lines, since its thread writes it all the time.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Purse {
     word: AtomicU64,
     /// The most units that it may hold, with all the bits below set.
     most: AtomicU64,
-    /// The group, packed; 0 before there is one. Its thread alone writes this and what follows.
+    /// The group, packed; 0 before there is one. Only the purse's thread writes this and the fields below.
     group: AtomicU64,
-    /// The allocator's number of the group; 0, which no block with an owner bears, before there is one.
+    /// The allocator's number of the group; 0 before there is one, which is the number of no block with an owner.
     number: AtomicU64,
     /// The address of the group's table.
     table: AtomicUsize,
-    /// The thread pointer of the thread that has it; 0: nobody.
+    /// The thread pointer of the thread that has it; 0 if it is free.
     who: AtomicUsize,
 }
 
 impl Purse {
-    /// Closed, of nobody: all zeros, which take no room in a program's file.
+    /// Makes a closed purse without a thread: all zeros, which take no space in a program's file.
     #[cfg(not(loom))]
     const fn new() -> Purse {
         Purse {
@@ -172,7 +177,7 @@ impl Purse {
         }
     }
 
-    /// As [`new`](Self::new), and of no group: not even of nobody, which is 0.
+    /// Like [`new`](Self::new), but with a group that matches none, not even group 0 of unaccounted memory.
     #[cfg(not(loom))]
     const fn of_none() -> Purse {
         Purse { group: AtomicU64::new(u64::MAX), ..Purse::new() }
@@ -185,40 +190,41 @@ impl Purse {
         Purse { word, most, group, number, table, who }
     }
 
-    /// The group that it was opened for last, packed.
+    /// Returns the group that it was opened for last, packed.
     #[inline(always)]
     pub(crate) fn group(&self) -> u64 {
         self.group.load(Ordering::Relaxed)
     }
 
-    /// Whether it has units of a group, packed, and no drain has it.
+    /// Returns whether it is open for a group, packed, and no drain has it.
     #[inline(always)]
     pub(crate) fn is_open_for(&self, group: u64) -> bool {
         self.group() == group && !is_frozen(self.word())
     }
 
-    /// See the field.
+    /// Returns the allocator's number of the group.
     #[inline(always)]
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// See the field.
+    /// Returns the address of the group's table.
     pub(crate) fn table(&self) -> usize {
         self.table.load(Ordering::Relaxed)
     }
 
-    /// The word. Acquire, partner of the Releases below: who sees units sees the usage that holds them.
+    /// Returns the word. Acquire, partner of the Releases below: a thread that sees units sees the usage that includes
+    /// them.
     pub(crate) fn word(&self) -> u64 {
         self.word.load(Ordering::Acquire)
     }
 
-    /// The most units that it may hold.
+    /// Returns the most units that it may hold.
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed) >> UNITS_SHIFT
     }
 
-    /// What a section makes of the word; `None` where it stores nothing.
+    /// Returns the word that a section would store, or `None` if it stores nothing.
     #[cfg(loom)]
     pub(crate) fn sum(&self, delta: u64, put: bool) -> Option<u64> {
         let word = self.word();
@@ -227,22 +233,22 @@ impl Purse {
             let most = self.most.load(Ordering::Relaxed);
             return (sum <= most && sum as u32 & GUARDS == 0).then_some(sum);
         }
-        // (A frozen word with too few units overflows: it is negative all the same.)
+        // A frozen word with too few units overflows: the true difference is still negative.
         (word as i64).checked_sub(delta as i64).filter(|&sum| sum >= 0).map(|sum| sum as u64)
     }
 
-    /// What a section stores. (See `models::Cpu` for why this is an exchange.)
+    /// Stores the word of a section. See `models::Cpu` for why this is an exchange.
     #[cfg(loom)]
     pub(crate) fn commit(&self, sum: u64) {
         self.word.swap(sum, Ordering::AcqRel);
     }
 
-    /// Whether it is a thread's.
+    /// Returns whether it belongs to a thread.
     pub(crate) fn is_of(&self, thread: usize) -> bool {
         self.who.load(Ordering::Relaxed) == thread
     }
 
-    /// Has a place that never was opened be nobody's no more, which is a group to who compares.
+    /// Replaces group 0 in a place that was never opened, so that comparisons with unaccounted memory cannot match it.
     #[cfg(not(loom))]
     fn forget_group(&self) {
         if self.group() == 0 {
@@ -250,42 +256,44 @@ impl Purse {
         }
     }
 
-    /// Gives it to a thread, or to nobody.
+    /// Gives it to a thread, or frees it with 0.
     pub(super) fn give_to(&self, thread: usize) {
         // Release, partner of the Acquire in `places::claim`.
         self.who.store(thread, Ordering::Release);
     }
 
-    /// The calling thread, which has the stock lock, opens its purse, which is closed, for a group.
+    /// Opens the purse of the calling thread for a group. The caller has the stock lock, and the purse is closed.
     pub(crate) fn open(&self, group: u64, number: u64, table: usize, most: u64) {
         self.group.store(group, Ordering::Relaxed);
         self.number.store(number, Ordering::Relaxed);
         self.table.store(table, Ordering::Relaxed);
         self.most.store(most << UNITS_SHIFT | u64::from(u32::MAX), Ordering::Relaxed);
-        // Release: who reads the open word finds the rest. (Whoever takes the purse has the lock besides.)
+        // Release: a thread that reads the open word finds the rest. A thread that takes the purse also has the lock.
         self.word.store(0, Ordering::Release);
     }
 
-    /// First step of taking another thread's purse, as with a cell. Its own thread needs no other.
+    /// Freezes the purse: the first step of taking another thread's purse, as with a cell. Its own thread needs no
+    /// further step.
     pub(crate) fn freeze(&self) {
         self.word.fetch_or(FROZEN, Ordering::AcqRel);
     }
 
-    /// Gives up what [`freeze`](Self::freeze) began.
+    /// Undoes [`freeze`](Self::freeze).
     pub(crate) fn thaw(&self) {
         self.word.fetch_and(!FROZEN, Ordering::AcqRel);
     }
 
-    /// Closes a purse that is the caller's: it is frozen, and after a fence it still was. Returns its word and its most.
+    /// Closes a purse that the caller has taken: it was frozen, and still was after a fence. Returns its word and its
+    /// most.
     pub(crate) fn close(&self) -> (u64, u64) {
         let most = self.most();
         self.most.store(0, Ordering::Relaxed);
         (self.word.swap(FROZEN, Ordering::AcqRel), most)
     }
 
-    /// Its thread, which has the stock lock, adds units or takes some away, if that leaves neither too few nor too many, and
-    /// takes the counts out, which it returns: charges and uncharges. (One exchange, since a signal handler may charge in
-    /// between.)
+    /// Adds or removes units, if that leaves neither too few nor too many. Takes out and returns the counts: charges
+    /// and uncharges. Called by its thread, which has the stock lock. It is one exchange, since a signal handler may
+    /// charge in between.
     pub(crate) fn change(&self, units: i64) -> Option<(u64, u64)> {
         let most = self.most();
         let changed = |word: u64| {

@@ -1,10 +1,10 @@
-//! Adopts the registration that glibc made for every thread. (Where the C library makes none, this library does:
-//! `own_area.rs`.)
+//! Adopts the registration that glibc made for every thread. If the C library makes none, this library does
+//! (`own_area.rs`).
 //!
-//! Three parties take part. The **kernel** writes the thread's CPU and compact id into the area whenever
-//! the thread returns to user space on another CPU, and moves it out of a section that was interrupted.
-//! **glibc** (2.35 and later) owns the one registration a thread may have, made at thread start. **This
-//! library** reads the ids and writes the one field that a program may write, `rseq_cs`.
+//! Three parties take part. The **kernel** writes the thread's CPU and compact id into the area whenever the
+//! thread returns to user space on another CPU, and moves the thread out of a section that was interrupted.
+//! **glibc** (2.35 and later) owns the one registration a thread may have, made at thread start. **This library**
+//! reads the ids and writes the one field that a program may write, `rseq_cs`.
 
 use super::Without;
 #[cfg(own_area)]
@@ -20,16 +20,16 @@ const RSEQ_CS: isize = 8;
 pub(crate) enum Registration {
     /// Not registered: the fallback.
     None,
-    /// The kernel fills `mm_cid`, the compact id: dense numbers for the threads that really run.
-    /// `area` is the offset of `rseq_cs` from the thread pointer.
+    /// The kernel fills `mm_cid`, the compact id: dense numbers for the threads that are running. `area` is the
+    /// offset of `rseq_cs` from the thread pointer.
     Compact { area: isize },
     /// An older kernel: the CPU's number.
     Cpu { area: isize },
 }
 
-/// Where the column index lies, relative to `rseq_cs`: `mm_cid` and `cpu_id_start` in the kernel's
-/// `struct rseq` (uapi/linux/rseq.h), where `rseq_cs` itself is at offset 8. (`cpu_id_start` always
-/// holds a possible CPU; `cpu_id` is negative in a thread that is not registered.)
+/// The offset of the column index from `rseq_cs`: `mm_cid` and `cpu_id_start` in the kernel's `struct rseq`
+/// (uapi/linux/rseq.h), where `rseq_cs` itself is at offset 8. `cpu_id_start` always holds a possible CPU;
+/// `cpu_id` is negative in a thread that is not registered.
 #[cfg_attr(not(rseq), allow(dead_code, reason = "there are no sections"))]
 pub(crate) const COMPACT: isize = 24 - 8;
 /// See [`COMPACT`].
@@ -41,13 +41,14 @@ impl Registration {
         self != Registration::None
     }
 
-    /// The offset of `rseq_cs` where compact ids are in use; zero elsewhere.
+    /// Returns the offset of `rseq_cs` if compact ids are in use; otherwise zero.
     pub(crate) fn compact_area(self) -> isize {
         if let Registration::Compact { area } = self { area } else { 0 }
     }
 
-    /// What of it the calling thread may use: with glibc all, and a thread that this library could not register, none.
-    /// Registers the thread if that was not tried before. Async-signal-safe.
+    /// Returns the registration that the calling thread may use: with glibc always this one, and `None` in a
+    /// thread that this library could not register. Registers the thread if that was not tried before.
+    /// Async-signal-safe.
     #[inline(always)]
     pub(crate) fn of_this_thread(self) -> Registration {
         #[cfg(own_area)]
@@ -63,7 +64,7 @@ impl Registration {
     }
 }
 
-/// Runs a section by the index that a registration has; says `None` where the calling thread may use none.
+/// Runs a section by the index of a registration. Returns `None` if the calling thread may not use sections.
 macro_rules! by_index {
     ($registration:expr, |$INDEX:ident, $area:ident| $run:expr) => {{
         use $crate::percpu::registration::{self, Registration};
@@ -83,8 +84,8 @@ macro_rules! by_index {
 
 pub(crate) use by_index;
 
-/// Finds glibc's registration. There is none in old versions and with the tunable `glibc.pthread.rseq=0`, and none
-/// that serves where a kernel, a sandbox or valgrind refuses the system call.
+/// Finds glibc's registration. There is none in old versions and with the tunable `glibc.pthread.rseq=0`, and it
+/// is unusable if a kernel, a sandbox or valgrind refuses the system call.
 #[cfg(all(rseq, not(own_area)))]
 pub(crate) fn adopt() -> Result<Registration, Without> {
     // SAFETY: looks two data symbols up by their NUL-terminated names. glibc exports them as
@@ -103,15 +104,15 @@ pub(crate) fn adopt() -> Result<Registration, Without> {
     filled(offset + RSEQ_CS)
 }
 
-/// The registration at `area`, if the kernel fills it.
+/// Returns the registration at `area`, if the kernel fills it.
 #[cfg(rseq)]
 fn filled(area: isize) -> Result<Registration, Without> {
     /// Offset of `cpu_id`, from `rseq_cs`.
     const CPU_ID: isize = 4 - RSEQ_CS;
-    /// Bytes of the area up to and with `mm_cid`.
+    /// Bytes of the area up to and including `mm_cid`.
     const SIZE_WITH_MM_CID: libc::c_ulong = 28;
-    /// `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector: how many bytes the *kernel* fills. glibc's
-    /// own `__rseq_size` can say less than that.
+    /// `AT_RSEQ_FEATURE_SIZE` of the auxiliary vector: how many bytes the *kernel* fills. glibc's own
+    /// `__rseq_size` can be smaller.
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 
     // SAFETY: reads four bytes of the calling thread's area, which was registered.
@@ -128,7 +129,7 @@ fn filled(area: isize) -> Result<Registration, Without> {
     })
 }
 
-/// Registers the calling thread, if nobody refuses.
+/// Registers the calling thread, if the kernel allows it.
 #[cfg(own_area)]
 pub(crate) fn adopt() -> Result<Registration, Without> {
     if !own_area::begin() {
@@ -140,7 +141,7 @@ pub(crate) fn adopt() -> Result<Registration, Without> {
     filled(own_area::distance() + RSEQ_CS)
 }
 
-/// Other systems have no sections.
+/// Fails: other systems have no sections.
 #[cfg(not(rseq))]
 pub(crate) fn adopt() -> Result<Registration, Without> {
     Err(Without::Machine)

@@ -1,12 +1,13 @@
-//! The restartable sections of cells: what each does. Their instructions are in
-//! `instructions/x86_64.rs` and `instructions/aarch64.rs`.
+//! The restartable sections of cells. Their instructions are in `instructions/x86_64.rs` and
+//! `instructions/aarch64.rs`.
 //!
-//! Pseudocode first (`README.md` in this folder has the invariants and the proof sketch). `index` is the
-//! running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX` from `rseq_cs`,
-//! see `registration.rs`), and `stride` the distance between columns; `abort` means that the kernel
-//! preempted, migrated, signalled or fenced the thread between two instructions of the section, and moved
-//! it to the restart. `first` marks a load that comes before all that follow it: on x86-64 every load does,
-//! on arm64 a load-acquire does, or one on whose value the next load's address depends.
+//! `README.md` in this folder has the invariants and the proof sketch. In the pseudocode, `index` is the
+//! running CPU's column as the kernel last wrote it into the thread's rseq area (at `INDEX` from
+//! `rseq_cs`, see `registration.rs`), and `stride` is the distance between columns. An *abort* means
+//! that the kernel preempted, migrated, signalled or fenced the thread between two instructions of the
+//! section, and moved it to the restart. `first` marks a load that comes before all later loads: on
+//! x86-64 every load does; on arm64 it is a load-acquire, or a load on whose value the next load's
+//! address depends.
 //!
 //! ```text
 //! add(base, stride, n):                     update(cell0, id, delta):
@@ -37,8 +38,8 @@
 //! `take_first` and `put_first` are `update` for a row's first group, whose generation is a constant.
 //! `spin_until_aborted` stores nothing: the self-test at start waits in it (`probe.rs`).
 //!
-//! Each has one store that others can see, the last instruction of its section: either the kernel
-//! aborts before it and nothing happened, or it happened.
+//! Each section has one store that other threads can see, its last instruction. If the kernel aborts the
+//! section before it, nothing has happened.
 
 #[cfg(all(rseq, target_arch = "aarch64"))]
 mod aarch64;
@@ -66,12 +67,12 @@ pub(crate) use machine::{index, put_first, spin_until_aborted, take_first};
 /// Adds `n` to the running CPU's instance of the word at `base`.
 ///
 /// # Safety
-/// `base + index * stride` is a live, aligned 8-byte word for every column index that the kernel
-/// can report, written by these sections alone (or by atomics that tolerate a lost race).
+/// `base + index * stride` is a live, aligned 8-byte word for every column index that the kernel can
+/// report, written only by these sections, or by atomics that tolerate a lost race.
 #[inline(always)]
 pub(crate) unsafe fn add<const INDEX: isize>(area: isize, base: *const u64, stride: usize, n: i64) {
-    // SAFETY: the caller vouches for the address; the section has one store, its last
-    // instruction, so an abort leaves nothing behind (P1 in `README.md`; guarded by
+    // SAFETY: the caller vouches for the address. The section has one store, its last instruction, so an
+    // abort leaves nothing behind (P1 in `README.md`; guarded by
     // `inject::tests::every_point_of_every_section_restarts`).
     unsafe {
         section!(add:
@@ -89,7 +90,7 @@ pub(crate) unsafe fn add<const INDEX: isize>(area: isize, base: *const u64, stri
 /// Adds `n` to the word `offset` bytes into the running CPU's cell if the cell's first word is `tag`.
 ///
 /// # Safety
-/// As [`add`], for a cell of more than `offset + 8` bytes at `cell + index * stride`.
+/// As for [`add`], with a cell of at least `offset + 8` bytes at `cell + index * stride`.
 #[inline(always)]
 pub(crate) unsafe fn add_tagged<const INDEX: isize>(
     area: isize,
@@ -99,7 +100,8 @@ pub(crate) unsafe fn add_tagged<const INDEX: isize>(
     offset: usize,
     n: i64,
 ) -> bool {
-    // SAFETY: as in `add` (P1): one store, the last instruction, and not without the tag.
+    // SAFETY: as in `add` (P1). The one store is the last instruction, and is not reached without the
+    // tag.
     unsafe {
         section!(add_tagged:
             t = out(reg) _,
@@ -158,18 +160,18 @@ update!(
     take
 );
 update!(
-    /// Puts units back: as [`take`], and the stock may not pass the cell's cap.
+    /// Puts units back: like [`take`], but the stock may not pass the cell's cap.
     ///
     /// # Safety
-    /// As [`take`].
+    /// As for [`take`].
     put
 );
 
-/// Replaces the word of the cell in `column` if that is the running column and the word is as expected: so
-/// slow paths change a cell that the running CPU owns.
+/// Replaces the word of the cell in `column` if that is the running column and the word is as expected.
+/// Slow paths use this to change a cell that the running CPU owns.
 ///
 /// # Safety
-/// As [`take`]; `cell` is the cell in `column`.
+/// As for [`take`], and `cell` is the cell in `column`.
 pub(crate) unsafe fn compare_store<const INDEX: isize>(
     area: isize,
     cell: *const Cell,

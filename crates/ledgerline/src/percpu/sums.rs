@@ -1,5 +1,5 @@
-//! Two more sections, for sums: one returns the new sum, and one tests a mark. Their instructions are in
-//! `instructions/`.
+//! Two more sections, for sums: one returns the new sum, the other tests a mark. Their instructions are
+//! in `instructions/`.
 //!
 //! ```text
 //! add_return(base, stride, n):              add_marked(base, stride, delta):
@@ -13,16 +13,16 @@
 //!                                               *word = sum              // commit
 //! ```
 //!
-//! As in `rseq.rs` each has one store that others can see, its last instruction (P1).
+//! As in `rseq.rs`, each has one store that other threads can see, its last instruction (P1).
 
 use super::MARK;
 
-/// Adds `n` to the running CPU's instance of the word at `base`. Returns the sum and how far behind
-/// `base` that instance lies.
+/// Adds `n` to the running CPU's instance of the word at `base`. Returns the sum and the distance of
+/// that instance from `base`.
 ///
 /// # Safety
-/// As [`rseq::add`](super::rseq::add): `base + index * stride` is a live, aligned 8-byte word for
-/// every column index that the kernel can report, written by these sections alone.
+/// As for [`rseq::add`](super::rseq::add): `base + index * stride` is a live, aligned 8-byte word for
+/// every column index that the kernel can report, written only by these sections.
 #[inline(always)]
 pub(crate) unsafe fn add_return<const INDEX: isize>(
     area: isize,
@@ -47,11 +47,11 @@ pub(crate) unsafe fn add_return<const INDEX: isize>(
     (sum, distance)
 }
 
-/// Adds `delta` (which leaves the mark alone) to the running CPU's instance of a marked word;
-/// `false`, and nothing is changed, if the mark is missing or the sum would overflow.
+/// Adds `delta`, which leaves the mark alone, to the running CPU's instance of a marked word. Changes
+/// nothing and returns `false` if the mark is missing or the sum would overflow.
 ///
 /// # Safety
-/// As [`add_return`].
+/// As for [`add_return`].
 #[inline(always)]
 pub(crate) unsafe fn add_marked<const INDEX: isize>(
     area: isize,

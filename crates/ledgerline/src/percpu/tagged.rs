@@ -8,7 +8,7 @@ use super::registration::{COMPACT, CPU, Registration};
 use super::{probe, rseq};
 use crate::sync::AtomicU64;
 
-/// The addresses of the cells: `width` bytes a row, `stride` bytes a column.
+/// The addresses of the cells: `width` bytes per row, `stride` bytes per column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tagged {
     cells: *const AtomicU64,
@@ -17,8 +17,8 @@ pub(crate) struct Tagged {
     at: Registration,
 }
 
-// SAFETY: the pointer is to shared memory that is only touched through atomics and sections; the table that
-// made this value keeps it mapped (invariant R1 in `region/mod.rs`).
+// SAFETY: the pointer is to shared memory that is only accessed through atomics and sections. The table
+// that made this value keeps it mapped (invariant R1 in `region/mod.rs`).
 unsafe impl Send for Tagged {}
 // SAFETY: as above.
 unsafe impl Sync for Tagged {}
@@ -36,7 +36,7 @@ impl Tagged {
         Tagged { cells, width, stride, at: columns.registration() }
     }
 
-    /// A word of a cell: the tag (0), or a sum (from 1 on).
+    /// Returns a word of a cell: the tag (0), or a sum (from 1 on).
     pub(crate) fn word(&self, column: u32, row: u32, word: usize) -> &AtomicU64 {
         debug_assert!(word * 8 < self.width);
         let offset = column as usize * self.stride + row as usize * self.width + word * 8;
@@ -44,13 +44,13 @@ impl Tagged {
         unsafe { &*self.cells.byte_add(offset) }
     }
 
-    /// Whether there are cells that a CPU may add to; without sections there are none.
+    /// Returns whether there are cells that a CPU may add to. Without sections there are none.
     pub(crate) fn is_used(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Adds `n` to a sum in the running column. Says `false` if the cell there has another tag, or where
-    /// sections do not work. Async-signal-safe; costs about a nanosecond.
+    /// Adds `n` to a sum in the running column. Returns `false` if the cell there has another tag, or
+    /// sections do not work. Async-signal-safe. Costs about a nanosecond.
     #[inline(always)]
     pub(crate) fn add(&self, row: u32, tag: u64, word: usize, n: i64) -> bool {
         debug_assert!(word > 0 && word * 8 < self.width);
@@ -61,7 +61,8 @@ impl Tagged {
             if area != 0 {
                 return rseq::add_tagged::<COMPACT>(area, cell, self.stride, tag, word * 8, n);
             }
-            // (Not with ids where a thread is not registered yet: the slow path sees to that.)
+            // With compact ids, only a thread that is not registered yet comes here: the slow path
+            // registers it.
             if let Registration::Cpu { area } = self.at.of_this_thread() {
                 return rseq::add_tagged::<CPU>(area, cell, self.stride, tag, word * 8, n);
             }

@@ -1,4 +1,4 @@
-//! The remote fence of a process whose filter of system calls refuses `membarrier` after the start: the calling thread runs
+//! The remote fence of a process whose system call filter refuses `membarrier` after the start: the calling thread runs
 //! on each CPU in turn.
 //!
 //! ```text
@@ -10,28 +10,28 @@
 //! ```
 //!
 //! A section ends when its thread loses its CPU, and the kernel passes a full barrier when it gives a CPU to another
-//! thread. So when the caller ran on a CPU, each section that was running there when it began has committed or is aborted, and
-//! the next one sees what the caller stored before. A thread that began, moved or slept meanwhile went through the kernel's
-//! scheduler after the caller's stores, too. Only a thread that runs on one CPU all the time must be met there, and that
-//! CPU is one of its affinity. So every thread's affinity must lie within the CPUs that the caller may visit; where one's does
-//! not, or cannot be read, this is no fence.
+//! thread. So once the caller has run on a CPU, each section that was running there when the visit began has committed
+//! or is aborted, and the next one sees the caller's earlier stores. A thread that started, moved or slept meanwhile
+//! went through the kernel's scheduler after the caller's stores, too. Only a thread that runs on one CPU all the time
+//! must be met there, and that CPU is in its affinity. So every thread's affinity must lie within the CPUs that the
+//! caller may visit. If a thread's affinity does not, or cannot be read, this is no fence.
 //!
-//! It costs some ten microseconds a CPU that is idle, and a time slice of the scheduler where a CPU is busy. It allocates
-//! nothing, since an allocator may wait for it.
+//! It costs some ten microseconds per idle CPU, and a time slice of the scheduler per busy CPU. It allocates nothing,
+//! since an allocator may wait for it.
 //!
-//! Where the process had all CPUs that its cpuset allows, it has them again at the end, those that the cpuset gets later
-//! included.
+//! If the process had all CPUs that its cpuset allows, it has them again at the end, including CPUs that the cpuset
+//! gets later.
 
 use std::sync::atomic::{Ordering, fence};
 
-/// Words of a set of CPUs: 1024 of them.
+/// Words of a set of 1024 CPUs.
 const WORDS: usize = 16;
-/// How often the caller asks for a CPU that it does not get: another thread may set its affinity at the same time.
+/// How often the caller tries to get onto a CPU: another thread may set its affinity at the same time.
 const TRIES: usize = 3;
 
 type Cpus = [u64; WORDS];
 
-/// Whether the fence was done.
+/// Visits every CPU. Returns whether that was a fence.
 #[cold]
 #[inline(never)]
 pub(super) fn every_cpu() -> bool {
@@ -44,21 +44,21 @@ pub(super) fn every_cpu() -> bool {
 }
 
 fn visit() -> Option<()> {
-    // SeqCst, partner of the kernel's barrier on each CPU that is visited: what the caller stored before is seen there.
+    // SeqCst, partner of the kernel's barrier on each visited CPU: the caller's earlier stores are seen there.
     fence(Ordering::SeqCst);
     let before = affinity(0)?;
-    // All that the cpuset allows.
+    // All CPUs that the cpuset allows.
     set_affinity(&[!0; WORDS])?;
     let allowed = affinity(0).filter(|allowed| covers_all_threads(allowed) == Some(true));
     let visited = allowed.and_then(|allowed| each(&allowed).try_for_each(run_on));
     let had_all = allowed.is_some_and(|allowed| allowed == before);
     set_affinity(if had_all { &[!0; WORDS] } else { &before })?;
-    // SeqCst, as above: what the sections committed is seen here.
+    // SeqCst, as above: the sections' committed stores are seen here.
     fence(Ordering::SeqCst);
     visited
 }
 
-/// The numbers of a set.
+/// Iterates over the numbers of a set.
 fn each(cpus: &Cpus) -> impl Iterator<Item = usize> + '_ {
     (0..WORDS * 64).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0)
 }
@@ -70,7 +70,7 @@ fn run_on(cpu: usize) -> Option<()> {
     for _ in 0..TRIES {
         set_affinity(&only)?;
         let mut now = u32::MAX;
-        // SAFETY: the kernel writes one number, and takes null for what is not asked.
+        // SAFETY: the kernel writes one number, and accepts null for the others.
         unsafe { libc::syscall(libc::SYS_getcpu, &raw mut now, 0usize, 0usize) };
         if now as usize == cpu {
             return Some(());
@@ -81,7 +81,7 @@ fn run_on(cpu: usize) -> Option<()> {
 
 fn affinity(thread: libc::pid_t) -> Option<Cpus> {
     let mut cpus = [0; WORDS];
-    // SAFETY: the kernel writes at most so many bytes. (It refuses where that is too few for its CPUs.)
+    // SAFETY: the kernel writes at most this many bytes. It refuses if that is too few for its CPUs.
     let done = unsafe {
         libc::syscall(libc::SYS_sched_getaffinity, thread, size_of::<Cpus>(), cpus.as_mut_ptr())
     };
@@ -89,15 +89,15 @@ fn affinity(thread: libc::pid_t) -> Option<Cpus> {
 }
 
 fn set_affinity(cpus: &Cpus) -> Option<()> {
-    // SAFETY: the kernel reads so many bytes, and changes the calling thread alone.
+    // SAFETY: the kernel reads this many bytes, and changes only the calling thread.
     let done =
         unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Cpus>(), cpus.as_ptr()) };
     (done == 0).then_some(())
 }
 
-/// Whether all threads of this process run on these CPUs alone. `None` where that cannot be told.
+/// Returns whether all threads of this process run only on these CPUs, or `None` if that is unknown.
 fn covers_all_threads(allowed: &Cpus) -> Option<bool> {
-    /// What the kernel writes of each entry before its name.
+    /// The size of the header that the kernel writes before the name of each entry.
     const HEAD: usize = 19;
     // SAFETY: the path ends in a zero; gettid takes nothing.
     let (folder, own) = unsafe {
@@ -110,7 +110,7 @@ fn covers_all_threads(allowed: &Cpus) -> Option<bool> {
     let mut entries = [0u8; 1024];
     let (mut covers, mut knows_own) = (true, false);
     let read_all = loop {
-        // SAFETY: the kernel writes at most so many bytes.
+        // SAFETY: the kernel writes at most this many bytes.
         let read = unsafe {
             libc::syscall(libc::SYS_getdents64, folder, entries.as_mut_ptr(), entries.len())
         };
@@ -125,16 +125,16 @@ fn covers_all_threads(allowed: &Cpus) -> Option<bool> {
             let thread = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
             if let Some(thread) = thread {
                 knows_own |= i64::from(thread) == own;
-                // (One that has ended runs nothing.)
+                // A thread that has ended has no affinity and runs nothing.
                 let cpus: Cpus = affinity(thread).unwrap_or_default();
                 covers &= cpus.iter().zip(allowed).all(|(cpus, allowed)| cpus & !allowed == 0);
             }
             at += usize::from(length).max(1);
         }
     };
-    // SAFETY: the descriptor is this function's own.
+    // SAFETY: this function owns the descriptor.
     unsafe { libc::close(folder) };
-    // (The numbers may be those of another namespace.)
+    // The own thread must be among them, since the numbers may be those of another namespace.
     (read_all && knows_own).then_some(covers)
 }
 

@@ -1,4 +1,4 @@
-//! A charge, or its return, in the column that the calling thread owns: finds the thread's seat (`seats.rs`), and changes
+//! Charges and uncharges in the column that the calling thread owns: finds the thread's seat (`seats.rs`), and changes
 //! the cell in a window (`owned.rs`).
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! On x86-64 the windows are assembly, in functions that keep all registers but five (`windows/x86_64.rs`). So a caller
-//! saves and restores nothing, which took as long as the rest. Elsewhere the compiler makes them of `Owner::update`.
-//! (`../README.md` has what else was tried.)
+//! saves and restores no registers, which took as long as the rest. Elsewhere they are compiled from `Owner::update`.
+//! `../README.md` describes what else was tried.
 
 #[cfg(owned_windows)]
 mod x86_64;
@@ -28,11 +28,11 @@ pub(crate) use x86_64::registers_kept;
 #[cfg(not(owned_windows))]
 pub(crate) use compiled::{put, put_packed, take};
 
-/// What a window says when its sum stands.
+/// The result of a window whose sum stands.
 const STANDS: u64 = 1;
 
-/// What a window told: [`STANDS`]; 0 if nothing was changed; otherwise the sum that it stored, and the window is open, since
-/// some taker asks for a cell.
+/// The result of a window: [`STANDS`], or 0 if nothing was changed. Otherwise it is the stored sum, and the window is
+/// still open, since some taker asks for a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told(u64);
 
@@ -42,17 +42,17 @@ impl Told {
         self.0 == STANDS
     }
 
-    /// For a window of the calling thread that did not stand, with what it was to add: ends it if it is open. Says whether
-    /// the sum stands after all.
+    /// Settles a window of the calling thread whose sum did not stand at once: ends the window if it is open. `delta`
+    /// is the amount that it added. Returns whether the sum stands after all.
     #[cfg(owned_windows)]
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(self, delta: u64) -> bool {
-        // (The seat is still this thread's: it ended nothing meanwhile.)
+        // The seat still belongs to this thread, which has not ended meanwhile.
         self.0 != 0 && seats::own().is_some_and(|seat| seat.owner.settle_here(self.0, delta))
     }
 
-    /// For a window that did not stand: it has ended.
+    /// Returns `false`: a window whose sum did not stand has ended.
     #[cfg(not(owned_windows))]
     pub(crate) fn settle(self, _delta: u64) -> bool {
         false
@@ -66,12 +66,12 @@ mod compiled {
     use crate::percpu::word::{self, Cell};
     use std::sync::atomic::Ordering;
 
-    /// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns; `false`, and nothing is
-    /// changed, if it owns none (yet), in a signal handler that interrupted a window, and in other modes.
+    /// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns. Changes nothing and
+    /// returns `false` if the thread owns none yet, in a signal handler that interrupted a window, and in other modes.
     ///
     /// # Safety
-    /// `first` is a row's cell in the first column of a ledger, and `id` that of the group that is charged. `END` bytes
-    /// before the next lower multiple of `ALIGNMENT` it says where the ledger's owned columns end, from its first.
+    /// `first` is a row's cell in the first column of a ledger, and `id` is that of the charged group. `END` bytes
+    /// before the next lower multiple of `ALIGNMENT` lies the end of the ledger's owned columns, from its first column.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn take<const ALIGNMENT: usize, const END: usize>(
@@ -83,10 +83,10 @@ mod compiled {
         unsafe { update::<ALIGNMENT, END>(first, id, word::CHARGE.wrapping_sub(units), false) }
     }
 
-    /// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns; see [`take`].
+    /// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns. See [`take`].
     ///
     /// # Safety
-    /// As [`take`].
+    /// As for [`take`].
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn put<const ALIGNMENT: usize, const END: usize>(
@@ -98,11 +98,11 @@ mod compiled {
         unsafe { update::<ALIGNMENT, END>(first, id, word::UNCHARGE + units, true) }
     }
 
-    /// As [`put`], of a guard: `packed` is the address of the cell and the id in one word, and `units` may be any number
-    /// (then it fails).
+    /// Like [`put`], but for a guard: `packed` is the address of the cell and the id in one word. `units` may be any
+    /// number; it fails if that is too large.
     ///
     /// # Safety
-    /// As [`take`].
+    /// As for [`take`].
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn put_packed<const ALIGNMENT: usize, const END: usize>(
@@ -118,7 +118,7 @@ mod compiled {
     }
 
     /// # Safety
-    /// As [`take`].
+    /// As for [`take`].
     #[inline(always)]
     unsafe fn update<const ALIGNMENT: usize, const END: usize>(
         first: *const Cell,
@@ -127,14 +127,14 @@ mod compiled {
         put: bool,
     ) -> bool {
         let Some(seat) = seats::own() else { return false };
-        // SAFETY: it is said there.
+        // SAFETY: the end lies there, by the caller.
         let end = unsafe {
             *first.map_addr(|address| address & !(ALIGNMENT - 1)).byte_sub(END).cast::<usize>()
         };
-        // (0 where threads own no columns, which is below every offset.)
+        // The end is 0 if threads own no columns, which is below every offset.
         let offset = seat.offset.load(Ordering::Relaxed);
         offset < end
-            // SAFETY: the row has a cell there: the offset is that of a column that threads may own.
+            // SAFETY: the row has a cell there, since the offset is that of a column that threads may own.
             && seat.owner.update(unsafe { &*first.byte_add(offset) }, id, delta, put)
     }
 }

@@ -15,7 +15,7 @@
 //! | 39    | guard      | set by the addition when the count is full: fold                  |
 //! | 40-46 | uncharges  | uncharges since the last fold                                     |
 //! | 47    | guard      | count full; in memory it means *frozen*: a drain takes the stock  |
-//! | 48-63 | generation | of the row that the cell serves; 0: the cell serves nobody        |
+//! | 48-63 | generation | of the row that the cell serves; 0: the cell serves no group      |
 //!
 //! A charge of `n` adds `CHARGE - n`, an uncharge adds `UNCHARGE + n`: one addition moves the stock and the
 //! count together. Every obstacle (too little stock, a full count, a frozen cell, a row that was destroyed
@@ -25,8 +25,8 @@
 use crate::os;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Columns lie 2^25 bytes apart, with room for 1 Mi cells of 16 bytes and as many counts. It is a constant,
-/// so that finding a column is a shift; it costs address space alone. (Where that is scarce, there are fewer cells.)
+/// Columns lie 2^25 bytes apart, with room for 1 Mi cells of 16 bytes and as many counts. The distance is a constant,
+/// so that finding a column is a shift. It costs only address space; where that is scarce, there are fewer cells.
 pub(crate) const STRIDE_SHIFT: u32 = if os::LARGE_TABLES { 25 } else { 19 };
 /// See [`STRIDE_SHIFT`].
 pub(crate) const STRIDE: usize = 1 << STRIDE_SHIFT;
@@ -46,48 +46,49 @@ const GUARDS: u64 = 1 << 31 | 1 << 39 | FROZEN;
 const GENERATION: u64 = 0xffff << 48;
 /// The bits that a sum must share with the group's id to be stored.
 pub(crate) const TEST: u64 = GENERATION | GUARDS;
-/// [`TEST`], where an instruction finds it: with this in a register, a function of three arguments would have to save others.
+/// [`TEST`] in memory: with the constant in a register, a function of three arguments would have to save other
+/// registers.
 #[cfg(owned_windows)]
 pub(crate) static TESTED: u64 = TEST;
 
-/// A word of the given generation with nothing in it.
+/// Returns a word of the given generation with nothing in it.
 pub(crate) const fn empty(generation: u16) -> u64 {
     (generation as u64) << 48
 }
 
-/// The generation that the word serves; 0 for nobody.
+/// Returns the generation that the word serves; 0 if it serves no group.
 pub(crate) const fn generation(word: u64) -> u16 {
     (word >> 48) as u16
 }
 
-/// The prepaid units in the word.
+/// Returns the prepaid units in the word.
 pub(crate) const fn stock(word: u64) -> u64 {
     word & STOCK
 }
 
-/// The charges counted in the word since its last fold.
+/// Returns the charges counted in the word since its last fold.
 pub(crate) const fn charges(word: u64) -> u64 {
     word >> 32 & COUNT_MASK
 }
 
-/// The uncharges counted in the word since its last fold.
+/// Returns the uncharges counted in the word since its last fold.
 pub(crate) const fn uncharges(word: u64) -> u64 {
     word >> 40 & COUNT_MASK
 }
 
-/// The word without its counts (they were folded elsewhere).
+/// Returns the word without its counts, which were folded elsewhere.
 pub(crate) const fn without_counts(word: u64) -> u64 {
     word & !COUNTS
 }
 
-/// Whether either count is so full that the next operation would trip its guard.
+/// Returns whether either count is so full that the next operation would trip its guard.
 pub(crate) const fn counts_full(word: u64) -> bool {
     charges(word) == COUNT_MASK || uncharges(word) == COUNT_MASK
 }
 
-/// Whether the sum may be stored by a group of this id: its generation, no guard tripped.
+/// Returns whether a group with this id may store the sum: the generations match, and no guard tripped.
 ///
-/// `id` carries the generation in its upper 16 bits and nothing in the places of the guards.
+/// `id` has the generation in its upper 16 bits and zeros in the places of the guards.
 pub(crate) const fn passes(sum: u64, id: u64) -> bool {
     (sum ^ id) & TEST == 0
 }
@@ -101,11 +102,11 @@ pub(crate) struct Cell {
     /// The most units that the stock may hold: the ancestors allowed this cell that many idle units.
     /// Written under the stock lock only.
     pub(crate) cap: AtomicU32,
-    /// Which way the last walk went that this cell could not spare (`walks`).
+    /// The direction of the last walk that this cell could not avoid (`walks`).
     last_walk: AtomicU32,
 }
 
-/// Which way units go in a walk.
+/// The direction in which units go in a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Walk {
@@ -114,11 +115,11 @@ pub(crate) enum Walk {
 }
 
 impl Cell {
-    /// The portable update: adds `delta` to the word unless a guard trips or, for a put, the stock
-    /// would pass the cap. The assembly in `rseq.rs` does the same in plain instructions.
+    /// Adds `delta` to the word unless a guard trips or, for a put, the stock would pass the cap. This is the
+    /// portable update; the assembly of `rseq.rs` does the same in plain instructions.
     ///
-    /// AcqRel on success pairs with the drain's `freeze` and `open` below: a thread that takes units that
-    /// another thread put, or uses a cell that a drain has given back, sees what was written before.
+    /// AcqRel on success pairs with the drain's `freeze` and `open` below: a thread that takes units that another
+    /// thread put, or uses a cell that a drain has given back, sees the writes before that.
     pub(crate) fn update(&self, id: u64, delta: u64, put: bool) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
@@ -134,9 +135,9 @@ impl Cell {
         }
     }
 
-    /// Notes a walk that the cell could not spare. Returns whether the last one went the same way: then charges, or
-    /// uncharges, come in a row, and the next ones find more in the cell, or more room, if this walk sees to that. It is a
-    /// hint, so the word is written without order.
+    /// Notes a walk that the cell could not avoid. Returns whether the last one went in the same direction. If so,
+    /// charges or uncharges come in a row, and the caller can leave more units, or more room, in the cell for the
+    /// next ones. It is a hint, so the word is written without ordering.
     pub(crate) fn walks(&self, walk: Walk) -> bool {
         let again = self.last_walk.load(Ordering::Relaxed) == walk as u32;
         if !again {
@@ -147,14 +148,14 @@ impl Cell {
 
     /// Freezes the cell. Returns the word that was there before. The caller holds the stock lock.
     ///
-    /// AcqRel: in the fallback this alone makes the caller the owner (it orders after the last
-    /// `update`). Under rseq it does not: a section that had read the word may still store over it,
-    /// so the caller fences and looks again (`columns.rs`).
+    /// AcqRel: in the fallback this alone makes the caller the owner (it orders after the last `update`). Under
+    /// rseq it does not: a section that had read the word may still store over it, so the caller fences and checks
+    /// again (`columns.rs`).
     pub(crate) fn freeze(&self) -> u64 {
         self.word.fetch_or(FROZEN, Ordering::AcqRel)
     }
 
-    /// Gives the frozen cell (or one that serves nobody) its new word.
+    /// Stores a new word in a cell that is frozen or serves no group.
     ///
     /// Release, partner of the Acquire in `update` and of the section's first load: a thread that sees the
     /// open word sees the cap that was written before it.

@@ -15,7 +15,7 @@ pub(crate) struct Words {
     at: Registration,
 }
 
-// SAFETY: the pointer is to memory that is touched through atomics and sections only; the owner of this
+// SAFETY: the pointer is to memory that is only accessed through atomics and sections. The owner of this
 // value keeps it mapped.
 unsafe impl Send for Words {}
 // SAFETY: as above.
@@ -23,13 +23,13 @@ unsafe impl Sync for Words {}
 
 impl Words {
     /// # Safety
-    /// `base + column * stride` is the start of a live column for each of [`columns_of_cpus`] columns,
-    /// and outlives every use of this value. The words are written through this interface alone.
+    /// `base + column * stride` is the start of a live column for each of [`columns_of_cpus`] columns, and
+    /// outlives every use of this value. The words are written only through this interface.
     pub(crate) unsafe fn new(base: *const AtomicU64, stride: usize) -> Words {
         Words { base, stride, columns: columns_of_cpus(), at: probe::registration() }
     }
 
-    /// The word of a column.
+    /// Returns the word of a column.
     ///
     /// # Safety
     /// `slot` is within a column.
@@ -46,7 +46,8 @@ impl Words {
     #[inline(always)]
     pub(super) unsafe fn add(&self, slot: usize, n: i64) {
         let area = probe::fast_area();
-        // SAFETY: there is a word in every column that the kernel can report (P3), by `new`; the slot by the caller.
+        // SAFETY: there is a word in every column that the kernel can report (P3), by `new`. The slot is
+        // valid by the caller.
         unsafe {
             if area != 0 {
                 return rseq::add::<COMPACT>(area, self.base.add(slot).cast(), self.stride, n);
@@ -55,12 +56,12 @@ impl Words {
         }
     }
 
-    /// As [`add`](Self::add). Returns the new sum, and how far from the first
-    /// column that word lies. [`column`](Self::column) tells which column that is, by a division that most
-    /// callers do not need.
+    /// Like [`add`](Self::add), but returns the new sum, and the distance of that word from the first
+    /// column. [`column`](Self::column) turns the distance into a column, by a division that most callers
+    /// do not need.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`add`](Self::add).
     #[inline(always)]
     pub(crate) unsafe fn add_return(&self, slot: usize, n: i64) -> (i64, usize) {
         let area = probe::fast_area();
@@ -76,11 +77,11 @@ impl Words {
     }
 
     /// # Safety
-    /// As [`add_return`](Self::add_return).
+    /// As for [`add_return`](Self::add_return).
     #[cold]
     #[inline(never)]
     unsafe fn add_return_otherwise(&self, slot: usize, n: i64) -> (i64, usize) {
-        // SAFETY: as in `add_return`. (With compact ids the thread was registered just now.)
+        // SAFETY: as in `add_return`. With compact ids the thread was registered just now.
         let told = unsafe {
             let base = self.base.add(slot).cast();
             by_index!(self.at, |INDEX, area| sums::add_return::<INDEX>(area, base, self.stride, n))
@@ -89,19 +90,19 @@ impl Words {
             return told;
         }
         let column = shared_column(self.at.is_some());
-        // SAFETY: the column is below the number of columns; the slot by the caller. Relaxed: the
-        // word is all there is to see.
+        // SAFETY: the column is below the number of columns; the slot is valid by the caller. Relaxed:
+        // the word publishes no other data.
         let old = unsafe { self.word(column, slot) }.fetch_add(n as u64, Ordering::Relaxed);
         (old.wrapping_add(n as u64) as i64, column as usize * self.stride)
     }
 
-    /// The column that lies at this distance from the first.
+    /// Returns the column that lies at this distance from the first.
     pub(crate) fn column(&self, distance: usize) -> u32 {
         (distance / self.stride) as u32
     }
 
-    /// Adds `value` to the running column's marked word; `false`, and nothing is changed, if the
-    /// mark is missing, the sum would overflow 63 bits, or compact ids are not in use here.
+    /// Adds `value` to the running column's marked word. Changes nothing and returns `false` if the mark
+    /// is missing, the sum would overflow 63 bits, or compact ids are not in use here.
     ///
     /// # Safety
     /// `slot` is within a column, and `value` fits in 63 bits.
@@ -116,11 +117,11 @@ impl Words {
             }
     }
 
-    /// Adds `value` to the running column's word in any mode, and sets its mark: `note` is called
-    /// with the column before a mark is stored. `false` if the sum would overflow 63 bits.
+    /// Adds `value` to the running column's word in any mode, and sets its mark. Calls `note` with the
+    /// column before a mark is stored. Returns `false` if the sum would overflow 63 bits.
     ///
     /// # Safety
-    /// As [`add_marked_fast`](Self::add_marked_fast).
+    /// As for [`add_marked_fast`](Self::add_marked_fast).
     pub(crate) unsafe fn add_marked(
         &self,
         slot: usize,
@@ -129,7 +130,7 @@ impl Words {
     ) -> bool {
         loop {
             let column = self.current();
-            // SAFETY: `current` is below the number of columns; the slot by the caller.
+            // SAFETY: `current` is below the number of columns. The slot is valid by the caller.
             let word = unsafe { self.word(column, slot) };
             // Relaxed: the word is all there is to see.
             let seen = word.load(Ordering::Relaxed);
@@ -144,21 +145,21 @@ impl Words {
         }
     }
 
-    /// The column that the calling thread would use now.
+    /// Returns the column that the calling thread would use now.
     fn current(&self) -> u32 {
         // SAFETY: the thread is registered.
         let index = unsafe { by_index!(self.at, |INDEX, area| rseq::index::<INDEX>(area)) };
         index.unwrap_or_else(|| shared_column(self.at.is_some()))
     }
 
-    /// Replaces a word of the running column; fails when the thread has moved or the word changed.
+    /// Replaces a word of the running column. Fails if the thread has moved or the word has changed.
     ///
     /// # Safety
     /// `word` is a word of `column`.
     unsafe fn swap(&self, column: u32, word: &AtomicU64, expected: u64, new: u64) -> bool {
         let cell = std::ptr::from_ref(word).cast();
-        // SAFETY: the section touches the eight bytes of the word alone, and checks that the thread
-        // still runs on `column`.
+        // SAFETY: the section only accesses the eight bytes of the word, and checks that the thread still
+        // runs on `column`.
         let done = unsafe {
             by_index!(self.at, |INDEX, area| rseq::compare_store::<INDEX>(
                 area, cell, column, expected, new
@@ -170,7 +171,7 @@ impl Words {
         if self.at.is_some() && column != self.current() {
             return false;
         }
-        // Relaxed: as the sections, which order nothing either.
+        // Relaxed: like the sections, which order nothing either.
         word.compare_exchange(expected, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

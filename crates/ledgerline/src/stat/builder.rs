@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// The settings with which a table of [`Counters`] is made.
+/// The settings of a new table of [`Counters`].
 #[derive(Clone, Debug)]
 pub struct CountersBuilder<I, W = i64> {
     places: Places,
@@ -29,16 +29,16 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
         CountersBuilder { places: places.clone(), cpus: None, threshold: None, kind: PhantomData }
     }
 
-    /// Simulates this many CPUs: a column each, which [`Counters::on`] updates by atomics. It is for tests,
-    /// and for experiments with machines that are not at hand. (An update that names no CPU uses a column
-    /// chosen by thread.)
+    /// Simulates this many CPUs: a column each, which [`Counters::on`] updates by atomics. For tests, and
+    /// for experiments with machines that are not available. An update that names no CPU uses a column
+    /// chosen by thread.
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// The threshold of every place, instead of the default: for `i8` the [formula](threshold::normal) for
-    /// this machine's memory and the table's CPUs, for `u16` 65533. With 0 no CPU keeps anything back.
+    /// Sets the threshold of every place. The default is, for `i8`, the [formula](threshold::normal) for
+    /// this machine's memory and the table's CPUs, and for `u16` 65533. With 0 no CPU keeps anything back.
     pub fn threshold(mut self, threshold: u32) -> Self {
         self.threshold = Some(threshold);
         self
@@ -56,11 +56,11 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     }
 
     /// Makes the table in an empty file, so that other processes can read it (see
-    /// [`CountersFile`](super::CountersFile)). This process alone updates it.
+    /// [`CountersFile`](super::CountersFile)). Only this process updates it.
     ///
     /// # Errors
-    /// As [`anonymous`](Self::anonymous), and when the file is not empty or cannot be mapped for
-    /// reading and writing.
+    /// As for [`anonymous`](Self::anonymous), and if the file is not empty or cannot be mapped for reading
+    /// and writing.
     pub fn create_in(self, file: &File) -> io::Result<Counters<I, W>> {
         let layout = self.layout()?;
         self.finish(Region::create_in(file, layout.size, Place::ANYWHERE)?, layout)
@@ -92,7 +92,7 @@ impl<I: Item, W: Width> CountersBuilder<I, W> {
     }
 
     fn finish(self, region: Region, layout: Layout) -> io::Result<Counters<I, W>> {
-        // The mode is known before the first update, and no fork comes in the middle of a fold.
+        // The mode must be known before the first update, and no fork may come in the middle of a fold.
         percpu::detect();
         crate::gate::lock::guard_forks();
         // SAFETY: the region has the layout's size, and lives as long as the table (S1).
@@ -141,12 +141,12 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// Makes a table in memory with all defaults.
     ///
     /// # Errors
-    /// As [`CountersBuilder::anonymous`].
+    /// As for [`CountersBuilder::anonymous`].
     pub fn new(places: &Places) -> io::Result<Self> {
         Self::builder(places).anonymous()
     }
 
-    /// Starts to make a table with other settings.
+    /// Starts a builder for a table with other settings.
     pub fn builder(places: &Places) -> CountersBuilder<I, W> {
         CountersBuilder::new(places)
     }

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Counters of items at places: a difference for each CPU, and shared totals.
 ///
-/// `I` says what is counted (see [`items!`](crate::items)), `W` how wide a difference is ([`Width`]). An
-/// update touches the running CPU's difference alone. When the difference passes the place's threshold, it
+/// `I` is the set of items (see [`items!`](crate::items)), `W` the width of a difference ([`Width`]). An
+/// update only touches the running CPU's difference. When the difference passes the place's threshold, it
 /// goes to the total of the place. Readers add up the totals of a place and all below it.
 ///
 /// | call | cost |
@@ -65,13 +65,13 @@ pub struct Counters<I, W = i64> {
     pub(super) block: usize,
     pub(super) stride: usize,
     pub(super) tree: u32,
-    /// Offset of `rseq_cs` where sections with compact ids update this table; zero elsewhere. It is a field
-    /// of the table, so that a simulated table has none.
+    /// Offset of `rseq_cs` if sections with compact ids update this table; otherwise zero. It is a field of
+    /// the table, so that it is zero for a simulated table.
     pub(super) area: isize,
     pub(super) simulated: bool,
     pub(super) view: View,
-    /// For each place the list of itself and all below it. It is kept here, because a look into the tree
-    /// takes longer than adding up two CPUs.
+    /// For each place the list of itself and all below it. Kept here, because looking into the tree takes
+    /// longer than adding up two CPUs.
     pub(super) below: Box<[Box<[u32]>]>,
     pub(super) shared: Box<Shared>,
     #[allow(dead_code, reason = "keeps the memory mapped")]
@@ -87,7 +87,7 @@ pub(super) struct Shared {
     pub(super) fold: Mutex<()>,
 }
 
-// SAFETY: the memory is touched through sections and atomics only, and mapped as long as `region`.
+// SAFETY: the memory is accessed only through sections and atomics, and mapped as long as `region`.
 unsafe impl<I, W: Width> Send for Counters<I, W> {}
 // SAFETY: as above.
 unsafe impl<I, W: Width> Sync for Counters<I, W> {}
@@ -98,26 +98,26 @@ impl<I, W: Width> std::fmt::Debug for Counters<I, W> {
     }
 }
 
-/// The limits of a block.
+/// Returns the limits of a block.
 pub(super) fn limits<'v>(block: *const u8) -> &'v AtomicU16 {
-    // SAFETY: blocks of bounded widths begin with a word of limits that are touched by atomics and sections
-    // alone; the view to which the block belongs keeps them mapped (S1).
+    // SAFETY: blocks of bounded widths begin with a word of limits, which is accessed only by atomics and
+    // sections. The view to which the block belongs keeps it mapped (S1).
     unsafe { &*block.cast() }
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// The places.
+    /// Returns the places.
     pub fn places(&self) -> &Places {
         &self.shared.places
     }
 
-    /// How many columns the table has: one for each CPU that this machine may ever have, or for each
-    /// simulated one.
+    /// Returns how many columns the table has: one for each CPU that this machine may ever have, or for
+    /// each simulated one.
     pub fn cpus(&self) -> u32 {
         self.view.layout.columns
     }
 
-    /// How this table is updated. Simulated CPUs use atomics.
+    /// Returns how this table is updated. Simulated CPUs use atomics.
     pub fn mode(&self) -> Mode {
         if self.simulated { Mode::Fallback } else { percpu::detect() }
     }
@@ -125,13 +125,13 @@ impl<I: Item, W: Width> Counters<I, W> {
     /// Makes a handle to one place, which is checked here once.
     ///
     /// # Panics
-    /// If the place belongs to another tree. (All calls that take a place do that.)
+    /// If the place belongs to another tree, like all calls that take a place.
     #[inline(always)]
     pub fn at(&self, place: PlaceId) -> At<'_, I, W> {
         At { counters: self, place: self.check(place) }
     }
 
-    /// Adds one to an item at a place, and so at all places that it lies in.
+    /// Adds one to an item at a place, and thereby at all places that it lies in.
     #[inline(always)]
     pub fn inc(&self, place: PlaceId, item: I) {
         self.at(place).inc(item);
@@ -146,8 +146,8 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.at(place).dec(item);
     }
 
-    /// Adds `n`. What does not fit into a difference goes to the totals at once. What does not fit into
-    /// those is left out and counted (see [`clamps`](Self::clamps)).
+    /// Adds `n`. An amount that does not fit into a difference goes to the totals at once. An amount that
+    /// does not fit into the totals is left out and counted (see [`clamps`](Self::clamps)).
     #[inline(always)]
     pub fn add(&self, place: PlaceId, item: I, n: W::Amount) {
         self.at(place).add(item, n);
@@ -190,7 +190,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.update_otherwise(place, item, update);
     }
 
-    /// The addresses by which the sections find a difference.
+    /// Returns the addresses by which the sections find a difference.
     #[inline(always)]
     fn lane(&self, place: usize, item: usize) -> Lane {
         let block = self.first.wrapping_add(place * self.block);
@@ -199,7 +199,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         Lane { block, word, shift: (offset & 7) as u32 * 8, stride: self.stride }
     }
 
-    /// Updates where the fast path cannot: an overstep, a closed place, another mode.
+    /// Makes an update that the fast path cannot: an overstep, a closed place, another mode.
     #[cold]
     #[inline(never)]
     fn update_otherwise(&self, place: usize, item: usize, update: Update) {
@@ -210,7 +210,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             {
                 return;
             }
-            // A thread that cannot use sections where others do has no column.
+            // A thread that cannot use sections while others do has no column.
             if all.is_some() {
                 return self.view.add_to_total(0, place, item, update.n);
             }
@@ -218,9 +218,9 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.update_column(stripe() % self.cpus(), place, item, update);
     }
 
-    /// Lets a difference overstep: one section stores what is left of it, then the carry goes to the
-    /// totals. Between the two the carry is in flight, and counted in neither (at most `t + t/2 + 1` or
-    /// `t + n` a thread).
+    /// Makes an overstep: one section stores the rest of the difference, then the carry goes to the
+    /// totals. In between, the carry is in flight and counted in neither: at most `t + t/2 + 1` or
+    /// `t + n` per thread.
     fn overstep<const INDEX: isize>(&self, area: isize, place: usize, item: usize, update: Update) {
         let first = self.lane(place, item);
         // SAFETY: as in `update`, where compact ids have failed already, or the thread was not registered yet.
@@ -246,7 +246,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             let old = ((word & lane) >> first.shift) as i64 - W::ZERO;
             let (new, carry) = W::step(old, update, limits);
             let new = word & !lane | (((new + W::ZERO) as u64) << first.shift);
-            // SAFETY: as above; the section checks that the thread still runs there, and that
+            // SAFETY: as above. The section checks that the thread still runs on that column, and that
             // nothing has changed.
             if unsafe { compare_store::<INDEX>(area, block, at, column, limits, (word, new)) } {
                 return self.view.add_to_total(column, place, item, carry);
@@ -286,7 +286,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             let limits = limits(block).load(Ordering::SeqCst);
             // SAFETY: a live difference (S1).
             let old = unsafe { W::load(at) };
-            // What an update by nothing leaves where it is may stay.
+            // A difference that an update by zero would leave unchanged may stay.
             let stays = || W::step(old, Update { n: 0, by_one: false }, limits) == (old, 0);
             if old == 0 || limits != W::CLOSED && stays() {
                 return;
@@ -298,13 +298,13 @@ impl<I: Item, W: Width> Counters<I, W> {
         }
     }
 
-    /// Whether updates go through sections, so that a fold has to fence.
+    /// Returns whether updates go through sections, so that a fold has to fence.
     pub(super) fn is_rseq(&self) -> bool {
         !self.simulated && probe::registration().is_some()
     }
 }
 
-/// One place of a table: [`Counters::at`].
+/// One place of a table. Made by [`Counters::at`].
 #[derive(Clone, Copy, Debug)]
 pub struct At<'c, I, W: Width = i64> {
     counters: &'c Counters<I, W>,
@@ -312,14 +312,14 @@ pub struct At<'c, I, W: Width = i64> {
 }
 
 impl<I: Item, W: Width> At<'_, I, W> {
-    /// As [`Counters::inc`].
+    /// Like [`Counters::inc`].
     #[inline(always)]
     pub fn inc(self, item: I) {
         let update = Update { n: 1, by_one: true };
         self.counters.update(self.place, Counters::<I, W>::check_item(item), update);
     }
 
-    /// As [`Counters::dec`].
+    /// Like [`Counters::dec`].
     #[inline(always)]
     pub fn dec(self, item: I)
     where
@@ -329,7 +329,7 @@ impl<I: Item, W: Width> At<'_, I, W> {
         self.counters.update(self.place, Counters::<I, W>::check_item(item), update);
     }
 
-    /// As [`Counters::add`].
+    /// Like [`Counters::add`].
     #[inline(always)]
     pub fn add(self, item: I, n: W::Amount) {
         let update = Update { n: n.into(), by_one: false };
@@ -337,7 +337,7 @@ impl<I: Item, W: Width> At<'_, I, W> {
     }
 }
 
-/// One simulated CPU of a table: [`Counters::on`].
+/// One simulated CPU of a table. Made by [`Counters::on`].
 #[derive(Clone, Copy, Debug)]
 pub struct On<'c, I, W: Width = i64> {
     counters: &'c Counters<I, W>,
@@ -345,12 +345,12 @@ pub struct On<'c, I, W: Width = i64> {
 }
 
 impl<I: Item, W: Width> On<'_, I, W> {
-    /// As [`Counters::inc`], on this CPU.
+    /// Like [`Counters::inc`], but on this CPU.
     pub fn inc(self, place: PlaceId, item: I) {
         self.update(place, item, Update { n: 1, by_one: true });
     }
 
-    /// As [`Counters::dec`], on this CPU.
+    /// Like [`Counters::dec`], but on this CPU.
     pub fn dec(self, place: PlaceId, item: I)
     where
         W: Signed,
@@ -358,7 +358,7 @@ impl<I: Item, W: Width> On<'_, I, W> {
         self.update(place, item, Update { n: -1, by_one: true });
     }
 
-    /// As [`Counters::add`], on this CPU.
+    /// Like [`Counters::add`], but on this CPU.
     pub fn add(self, place: PlaceId, item: I, n: W::Amount) {
         self.update(place, item, Update { n: n.into(), by_one: false });
     }

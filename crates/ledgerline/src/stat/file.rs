@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io;
 
 /// The table that another process keeps in a file ([`CountersBuilder::create_in`]), for reading. The file
-/// itself says what is counted where; no type is needed.
+/// names its items and places, so no item type is needed.
 ///
-/// Everything in the file is checked. A damaged file gives an error, or numbers that make no sense, and
-/// does no other harm. (A process that *truncates* a file while it is mapped takes the memory away from all
-/// that have it open; a memfd can be sealed against that.)
+/// Everything in the file is checked. A damaged file gives an error or wrong numbers, and does no other
+/// harm. But *truncating* a file while it is mapped takes the memory away from every process that maps
+/// it. A memfd can be sealed against that.
 ///
 /// [`CountersBuilder::create_in`]: super::CountersBuilder::create_in
 ///
@@ -44,16 +44,16 @@ unsafe impl Send for CountersFile {}
 // SAFETY: as above.
 unsafe impl Sync for CountersFile {}
 
-/// How many turns a reader waits for a fold to end. They are few: the process may have died in one, and a
-/// fold takes microseconds.
+/// How many turns a reader waits for a fold to end. They are few: a fold takes microseconds, and the
+/// process may have died in one.
 const PATIENCE: u32 = 200;
 
 impl CountersFile {
-    /// Maps the file for reading; it need not be open for writing.
+    /// Maps the file for reading. It need not be open for writing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when it is no file of counters, has another version, or is damaged.
-    /// Another error when it cannot be mapped.
+    /// [`io::ErrorKind::InvalidData`] if it is not a file of counters, has another version, or is
+    /// damaged. Another error if it cannot be mapped.
     pub fn open(file: &File) -> io::Result<CountersFile> {
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
         let length = file.metadata()?.len();
@@ -62,7 +62,7 @@ impl CountersFile {
             return Err(invalid("this is no file of counters: it is too short"));
         }
         let start = Region::read_only(file, size_of::<Header>())?;
-        // SAFETY: the mapping holds a header, which is all atomics.
+        // SAFETY: the mapping holds a header, which consists of atomics.
         let layout = read_layout(unsafe { &*start.at::<Header>(0) }).map_err(invalid)?;
         if !holds(layout.size) {
             return Err(invalid("this file of counters was cut off"));
@@ -76,12 +76,12 @@ impl CountersFile {
         Ok(CountersFile { view, items, places, region })
     }
 
-    /// The whole table as owned data.
+    /// Returns the whole table as owned data.
     pub fn table(&self) -> CountersSnapshot {
         CountersSnapshot::read(&self.view, self.items.clone(), self.places.clone(), PATIENCE)
     }
 
-    /// Whether a file begins like a file of counters, whatever follows.
+    /// Returns whether a file begins like a file of counters, whatever follows.
     ///
     /// # Errors
     /// When it cannot be read.

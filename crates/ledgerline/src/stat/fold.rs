@@ -1,4 +1,4 @@
-//! Takes differences to the totals: folds, drains, changes of a threshold.
+//! Moves differences to the totals: folds, drains, changes of a threshold.
 //!
 //! ```text
 //! take(places, columns):                     under the table's lock
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! With atomics (fallback, simulated CPUs) nothing is closed. Each difference is swapped for a zero, and an
-//! update that finds the limits changed since it began looks at its difference again.
+//! update that finds the limits changed since it began checks its difference again.
 
 use super::counters::{Counters, limits};
 use super::items::Item;
@@ -52,21 +52,22 @@ impl fmt::Display for ThresholdError {
 impl std::error::Error for ThresholdError {}
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// Takes all differences of all CPUs to the totals. Says how many there were. It looks at empty blocks
-    /// and leaves them alone.
+    /// Moves all differences of all CPUs to the totals. Returns how many there were. Empty blocks are only
+    /// read.
     ///
-    /// It does nothing for `i64`: readers add those up. Where the kernel refuses the remote fence, it takes
-    /// nothing; `precise` is right all the same. Not async-signal-safe.
+    /// Does nothing for `i64`, whose differences readers add up. If the kernel refuses the remote fence, it
+    /// moves nothing; `precise` is still exact. Not async-signal-safe.
     pub fn fold(&self) -> u64 {
         self.take(self.places().subtree(0), 0..self.cpus())
     }
 
-    /// As [`fold`](Self::fold), but only the differences of one place, not of those below it.
+    /// Like [`fold`](Self::fold), but only for the differences of one place, not of those below it.
     pub fn fold_place(&self, place: PlaceId) -> u64 {
         self.take(&[self.check(place) as u32], 0..self.cpus())
     }
 
-    /// As [`fold`](Self::fold), but only the differences of one CPU (a column): one that is idle, or gone.
+    /// Like [`fold`](Self::fold), but only for the differences of one CPU (a column), for instance one that
+    /// is idle or offline.
     ///
     /// # Panics
     /// If there is no such CPU.
@@ -75,11 +76,11 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.take(self.places().subtree(0), cpu..cpu + 1)
     }
 
-    /// Empties a place that will be used no more, and all below it. Their differences go to the totals, and
-    /// from now on so does every update there (the threshold is 0 until
-    /// [`set_threshold`](Self::set_threshold)). Says how many differences there were.
+    /// Empties a place that will no longer be used, and all below it. Their differences go to the totals,
+    /// and so does every later update there: the threshold is 0 until
+    /// [`set_threshold`](Self::set_threshold). Returns how many differences there were.
     ///
-    /// It does nothing for `i64`.
+    /// Does nothing for `i64`.
     ///
     /// # Errors
     /// When the kernel refuses the remote fence. Nothing was changed.
@@ -88,7 +89,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.change(subtree, 0).ok_or(ThresholdError::Fence)
     }
 
-    /// Gives a place another threshold, from 0 (nothing is kept back) to 125 with `i8` or 65533 with `u16`.
+    /// Sets the threshold of a place, from 0 (nothing is kept back) to 125 with `i8` or 65533 with `u16`.
     /// Its differences go to the totals. When this returns, no earlier update keeps back more than the new
     /// threshold.
     ///
@@ -103,7 +104,8 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.change(&place, threshold).map(drop).ok_or(ThresholdError::Fence)
     }
 
-    /// Sets the threshold of some places. Says how many differences there were; `None` without a fence.
+    /// Sets the threshold of some places. Returns how many differences there were, or `None` without a
+    /// fence.
     fn change(&self, places: &[u32], threshold: u32) -> Option<u64> {
         if !W::BOUNDED {
             return Some(0);
@@ -113,7 +115,7 @@ impl<I: Item, W: Width> Counters<I, W> {
             .iter()
             .map(|&place| self.view.place(place as usize).threshold.load(Ordering::Relaxed))
             .collect();
-        // The bound is raised before any difference may grow up to it, and lowered afterwards.
+        // A higher bound is set before any difference may grow up to it, a lower one afterwards.
         for (&place, &old) in places.iter().zip(&old) {
             self.set(place, threshold, old.max(threshold), old);
         }
@@ -125,17 +127,17 @@ impl<I: Item, W: Width> Counters<I, W> {
         taken
     }
 
-    /// Notes a place's threshold, and adds it to the bounds of all places that it lies in.
+    /// Stores a place's threshold, and adds the change of the bound to all places that it lies in.
     fn set(&self, place: u32, threshold: u32, bound: u32, before: u32) {
         self.view.place(place as usize).threshold.store(threshold, Ordering::Relaxed);
         let change = u64::from(bound).wrapping_sub(u64::from(before));
         for at in self.places().ancestors(place) {
-            // (Wrapping: a change may be negative, a sum never is.)
+            // The addition wraps: a change may be negative, but a sum never is.
             self.view.place(at as usize).below.fetch_add(change, Ordering::Relaxed);
         }
     }
 
-    /// Takes what the blocks that are not empty hold.
+    /// Takes the differences of all blocks that are not empty.
     fn take(&self, places: &[u32], columns: Range<u32>) -> u64 {
         if !W::BOUNDED {
             return 0;
@@ -144,16 +146,18 @@ impl<I: Item, W: Width> Counters<I, W> {
         self.take_locked(places, columns, false).unwrap_or(0)
     }
 
-    /// Takes the lock, inside the gate that forks close: no child starts with a fold that never ends.
+    /// Takes the lock, inside the gate that forks close, so that no child starts with a fold that never
+    /// ends.
     fn lock(&self) -> (impl Drop, crate::gate::lock::Inside) {
         let inside = crate::gate::lock::pass();
-        // No code under this lock panics half-way, so a poisoned lock means nothing.
+        // Code under this lock never panics half-way, so a poisoned lock is harmless.
         let held = self.shared.fold.lock().unwrap_or_else(PoisonError::into_inner);
         (held, inside)
     }
 
-    /// Takes what blocks hold, under the lock: of `all`, since they get other limits, or of those that are not empty.
-    /// Says how many differences there were; `None` without a fence.
+    /// Takes the differences of blocks, under the lock: of all blocks if `all` is set, since they get other
+    /// limits, otherwise of those that are not empty. Returns how many differences there were, or `None`
+    /// without a fence.
     fn take_locked(&self, places: &[u32], columns: Range<u32>, all: bool) -> Option<u64> {
         let blocks: Vec<(u32, u32)> = places
             .iter()
@@ -170,7 +174,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         if self.is_rseq() {
             let before: Vec<u16> = blocks
                 .iter()
-                // SeqCst, so that it is before the fence.
+                // SeqCst, so that it is ordered before the fence.
                 .map(|block| limits_of(block).swap(W::CLOSED, Ordering::SeqCst))
                 .collect();
             if !membarrier::fence() {
@@ -181,7 +185,8 @@ impl<I: Item, W: Width> Counters<I, W> {
             }
         } else {
             // Partner of the limits' load after an update (`counters.rs`): a thread that stores a
-            // difference by the old limits either does so before the swap below, or looks again.
+            // difference by the old limits either does so before the swap below, or checks the limits
+            // again.
             for block in &blocks {
                 limits_of(block).store(open(block.0), Ordering::SeqCst);
             }
@@ -196,7 +201,7 @@ impl<I: Item, W: Width> Counters<I, W> {
         Some(taken)
     }
 
-    /// Whether all differences of a block are zero.
+    /// Returns whether all differences of a block are zero.
     fn is_empty(&self, place: u32, column: u32) -> bool {
         let block = self.view.block(column, place as usize);
         (0..I::ALL.len()).all(|item| {
@@ -205,26 +210,26 @@ impl<I: Item, W: Width> Counters<I, W> {
         })
     }
 
-    /// Moves the differences of blocks to the totals, while no other thread takes from these. Says how many
-    /// were not zero.
+    /// Moves the differences of blocks to the totals, while no other thread takes from the blocks. Returns
+    /// how many were not zero.
     fn move_to_totals(&self, blocks: &[(u32, u32)]) -> u64 {
         let sequence = &self.view.header().sequence;
         sequence.fetch_add(1, Ordering::Relaxed);
-        // Partner of the fence in `try_steady` (`read.rs`): a reader that reads what follows sees the
-        // number.
+        // Partner of the fence in `try_steady` (`read.rs`): a reader that sees any of the following stores
+        // sees the number.
         fence(Ordering::Release);
         let mut taken = 0;
         let mut sums = vec![0i64; I::ALL.len()];
-        // Places come in runs: one addition an item and level for all CPUs of a place.
+        // Blocks of a place come in runs, so all CPUs of a place take one addition per item.
         for run in blocks.chunk_by(|a, b| a.0 == b.0) {
             sums.fill(0);
             for &(place, column) in run {
                 let block = self.view.block(column, place as usize);
                 for (item, sum) in sums.iter_mut().enumerate() {
                     let at = block.wrapping_add(View::offset(W::KIND, item));
-                    // SAFETY: a live difference (S1); under sections its block is closed and was
-                    // fenced, so that no section stores to it (P2; guarded by
-                    // `tests/main/counters.rs`: nothing is lost while another thread folds).
+                    // SAFETY: a live difference (S1). With sections, its block is closed and was fenced, so
+                    // no section stores to it (P2; guarded by `tests/main/counters.rs`: nothing is lost
+                    // while another thread folds).
                     let difference = unsafe { W::take(at) };
                     *sum += difference;
                     taken += u64::from(difference != 0);

@@ -1,20 +1,20 @@
-//! Items say what is counted. A program declares them once.
+//! Items: the things to count. A program declares them once.
 
 use std::fmt;
 
 /// A fixed set of things to count. Declare one with [`items!`](crate::items); all printers follow that
 /// declaration.
 pub trait Item: Copy + 'static {
-    /// All items, in the order in which they were declared and are printed.
+    /// All items, in the order of their declaration, which is also the order of printing.
     const ALL: &'static [Self];
 
-    /// The item's index in [`ALL`](Self::ALL).
+    /// Returns the item's index in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 
-    /// The name as printed.
+    /// Returns the name as printed.
     fn name(self) -> &'static str;
 
-    /// What is counted, in a sentence.
+    /// Returns the description of the item, one sentence.
     fn doc(self) -> &'static str;
 
     /// Finds the item that has this printed name.

@@ -10,11 +10,11 @@
 //!            CPU 1: ...
 //! ```
 //!
-//! All offsets follow from four numbers (width, items, places, columns), so that a file cannot name a wrong
-//! one. A block of up to 64 bytes lies in one line, with the threshold beside the differences. Columns are
-//! an odd number of line pairs long, so no two CPUs share a pair. The same word of many columns does not
-//! fall into the same cache set, which makes adding up a row several times cheaper than with columns a page
-//! apart.
+//! All offsets follow from four numbers (width, items, places, columns), so a file cannot contain a wrong
+//! one. A block of up to 64 bytes lies in one line, with the threshold beside the differences. A column is
+//! an odd number of line pairs long. So no two CPUs share a pair, and the same word of many columns does
+//! not fall into the same cache set. That makes adding up a row several times cheaper than with columns a
+//! page apart.
 
 use super::places::{NAME_MAX, PLACES_MAX, PlaceKind, PlaceSnapshot, Places};
 use super::width::WidthKind;
@@ -27,12 +27,12 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ledgstat");
 const VERSION: u32 = 2;
 /// A line pair: two lines that CPUs fetch together.
 const PAIR: usize = 128;
-/// How many items a table may have.
+/// The most items of a table.
 pub(super) const ITEMS_MAX: usize = 1024;
-/// The most stripes of a total. A reader adds them up, and as many CPUs can overstep without taking a line
-/// from each other. Four lines cost a reader less than one line that others write.
+/// The most stripes of a total. A reader adds them up, and this many CPUs can overstep without taking a
+/// line from each other. Reading four lines costs less than reading one line that several CPUs write.
 pub(super) const STRIPES_MAX: u32 = 4;
-/// How many columns a table may have.
+/// The most columns of a table.
 pub(super) const COLUMNS_MAX: u32 = 1 << 16;
 
 /// The parts of a table; every offset follows from these numbers.
@@ -58,7 +58,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Computes the layout; `None` where a number is zero or too large.
+    /// Computes the layout. Returns `None` if a number is zero or too large.
     pub(super) fn new(
         width: WidthKind,
         items: usize,
@@ -75,13 +75,13 @@ impl Layout {
         let block = width.header() + items * width.bytes();
         let block =
             if block <= 64 { block.next_power_of_two() } else { block.next_multiple_of(64) };
-        // (What does not fit into the address space is no layout.)
+        // The computation fails if the table does not fit into the address space.
         let pairs = places.checked_mul(block)?.div_ceil(PAIR) | 1;
         let places_at = size_of::<Header>() + (items * size_of::<Name>()).next_multiple_of(PAIR);
         let totals_at = places_at + places * size_of::<PlaceRecord>();
         let totals_stride = (items * 8).next_multiple_of(PAIR);
         let stripe_size = places.checked_mul(totals_stride)?;
-        // Without thresholds there is no overstep.
+        // Without thresholds there is no overstep, so one stripe is enough.
         let bounded = !matches!(width, WidthKind::I64);
         let stripes = if bounded { columns.next_power_of_two().min(STRIPES_MAX) } else { 1 };
         let totals_end = (stripes as usize).checked_mul(stripe_size)?.checked_add(totals_at)?;
@@ -126,9 +126,10 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Whether this is the start of a file of counters.
+    /// Returns whether this is the start of a file of counters.
     pub(super) fn is_named(&self) -> bool {
-        // Acquire, partner of the Release in `describe`: then all the rest is written.
+        // Acquire, partner of the Release in `describe`: if the magic number is seen, so is everything
+        // else.
         self.magic.load(Ordering::Acquire) == MAGIC
     }
 }
@@ -149,7 +150,7 @@ impl Name {
         self.length.store(name.len().min(NAME_MAX) as u8, Ordering::Relaxed);
     }
 
-    /// The name, if the bytes are a valid one.
+    /// Returns the name, if the bytes are a valid one.
     fn read(&self) -> Option<String> {
         let length = self.length.load(Ordering::Relaxed) as usize;
         let bytes = self.bytes.get(..length)?;
@@ -181,7 +182,7 @@ fn kind_from(number: u32) -> Option<PlaceKind> {
 /// The memory of a table, by its parts.
 ///
 /// Invariant S1: `base` is the start of a mapping of at least `layout.size` bytes that outlives every use
-/// of the view; indices that are given to a view are below the layout's.
+/// of the view, and indices passed to a view are below the layout's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     base: *const u8,
@@ -195,11 +196,11 @@ impl View {
         View { base, layout }
     }
 
-    /// The value at an offset that follows from the layout.
+    /// Returns the value at an offset that follows from the layout.
     fn at<T>(&self, offset: usize) -> &T {
         debug_assert!(offset + size_of::<T>() <= self.layout.size);
-        // SAFETY: within the mapping (S1; guarded by `tests::the_parts_lie_apart_and_inside`); all
-        // types here consist of atomics, for which any bytes are valid, and which others may write.
+        // SAFETY: within the mapping (S1; guarded by `tests::the_parts_lie_apart_and_inside`). All types
+        // here consist of atomics, for which any bytes are valid and concurrent writes are allowed.
         unsafe { &*self.base.add(offset).cast() }
     }
 
@@ -215,21 +216,22 @@ impl View {
         self.at(self.layout.places_at + place * size_of::<PlaceRecord>())
     }
 
-    /// The stripe of a total to which a column adds.
+    /// Returns the stripe of a total to which a column adds.
     #[inline(always)]
     pub(super) fn total(&self, column: u32, place: usize, item: usize) -> &AtomicI64 {
         self.stripe(column & (self.layout.stripes - 1), place, item)
     }
 
-    /// The sum of a total's stripes. (The width is given again, so that a width without a threshold, which
-    /// has one stripe, costs no loop.)
+    /// Returns the sum of a total's stripes. The width is passed again, so that a width without a
+    /// threshold, which has one stripe, costs no loop.
     #[inline(always)]
     pub(super) fn total_sum(&self, width: WidthKind, place: usize, item: usize) -> i64 {
         let first = self.stripe(0, place, item).load(Ordering::Relaxed);
         if matches!(width, WidthKind::I64) {
             return first;
         }
-        // The sum of the stripes fits (`total.rs`), but a damaged file may hold anything. So this wraps.
+        // The sum of the stripes fits (`total.rs`), but a damaged file may hold anything, so the addition
+        // wraps.
         (1..self.layout.stripes).fold(first, |sum, stripe| {
             sum.wrapping_add(self.stripe(stripe, place, item).load(Ordering::Relaxed))
         })
@@ -242,7 +244,7 @@ impl View {
         self.at(layout.totals_at + offset + item * 8)
     }
 
-    /// The start of a place's block in a column.
+    /// Returns the start of a place's block in a column.
     #[inline(always)]
     pub(super) fn block(&self, column: u32, place: usize) -> *const u8 {
         let layout = &self.layout;
@@ -251,13 +253,13 @@ impl View {
         self.base.wrapping_add(layout.columns_at + offset)
     }
 
-    /// How far an item's difference lies behind the start of its block.
+    /// Returns the offset of an item's difference from the start of its block.
     #[inline(always)]
     pub(super) fn offset(width: WidthKind, item: usize) -> usize {
         width.header() + item * width.bytes()
     }
 
-    /// Writes down the parts of the table. Last of all it writes that this is a table.
+    /// Writes the description of the table. The magic number comes last.
     pub(super) fn describe<'n>(&self, items: impl Iterator<Item = &'n str>, tree: &Places) {
         for (at, name) in items.enumerate() {
             self.item(at).write(name);
@@ -278,12 +280,12 @@ impl View {
         header.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// The names of the items, if they are valid.
+    /// Returns the names of the items, if they are valid.
     pub(super) fn read_items(&self) -> Option<Vec<String>> {
         (0..self.layout.items).map(|item| self.item(item).read()).collect()
     }
 
-    /// The places, if they form a tree; without what is counted there.
+    /// Returns the places without their values, if they form a tree.
     pub(super) fn read_places(&self) -> Option<Vec<PlaceSnapshot>> {
         (0..self.layout.places)
             .map(|at| {
@@ -302,7 +304,7 @@ impl View {
 /// Reads the layout from the header at the start of a file, and checks it.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence that describes the problem.
 pub(super) fn read_layout(header: &Header) -> Result<Layout, &'static str> {
     if !header.is_named() {
         return Err("this is no file of counters");

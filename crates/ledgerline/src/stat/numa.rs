@@ -1,4 +1,5 @@
-//! NUMA statistics: did an allocation come from the node that it wanted, and from the running CPU's node?
+//! NUMA statistics: count whether allocations come from the preferred node, and from the running CPU's
+//! node.
 //!
 //! ```text
 //! an allocation that wanted zone P and came from zone A, on a CPU of node R:
@@ -8,10 +9,10 @@
 //!     interleaved, and A's node = P's node:            A counts numa_interleave as well
 //! ```
 //!
-//! These are the kernel's rules (`zone_statistics`; the mail of the series of Linux commit 1d90ca897cb0,
-//! "mm: update NUMA counter threshold size" has them in full). The zone that *gave* the page counts hits,
-//! misses, local and other; the zone that was wanted counts foreign. For each zone, hit + miss = local +
-//! other; over all zones, miss = foreign.
+//! These are the kernel's rules (`zone_statistics`). The mail of the series of Linux commit
+//! 1d90ca897cb0, "mm: update NUMA counter threshold size", has them in full. The zone that *gave* the
+//! page counts hits, misses, local and other; the preferred zone counts foreign. For each zone, hit +
+//! miss = local + other; over all zones, miss = foreign.
 
 use super::{At, Counters, PlaceId, PlaceKind, Places, Width};
 use crate::percpu;
@@ -19,7 +20,7 @@ use std::fmt;
 use std::io;
 
 crate::items! {
-    /// What a zone counts of its allocations, with the names of `/proc/vmstat` and `/proc/zoneinfo`.
+    /// The counts of a zone's allocations, with the names of `/proc/vmstat` and `/proc/zoneinfo`.
     pub enum NumaItem {
         /// Allocations that came from the node that was wanted.
         Hit = "numa_hit",
@@ -37,7 +38,7 @@ crate::items! {
 }
 
 impl NumaItem {
-    /// The name in a node's `numastat`, which has names of its own.
+    /// Returns the name in a node's `numastat`, which uses different names.
     pub const fn numastat(self) -> &'static str {
         match self {
             NumaItem::Hit => "numa_hit",
@@ -53,21 +54,21 @@ impl NumaItem {
 /// The class of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// It came from the node that was wanted.
+    /// It came from the preferred node.
     pub hit: bool,
-    /// It came from the node that the CPU belongs to.
+    /// It came from the running CPU's node.
     pub local: bool,
 }
 
-/// Classifies an allocation by the node that was wanted, the one that it came from, and the one that the
-/// CPU runs on.
+/// Classifies an allocation by the preferred node, the node that it came from, and the running CPU's
+/// node.
 #[inline(always)]
 pub const fn classify(preferred: u32, actual: u32, running: u32) -> Class {
     Class { hit: actual == preferred, local: actual == running }
 }
 
-/// The node that the calling thread runs on: one load with restartable sequences, otherwise a system
-/// call. Async-signal-safe.
+/// Returns the node that the calling thread runs on. Takes one load with restartable sequences,
+/// otherwise a system call. Async-signal-safe.
 #[inline]
 pub fn running_node() -> u32 {
     percpu::running_node()
@@ -75,8 +76,8 @@ pub fn running_node() -> u32 {
 
 /// NUMA counters of the zones of a tree of places.
 ///
-/// Safe to share; see [`Counters`] for the cost of the widths (the kernel used `u16` from 4.14 on, and
-/// whole words since 5.14).
+/// Threads may share it. See [`Counters`] for the cost of the widths. The kernel used `u16` from 4.14
+/// on, and whole words since 5.14.
 ///
 /// ```
 /// use ledgerline::stat::Places;
@@ -99,7 +100,7 @@ pub struct Numa<W: Width = i64> {
     counters: Counters<NumaItem, W>,
 }
 
-/// A zone whose allocations are counted: [`Numa::zone`].
+/// A zone whose allocations are counted. Made by [`Numa::zone`].
 #[derive(Clone, Copy, Debug)]
 pub struct Zone<'n, W: Width = i64> {
     at: At<'n, NumaItem, W>,
@@ -122,20 +123,20 @@ impl fmt::Display for NotInANode {
 impl std::error::Error for NotInANode {}
 
 impl<W: Width> Numa<W> {
-    /// Counters for the zones of these places.
+    /// Makes counters for the zones of these places.
     ///
     /// # Errors
-    /// As [`Counters::new`].
+    /// As for [`Counters::new`].
     pub fn new(places: &Places) -> io::Result<Numa<W>> {
         Counters::new(places).map(Numa::from)
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters<NumaItem, W> {
         &self.counters
     }
 
-    /// Makes a handle to a zone (or to a whole node). Its node is looked up here once.
+    /// Makes a handle to a zone or a whole node. Its node is looked up once, here.
     ///
     /// # Errors
     /// [`NotInANode`].
@@ -157,14 +158,14 @@ impl<W: Width> From<Counters<NumaItem, W>> for Numa<W> {
 }
 
 impl<W: Width> Zone<'_, W> {
-    /// Counts an allocation of the running CPU that came from this zone, where `preferred` was wanted.
+    /// Counts an allocation of the running CPU that preferred `preferred` and came from this zone.
     /// Makes two or three updates. Async-signal-safe.
     #[inline]
     pub fn count(self, preferred: Zone<'_, W>) {
         self.count_on(running_node(), preferred);
     }
 
-    /// As [`count`](Self::count), for a CPU of the node `running`.
+    /// Like [`count`](Self::count), but for a CPU of the node `running`.
     #[inline]
     pub fn count_on(self, running: u32, preferred: Zone<'_, W>) -> Class {
         let class = classify(preferred.node, self.node, running);
@@ -178,7 +179,7 @@ impl<W: Width> Zone<'_, W> {
         class
     }
 
-    /// As [`count`](Self::count), for an interleaved allocation whose turn it was to come from
+    /// Like [`count`](Self::count), but for an interleaved allocation whose turn it was to come from
     /// `preferred`.
     #[inline]
     pub fn count_interleaved(self, preferred: Zone<'_, W>) {
@@ -187,13 +188,13 @@ impl<W: Width> Zone<'_, W> {
         }
     }
 
-    /// The number of its node.
+    /// Returns the number of its node.
     pub fn node(self) -> u32 {
         self.node
     }
 }
 
-/// The number of the node that a place is, or lies in.
+/// Returns the number of the node that a place is, or lies in.
 fn node(places: &Places, place: PlaceId) -> Option<u32> {
     let up = |&at: &PlaceId| places.parent(at);
     let mut above = std::iter::successors(Some(place), up);

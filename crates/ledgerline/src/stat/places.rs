@@ -1,26 +1,26 @@
-//! Places say where something is counted. They form a fixed tree.
+//! Places: where something is counted. They form a fixed tree.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many places a tree may have.
+/// The most places of a tree.
 pub const PLACES_MAX: usize = 4096;
-/// How many levels a tree may have.
+/// The most levels of a tree.
 pub const DEPTH_MAX: usize = 16;
 /// The longest name of a place or an item, in bytes.
 pub const NAME_MAX: usize = 63;
 
-/// The kind of a place. Printers group by it, and files have its number.
+/// The kind of a place. Printers group by it, and files store its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
-    /// The whole.
+    /// The whole machine.
     Machine,
     /// A NUMA node.
     Node,
     /// A zone of a node.
     Zone,
-    /// A kind of the program's own.
+    /// A kind that the program defines.
     Other,
 }
 
@@ -32,7 +32,8 @@ pub struct PlaceId {
 }
 
 impl PlaceId {
-    /// The place's number in its tree: 0 for the root, then in the order in which they were added.
+    /// Returns the place's number in its tree: 0 for the root, then in the order in which they were
+    /// added.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -55,7 +56,7 @@ pub struct PlaceSnapshot {
 }
 
 impl PlaceSnapshot {
-    /// A place of which nothing was read yet.
+    /// Returns a place without values.
     pub(super) fn unread(name: String, kind: PlaceKind, parent: Option<usize>) -> PlaceSnapshot {
         PlaceSnapshot { name, kind, parent, threshold: 0, values: Vec::new() }
     }
@@ -140,7 +141,7 @@ impl fmt::Display for PlaceError {
 
 impl std::error::Error for PlaceError {}
 
-/// Whether a text may be printed as a name in a line of words.
+/// Returns whether a text may be printed as a name in a line of words.
 pub(super) fn is_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_whitespace() || !crate::table::name::allows(c);
     (1..=NAME_MAX).contains(&name.len()) && !name.contains(forbidden)
@@ -171,47 +172,47 @@ impl Places {
         Places::builder(root).build()
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> PlaceId {
         self.id(0)
     }
 
-    /// How many places there are, the root included.
+    /// Returns how many places there are, the root included.
     #[allow(clippy::len_without_is_empty, reason = "there is always a root")]
     pub fn len(&self) -> usize {
         self.tree.places.len()
     }
 
-    /// All places, parents before what is below them.
+    /// Iterates over all places, each parent before the places below it.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = PlaceId> + '_ {
         (0..self.len() as u32).map(|index| self.id(index))
     }
 
-    /// A place's name.
+    /// Returns a place's name.
     ///
     /// # Panics
-    /// If the place belongs to another tree. (All calls that take a place do that.)
+    /// If the place belongs to another tree, like all calls that take a place.
     pub fn name(&self, place: PlaceId) -> &str {
         &self.place(place).name
     }
 
-    /// A place's kind.
+    /// Returns a place's kind.
     pub fn kind(&self, place: PlaceId) -> PlaceKind {
         self.place(place).kind
     }
 
-    /// The place that a place lies in; `None` for the root.
+    /// Returns the place that a place lies in; `None` for the root.
     pub fn parent(&self, place: PlaceId) -> Option<PlaceId> {
         self.place(place).parent.map(|parent| self.id(parent))
     }
 
-    /// The places right below a place, in the order in which they were added.
+    /// Iterates over the places right below a place, in the order in which they were added.
     pub fn children(&self, place: PlaceId) -> impl Iterator<Item = PlaceId> + '_ {
         self.check(place);
         self.iter().filter(move |&child| self.parent(child) == Some(place))
     }
 
-    /// The place at a path of names below the root, `node/zone`; the empty path is the root.
+    /// Returns the place at a path of names below the root, `node/zone`; the empty path is the root.
     pub fn find(&self, path: &str) -> Option<PlaceId> {
         let mut names = path.split('/').filter(|name| !name.is_empty());
         names.try_fold(self.root(), |at, name| {
@@ -219,28 +220,28 @@ impl Places {
         })
     }
 
-    /// The path of a place below the root, as [`find`](Self::find) takes it.
+    /// Returns the path of a place below the root, as [`find`](Self::find) takes it.
     pub fn path(&self, place: PlaceId) -> String {
         self.check(place);
         let above = self.ancestors(place.index).map(|at| &*self.tree.places[at as usize].name);
         let mut names: Vec<&str> = above.collect();
-        // (The root's own name is no part of it.)
+        // The root's own name is not part of the path.
         names.pop();
         names.reverse();
         names.join("/")
     }
 
-    /// The number of the tree, which no other tree of the process has.
+    /// Returns the number of the tree, which is unique in the process.
     pub(super) fn number(&self) -> u32 {
         self.tree.number
     }
 
-    /// The place and all below it.
+    /// Returns the place and all below it.
     pub(super) fn subtree(&self, place: u32) -> &[u32] {
         &self.tree.places[place as usize].subtree
     }
 
-    /// The place and all places that it lies in, up to the root.
+    /// Returns the place and all places that it lies in, up to the root.
     pub(super) fn ancestors(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(place), |&at| self.tree.places[at as usize].parent)
     }
@@ -260,7 +261,7 @@ impl Places {
 }
 
 impl PlacesBuilder {
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> PlaceId {
         PlaceId { tree: self.tree.number, index: 0 }
     }
@@ -300,7 +301,7 @@ impl PlacesBuilder {
     /// Adds a NUMA node below the root.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// As for [`add`](Self::add).
     pub fn node(&mut self, name: &str) -> Result<PlaceId, PlaceError> {
         self.add(self.root(), PlaceKind::Node, name)
     }
@@ -308,7 +309,7 @@ impl PlacesBuilder {
     /// Adds a zone of a node.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// As for [`add`](Self::add).
     pub fn zone(&mut self, node: PlaceId, name: &str) -> Result<PlaceId, PlaceError> {
         self.add(node, PlaceKind::Zone, name)
     }

@@ -1,4 +1,4 @@
-//! Reads counters: within a bound from the totals alone, or exactly from all CPUs.
+//! Reads counters: approximately, with a bound, from the totals alone, or exactly from all CPUs.
 
 use super::counters::Counters;
 use super::items::Item;
@@ -10,29 +10,29 @@ use crate::sync::{Ordering, PATIENCE, fence, wait_a_turn};
 /// A reading of a total, without the differences that CPUs keep back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The total; zero where the total is negative.
+    /// The total; zero if it is negative.
     pub value: u64,
-    /// The most by which the true value differs, when no update is in flight (and the true value is not
-    /// negative). It is the sum of CPUs times threshold over this place and all below it. The bound is
-    /// attained: every CPU may keep back exactly its threshold. `i64` keeps nothing back.
+    /// The most by which the true value differs if no update is in flight and the true value is not
+    /// negative. It is the sum of CPUs times threshold over this place and all below it. The bound is
+    /// tight: every CPU may keep back exactly its threshold. `i64` keeps nothing back.
     pub bound: u64,
 }
 
-/// How often values were clamped (they never wrap) since the table was made.
+/// How often values were clamped since the table was made. Values never wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clamps {
-    /// How many readings of a value below zero were given as zero.
+    /// How many readings of a value below zero were returned as zero.
     pub below_zero: u64,
-    /// How many additions a total took only in part (each of its stripes ends at ±2^60).
+    /// How many additions a total took only in part. Each of its stripes ends at ±2^60.
     pub saturated: u64,
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// The totals of the place and of all below it, up to four loads each, and the bound on the error. With
-    /// `i64` there is no threshold, so all CPUs are added up and the bound is zero.
+    /// Returns the totals of the place and of all below it, up to four loads each, and the bound on the
+    /// error. With `i64` there is no threshold, so all CPUs are added up and the bound is zero.
     ///
-    /// With updates in flight, add to the bound what each of their threads carries at that moment:
-    /// at most its amount plus one and a half thresholds. Async-signal-safe.
+    /// With updates in flight, add to the bound the amount that each of their threads carries at that
+    /// moment: at most its own amount plus one and a half thresholds. Async-signal-safe.
     pub fn approximate(&self, place: PlaceId, item: I) -> Reading {
         if !W::BOUNDED {
             return Reading { value: self.snapshot(place, item), bound: 0 };
@@ -44,19 +44,19 @@ impl<I: Item, W: Width> Counters<I, W> {
         Reading { value: self.clamp(within(sum)), bound: self.bound(place) }
     }
 
-    /// The total and all differences, clamped at zero, as printers show it. It is as exact as
+    /// Returns the total and all differences, clamped at zero, as printers show it. It is as exact as
     /// [`precise`](Self::precise).
     pub fn snapshot(&self, place: PlaceId, item: I) -> u64 {
         self.clamp(self.precise(place, item))
     }
 
-    /// The total and all differences. It is exact when writers are still, whatever folds are under way;
-    /// otherwise it is off by what was in flight during the call. It is not clamped, except at the ends of
-    /// `i64`. It costs a load for each CPU and place below. Async-signal-safe.
+    /// Returns the total and all differences. It is exact if no writer is active, even during a fold;
+    /// otherwise it is off by the updates in flight during the call. It is not clamped, except at the ends
+    /// of `i64`. It costs a load for each CPU and place below. Async-signal-safe.
     pub fn precise(&self, place: PlaceId, item: I) -> i64 {
         let (place, item) = (self.check(place), Self::check_item(item));
         let view = &self.view;
-        // The reading has one caller, so that it is inlined: a call takes as long as two CPUs.
+        // `add_up` is inlined here: a call takes as long as reading two CPUs.
         match try_steady(view, || add_up::<W>(view, place, &self.below[place], item)) {
             (sum, true) => within(sum),
             _ => self.precise_at_last(place, item),
@@ -70,12 +70,12 @@ impl<I: Item, W: Width> Counters<I, W> {
         within(steady(view, PATIENCE, || add_up::<W>(view, place, below, item)).0)
     }
 
-    /// The threshold of a place: how far a CPU's difference may be from zero; 0 for `i64`.
+    /// Returns the threshold of a place: how far a CPU's difference may be from zero; 0 for `i64`.
     pub fn threshold(&self, place: PlaceId) -> u32 {
         self.view.place(self.check(place)).threshold.load(Ordering::Relaxed)
     }
 
-    /// How often values were clamped so far.
+    /// Returns how often values were clamped so far.
     pub fn clamps(&self) -> Clamps {
         let header = self.view.header();
         Clamps {
@@ -97,13 +97,12 @@ impl<I: Item, W: Width> Counters<I, W> {
     }
 }
 
-/// Adds up what is counted at a place and those below it (`below` has the place itself): totals and
-/// differences.
+/// Adds up the totals and differences of a place and those below it. `below` includes the place itself.
 #[inline(always)]
 fn add_up<W: Difference>(view: &View, place: usize, below: &[u32], item: usize) -> i128 {
     let here =
         |place| i128::from(view.total_sum(W::KIND, place, item)) + row::<W>(view, place, item);
-    // Most places have none below them; a loop of one takes longer than two CPUs.
+    // Most places have none below them. A loop of one iteration takes longer than reading two CPUs.
     if below.len() == 1 {
         return here(place);
     }
@@ -120,7 +119,7 @@ fn within(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or_else(|_| end(sum < 0))
 }
 
-/// The differences of one item at one place, added up over all columns.
+/// Adds up the differences of one item at one place over all columns.
 #[inline(always)]
 pub(super) fn row<W: Difference>(view: &View, place: usize, item: usize) -> i128 {
     let layout = &view.layout;
@@ -134,9 +133,9 @@ pub(super) fn row<W: Difference>(view: &View, place: usize, item: usize) -> i128
     sum
 }
 
-/// Reads while no fold moves differences to the totals. Says whether that succeeded. It waits at most
-/// `patience` turns for a fold to end: this signal handler may have interrupted the fold, or its process
-/// may be dead.
+/// Reads while no fold moves differences to the totals. Returns whether that succeeded. It waits at most
+/// `patience` turns for a fold to end: this signal handler may have interrupted the fold, or the fold's
+/// process may be dead.
 #[inline(always)]
 pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T, bool) {
     match try_steady(view, &read) {
@@ -148,11 +147,11 @@ pub(super) fn steady<T>(view: &View, patience: u32, read: impl Fn() -> T) -> (T,
 #[inline(always)]
 fn try_steady<T>(view: &View, read: impl Fn() -> T) -> (T, bool) {
     let sequence = &view.header().sequence;
-    // Acquire, partner of the Release at the end of a fold: what the fold moved is seen.
+    // Acquire, partner of the Release at the end of a fold: everything that the fold moved is seen.
     let before = sequence.load(Ordering::Acquire);
     let value = read();
-    // Partner of the fence at the start of a fold: a reader that read what the fold moved sees that it has
-    // begun.
+    // Partner of the fence at the start of a fold: a reader that read something that the fold moved sees
+    // that the fold has begun.
     fence(Ordering::Acquire);
     (value, before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before)
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "the thread ends when its handle is dropped"]
 pub struct RefreshHandle {
-    /// The thread ends when nobody holds this any more.
+    /// The thread ends once this is dropped.
     running: Option<Sender<()>>,
     thread: Option<Thread>,
 }
@@ -28,9 +28,9 @@ impl Drop for RefreshHandle {
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// Starts a thread that [folds](Self::fold) at this interval, until the handle is dropped (which waits
-    /// for a fold that is under way). So totals lag behind by that time at most, however few updates there
-    /// are. A forked child has no such thread.
+    /// Starts a thread that [folds](Self::fold) at this interval until the handle is dropped. Dropping the
+    /// handle waits for a fold that is under way. So totals lag behind by at most this time, however few
+    /// updates there are. A forked child has no such thread.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] when the time is zero. Another error when no thread can be started.

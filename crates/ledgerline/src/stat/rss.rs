@@ -1,10 +1,10 @@
-//! Resident pages of owners. A reading is exact, an update takes about a nanosecond, and nothing is ever
+//! Resident pages of owners. Reads are exact, an update takes about a nanosecond, and nothing is ever
 //! flushed.
 //!
 //! A [`Table`] has a row for each owner (an address space, a thread, an arena) and a column of cells for
 //! each CPU. The CPU that runs an owner adds to that owner's cell in its own column. A reader adds up the
-//! cells of the CPUs that ran the owner, which a mask in the row names. Nothing is batched, so nothing is
-//! late, and nothing is flushed when a CPU turns to another owner.
+//! cells of the CPUs that ran the owner; a mask in the row names them. Nothing is batched, so no update is
+//! late, and nothing is flushed when a CPU switches to another owner.
 //!
 //! ```text
 //! owner \ CPU  | own | elsewhere | mask | cpu0  cpu1  ...
@@ -12,12 +12,13 @@
 //! 2 (shared)   | 5   | .         | 0    | +7    .         many: the running CPU's cell
 //! ```
 //!
-//! An [`Owner`] starts with one thread and costs its row: each update is one plain instruction on the row's
-//! own words. [`share`](Owner::share) makes it a [`SharedOwner`], for any number of threads. Other code (a
-//! reclaimer, say) adds through [`Table::add_to`], to separate words.
+//! An [`Owner`] starts with one thread and costs only its row: each update is one plain instruction on the
+//! row's own words. [`share`](Owner::share) makes it a [`SharedOwner`], for any number of threads. Other
+//! code, such as a reclaimer, adds through [`Table::add_to`], to separate words.
 //!
 //! A cell is four words, one for each [`Kind`]. Bit 0 of a word is its mark. The first update of that owner
-//! on that CPU sets it, after it has put the CPU into the mask. So an update looks at its own word alone.
+//! on that CPU sets it, after it has put the CPU into the row's mask. So later updates only read and write
+//! their own word.
 //!
 //! ```
 //! use ledgerline::stat::rss::{Kind, Table};
@@ -39,9 +40,9 @@
 //!
 //! # Fork
 //!
-//! A forked child has a copy of the table as it was at the fork. Both go on with their own, and neither
-//! sees the other's updates. Owners of threads that the child does not have stay in its copy until it drops
-//! them.
+//! A forked child has a copy of the table as it was at the fork. Parent and child go on with their own
+//! copies, and neither sees the other's updates. Owners of threads that the child does not have stay in its
+//! copy until it drops them.
 
 mod owner;
 mod row;
@@ -57,7 +58,7 @@ pub enum Kind {
     File,
     /// Anonymous pages.
     Anon,
-    /// Pages that were swapped out: not resident, but the owner's.
+    /// Pages that were swapped out. They are not resident, but still count for the owner.
     Swap,
     /// Pages of shared memory.
     Shmem,
@@ -68,9 +69,8 @@ impl Kind {
     pub const ALL: [Kind; 4] = [Kind::File, Kind::Anon, Kind::Swap, Kind::Shmem];
 }
 
-/// How many pages of each kind an owner has. A negative number is a mistake of the caller (it took away
-/// more than was added), or, while updates are in flight, a page that moved from one CPU to another during
-/// the read.
+/// How many pages of each kind an owner has. A negative number means that the caller subtracted more than
+/// was added, or, while updates are in flight, that a page moved from one CPU to another during the read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// [`Kind::File`].
@@ -84,7 +84,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// The pages of one kind.
+    /// Returns the pages of one kind.
     pub const fn of(self, kind: Kind) -> i64 {
         match kind {
             Kind::File => self.file,
@@ -94,19 +94,19 @@ impl Pages {
         }
     }
 
-    /// The resident pages: file, anonymous and shared; clamped at the ends of an `i64`.
+    /// Returns the resident pages: file, anonymous and shared; clamped at the ends of an `i64`.
     pub const fn resident(self) -> i64 {
         self.file.saturating_add(self.anon).saturating_add(self.shmem)
     }
 
-    /// The first kind of which more was taken away than added.
+    /// Returns the first kind of which more was subtracted than added.
     pub fn negative(self) -> Option<Kind> {
         Kind::ALL.into_iter().find(|&kind| self.of(kind) < 0)
     }
 }
 
 impl From<[i64; 4]> for Pages {
-    /// In the order of [`Kind::ALL`].
+    /// Takes the pages in the order of [`Kind::ALL`].
     fn from([file, anon, swap, shmem]: [i64; 4]) -> Pages {
         Pages { file, anon, swap, shmem }
     }

@@ -1,4 +1,4 @@
-//! A whole table as owned data: names and values, no types, no locks.
+//! A whole table as owned data: names and values, without item types or locks.
 
 use super::counters::Counters;
 use super::items::Item;
@@ -8,8 +8,8 @@ use super::read::{row, steady};
 use super::width::{Width, WidthKind};
 use crate::sync::{Ordering, PATIENCE};
 
-/// A table at the time of a snapshot, as printers take it. [`Counters::table`] makes it, and
-/// [`CountersFile::table`](super::CountersFile::table) makes it from a file.
+/// A table at the time of a snapshot, for printers. Made by [`Counters::table`], or from a file by
+/// [`CountersFile::table`](super::CountersFile::table).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountersSnapshot {
     /// How wide the differences are.
@@ -20,39 +20,39 @@ pub struct CountersSnapshot {
     pub items: Vec<String>,
     /// The places; the root first, each after the place that it lies in.
     pub places: Vec<PlaceSnapshot>,
-    /// Whether no fold moved numbers meanwhile. It is `false` only if a fold was under way all the time, or
-    /// the process of a file died in the middle of one. Then some differences may be missing, or counted
-    /// twice.
+    /// Whether no fold moved numbers during the read. It is `false` only if a fold was under way all the
+    /// time, or the process of a file died in the middle of one. Then some differences may be missing, or
+    /// counted twice.
     pub steady: bool,
 }
 
 impl CountersSnapshot {
-    /// The value of an item at a place.
+    /// Returns the value of an item at a place.
     pub fn value(&self, place: usize, item: &str) -> Option<u64> {
         let item = self.items.iter().position(|name| name == item)?;
         self.places.get(place)?.values.get(item).copied()
     }
 
-    /// The items of a place, by name.
+    /// Iterates over the items of a place, by name.
     pub fn values(&self, place: usize) -> impl Iterator<Item = (&str, u64)> {
         let values = self.places.get(place).map_or(&[][..], |place| &place.values);
         self.items.iter().map(String::as_str).zip(values.iter().copied())
     }
 
-    /// The positions of all places of a kind.
+    /// Iterates over the positions of all places of a kind.
     pub fn of_kind(&self, kind: PlaceKind) -> impl Iterator<Item = usize> {
         let places = self.places.iter().enumerate();
         places.filter(move |(_, place)| place.kind == kind).map(|(at, _)| at)
     }
 
-    /// The positions of the places right below a place.
+    /// Iterates over the positions of the places right below a place.
     pub fn children(&self, parent: usize) -> impl Iterator<Item = usize> {
         let places = self.places.iter().enumerate();
         places.filter(move |(_, place)| place.parent == Some(parent)).map(|(at, _)| at)
     }
 
-    /// The position of the place at a path of names below the root (`node/zone`); the empty path is
-    /// the root.
+    /// Returns the position of the place at a path of names below the root (`node/zone`); the empty path
+    /// is the root.
     pub fn find(&self, path: &str) -> Option<usize> {
         let mut names = path.split('/').filter(|name| !name.is_empty());
         names.try_fold(0, |at, name| self.children(at).find(|&c| self.places[c].name == name))
@@ -78,7 +78,8 @@ impl CountersSnapshot {
             let mut values: Vec<Vec<i128>> = (0..places.len())
                 .map(|place| (0..items.len()).map(|item| here(place, item)).collect())
                 .collect();
-            // This goes from the end, so the places below a place are added to it before its own turn.
+            // The loop starts at the end, so the places below a place are added to it before its own
+            // turn.
             for (at, place) in places.iter().enumerate().rev() {
                 let Some(parent) = place.parent else { continue };
                 let (above, below) = values.split_at_mut(at);
@@ -99,7 +100,7 @@ impl CountersSnapshot {
 }
 
 impl<I: Item, W: Width> Counters<I, W> {
-    /// The whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
+    /// Returns the whole table as owned data, each number as [`snapshot`](Self::snapshot) gives it.
     pub fn table(&self) -> CountersSnapshot {
         let items = I::ALL.iter().map(|item| item.name().to_owned()).collect();
         let tree = self.places();

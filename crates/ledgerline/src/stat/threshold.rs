@@ -1,22 +1,22 @@
-//! Thresholds say how large a difference may grow before it goes to the total. The formulas are the
+//! Thresholds: how large a difference may grow before it goes to the total. The formulas are the
 //! kernel's.
 //!
 //! Source of all four: `mm/vmstat.c` of Linux (`calculate_normal_threshold`,
 //! `calculate_pressure_threshold`, `refresh_zone_stat_thresholds`).
 
-/// No threshold of an 8-bit difference is above this, so that it never overflows.
+/// The largest threshold of an 8-bit difference, with which it never overflows.
 pub const MOST: u32 = 125;
 
 /// The threshold of a 16-bit difference: the largest that leaves room for an addition (Linux commit
 /// 1d90ca897cb0, "mm: update NUMA counter threshold size").
 pub const MOST_U16: u32 = u16::MAX as u32 - 2;
 
-/// The threshold for a zone of `memory` bytes on a machine of `cpus`:
-/// `min(125, 2 * fls(cpus) * (1 + fls(memory in units of 128 MiB)))`, where `fls` is the number of
-/// the highest bit set, counted from 1, and 0 for 0.
+/// Returns the threshold for a zone of `memory` bytes on a machine of `cpus`:
+/// `min(125, 2 * fls(cpus) * (1 + fls(memory in units of 128 MiB)))`, where `fls` is the number of the
+/// highest bit set, counted from 1, and 0 for 0.
 ///
-/// It grows slowly with both: more CPUs make the total more expensive, and more memory makes the error
-/// matter less.
+/// The threshold grows slowly with both: more CPUs make the total more expensive, and more memory makes
+/// the error matter less.
 ///
 /// ```
 /// # use ledgerline::stat::threshold;
@@ -27,28 +27,28 @@ pub fn normal(cpus: u32, memory: u64) -> u32 {
     (2 * fls(cpus.into()) * (1 + fls(units))).min(MOST)
 }
 
-/// The threshold while memory is short: `min(125, max(1, (low - min) / cpus))`, so that all CPUs
-/// together hide no more pages than lie between the two watermarks. A `low` below `min` counts as
-/// equal, no CPU as one.
+/// Returns the threshold while memory is short: `min(125, max(1, (low - min) / cpus))`, so that all CPUs
+/// together hide no more pages than lie between the two watermarks. A `low` below `min` counts as equal,
+/// and zero CPUs count as one.
 pub fn pressure(low: u64, min: u64, cpus: u32) -> u32 {
     let each = low.saturating_sub(min) / u64::from(cpus.max(1));
     each.clamp(1, MOST.into()) as u32
 }
 
-/// The value below which the approximation is not good enough for a decision. It is
-/// `high + cpus * threshold`, if all CPUs together can hide more than lies between the watermarks; `None`
-/// where they cannot. It saturates at `u64::MAX`.
+/// Returns the value below which the approximation is not good enough for a decision. It is
+/// `high + cpus * threshold` if all CPUs together can hide more than lies between the watermarks,
+/// otherwise `None`. It saturates at `u64::MAX`.
 pub fn drift_mark(low: u64, min: u64, high: u64, cpus: u32, threshold: u32) -> Option<u64> {
     let hidden = u64::from(cpus) * u64::from(threshold);
     (hidden > low.saturating_sub(min)).then(|| high.saturating_add(hidden))
 }
 
-/// The threshold of a node: the largest of its zones'; 0 without zones.
+/// Returns the threshold of a node: the largest of its zones, or 0 without zones.
 pub fn node(zones: impl IntoIterator<Item = u32>) -> u32 {
     zones.into_iter().max().unwrap_or(0)
 }
 
-/// The number of the highest bit set, from 1; 0 for 0.
+/// Returns the number of the highest bit set, from 1; 0 for 0.
 fn fls(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
@@ -57,7 +57,7 @@ fn fls(value: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// The formula once more, by counting.
+    /// Computes the formula again, by counting.
     fn counted(cpus: u64, units: u64) -> u32 {
         let bits = |mut value: u64| {
             let mut bits = 0;
@@ -87,9 +87,9 @@ mod tests {
     }
 
     /// The rows of the sample table in the kernel's comment: CPUs, memory in MiB (the lower end of the
-    /// range that the comment gives), the threshold it says, and what the formula beside it gives. Five of
-    /// the eighteen contradict it: four take `fls(memory)` one too small, the last takes `fls(512)` for 9
-    /// besides. The formula is what the kernel computes, and what this code computes.
+    /// comment's range), the threshold in the comment, and the result of the formula beside it. Five of
+    /// the eighteen contradict the formula: in four `fls(memory)` is one too small, and the last takes 9
+    /// for `fls(512)` as well. The kernel and this code both compute the formula.
     const SAMPLES: [(u32, u64, u32, u32); 18] = [
         (1, 922, 8, 8),
         (2, 922, 16, 16),

@@ -1,18 +1,18 @@
 //! The shared totals of the places.
 //!
-//! An overstep goes only to the total of its own place. So it writes one line, and not the line of the
-//! whole machine, which all CPUs would share. A total is kept in stripes on lines of their own, over which
-//! the CPUs are spread: up to four CPUs never take a line from each other. A reader of a place adds up the
+//! An overstep goes only to the total of its own place. So it does not write the line of the whole
+//! machine, which all CPUs would share. A total is kept in stripes, each on its own line, and the CPUs are
+//! spread over them: up to four CPUs never take a line from each other. A reader of a place adds up the
 //! stripes of all places below it.
 
 use super::layout::{STRIPES_MAX, View};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A stripe goes no further than this from zero. So the sum of all stripes fits into a word, twice.
+/// The largest absolute value of a stripe. The sum of all stripes fits into a word, twice.
 pub(super) const LIMIT: i64 = 1 << 60;
 const _: () = assert!(STRIPES_MAX as i64 * LIMIT <= 1 << 62);
-/// Amounts up to this are added first and clamped afterwards. A total would wrap only if 2^30 threads did
-/// that at the same moment.
+/// Amounts up to this are added first and clamped afterwards. A total would wrap only if 2^30 threads
+/// added at the same moment.
 const SMALL: u64 = 1 << 32;
 
 impl View {
@@ -24,9 +24,9 @@ impl View {
     }
 }
 
-/// Adds to a total. Says `false` if it stopped at the limit, and left out a part of `n`.
+/// Adds to a total. Returns `false` if it stopped at the limit and left out a part of `n`.
 ///
-/// Relaxed: the value is all there is to see; the sequence orders what a reader must see in order
+/// Relaxed: the value publishes no other data. The sequence provides the order that readers need
 /// (`fold.rs`, `read.rs`).
 fn add_clamped(total: &AtomicI64, n: i64) -> bool {
     if n.unsigned_abs() <= SMALL {

@@ -1,9 +1,9 @@
 //! A sum over many CPUs that is read in one load, with a bound on the error.
 //!
-//! Each CPU adds to a cell of its own. What passes a multiple of the batch there is carried to a node that
-//! a few CPUs share. What passes a larger multiple there is carried to a node above it, and so on to the
-//! top, which readers read. The [`Shape`] says how many words there are and which multiples they pass on.
-//! The error of the top is what lies below the multiples in all words.
+//! Each CPU adds to its own cell. When a cell passes a multiple of the batch, it carries that multiple to
+//! a node that a few CPUs share. When the node passes a larger multiple, it carries that to a node above
+//! it, and so on to the top, which readers read. The [`Shape`] defines how many words there are and which
+//! multiples they pass on. The error of the top is the sum of the remainders in all words.
 //!
 //! ```text
 //! add(n):      old, new = the running CPU's cell before and after += n
@@ -14,13 +14,14 @@
 //!              top += carry
 //! ```
 //!
-//! A carry is a difference of two rounded values of one word, so whatever the order of the additions,
+//! A carry is the difference of two rounded values of one word. So whatever the order of the additions,
 //! the carries that left a word add up to its rounded value, and nothing is lost or carried twice.
 //!
-//! The kernel's counter of this kind truncates, so that its top is never above the truth and as far
-//! below as all its words can hold. Here each word rounds to the nearest multiple, which halves the
-//! error at no cost: a word starts at half a multiple instead of at zero, and is truncated. (There
-//! is an even number of remainders and so no middle one; words round the odd one up and down in turn.)
+//! The kernel's counter of this kind truncates: its top is never above the truth, and may be as far below
+//! it as all its words can hold. Here each word rounds to the nearest multiple, which halves the error at
+//! no cost: a word starts at half a multiple instead of at zero, and is truncated. The number of
+//! remainders is even, so one of them is as close to either side; neighbouring words round it up and down
+//! in turn.
 
 mod shape;
 #[cfg(test)]
@@ -39,9 +40,8 @@ struct Line(AtomicU64);
 
 /// A signed sum that many CPUs add to, with a top that is read in one load.
 ///
-/// Threads may share it. [`add`](Sum::add) is async-signal-safe and costs about a nanosecond, and an atomic
-/// addition once a batch. A sum takes 128 bytes for each CPU and each node. Sums wrap at 2^63 like the
-/// machine.
+/// Threads may share it. [`add`](Sum::add) is async-signal-safe and costs about a nanosecond, and an
+/// atomic addition once per batch. A sum takes 128 bytes for each CPU and each node. Sums wrap at 2^63.
 ///
 /// ```
 /// use ledgerline::stat::tree::Sum;
@@ -58,10 +58,10 @@ pub struct Sum {
     shape: Shape,
     /// The words of all levels, the CPUs' cells first, the top last.
     lines: Box<[Line]>,
-    /// The cells, if a section updates the running CPU's. `None`: atomics update them, so any thread may
-    /// write any cell.
+    /// The cells, if a section updates the running CPU's cell. `None` if atomics update them, so that any
+    /// thread may write any cell.
     running: Option<Words>,
-    /// What the cells held at the start.
+    /// The sum of the cells' start values.
     started: i64,
 }
 
@@ -69,21 +69,21 @@ pub struct Sum {
 /// [`most`](Self::most) when no update is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Approximation {
-    /// The sum, as far as the top knows.
+    /// The value of the top.
     pub value: i64,
-    /// By how much the truth may be below it.
+    /// The most by which the true sum may be below it.
     pub below: u64,
-    /// By how much the truth may be above it.
+    /// The most by which the true sum may be above it.
     pub above: u64,
 }
 
 impl Approximation {
-    /// The smallest sum that is possible; clamped at the ends of an `i64`.
+    /// Returns the smallest possible sum, clamped at the ends of an `i64`.
     pub const fn least(self) -> i64 {
         self.value.saturating_sub_unsigned(self.below)
     }
 
-    /// The largest sum that is possible; clamped at the ends of an `i64`.
+    /// Returns the largest possible sum, clamped at the ends of an `i64`.
     pub const fn most(self) -> i64 {
         self.value.saturating_add_unsigned(self.above)
     }
@@ -96,14 +96,14 @@ impl Sum {
     /// When the batch is not a power of two up to 2^20.
     pub fn new(batch: u64) -> Result<Sum, BadShape> {
         let mut sum = Sum::with_shape(Shape::new(columns_of_cpus(), batch)?);
-        // SAFETY: there is a line for every possible CPU, 128 bytes apart, and the box is as long
-        // alive as the sum. The cells are written through `Words` alone (`add_on` refuses).
+        // SAFETY: there is a line for every possible CPU, 128 bytes apart, and the box lives as long as
+        // the sum. The cells are written only through `Words`, since `add_on` refuses.
         sum.running = Some(unsafe { Words::new(&raw const sum.lines[0].0, size_of::<Line>()) });
         Ok(sum)
     }
 
-    /// Makes a sum over as many CPUs as the shape has, whatever this machine has. Any thread may add on any
-    /// of them, by atomics. It is for CPUs of a simulation, and for stripes that are not CPUs.
+    /// Makes a sum over as many CPUs as the shape has, whatever this machine has. Any thread may add on
+    /// any of them, by atomics. For simulated CPUs, and for stripes that are not CPUs.
     pub fn with_shape(shape: Shape) -> Sum {
         let starts =
             shape.levels.iter().flat_map(|level| (0..level.words).map(move |n| level.start(n)));
@@ -113,7 +113,7 @@ impl Sum {
         Sum { shape, lines, running: None, started }
     }
 
-    /// Its shape, which gives the bounds.
+    /// Returns its shape, which gives the bounds.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -124,7 +124,7 @@ impl Sum {
         let Some(running) = &self.running else {
             return self.add_on(stripe() % self.shape.cpus(), n);
         };
-        // SAFETY: the cell is the one word of each column.
+        // SAFETY: the cell is the only word of each column.
         let (new, distance) = unsafe { running.add_return(0, n) };
         let carry = carry(new.wrapping_sub(n), new, self.shape.batch());
         if carry != 0 {
@@ -141,31 +141,31 @@ impl Sum {
     /// Adds `n` on a CPU of the shape, from any thread. Async-signal-safe.
     ///
     /// # Panics
-    /// If the shape has no such CPU, or if the sum was made by [`new`](Self::new), where only its own CPU
-    /// writes a cell.
+    /// If the shape has no such CPU, or if the sum was made by [`new`](Self::new), where only a cell's
+    /// own CPU writes it.
     pub fn add_on(&self, cpu: u32, n: i64) {
         let mut update = self.begin(cpu, n);
         while update.step() {}
     }
 
-    /// The first step of [`add_on`](Self::add_on); the rest is in flight.
+    /// Begins [`add_on`](Self::add_on). The update is in flight until all its steps are done.
     fn begin(&self, cpu: u32, n: i64) -> Update<'_> {
         assert!(self.running.is_none(), "a cell of this sum is written by its CPU alone");
         assert!(cpu < self.shape.cpus(), "CPU {cpu} of {}", self.shape.cpus());
         Update { sum: self, cpu, level: 0, carry: n }
     }
 
-    /// The sum within a bound, in one load: exact to the shape's bounds when no update is in flight,
-    /// and to [`Shape::in_flight_bound`] more while some are.
+    /// Returns the sum within a bound, in one load. The error is within the shape's bounds if no update
+    /// is in flight, and at most [`Shape::in_flight_bound`] larger while some are.
     pub fn approximate(&self) -> Approximation {
-        // Acquire, partner of the Release in `Update::step`: a precise sum that is read next has all that
-        // the top has.
+        // Acquire, partner of the Release in `Update::step`: a precise sum that is read next includes
+        // everything that the top includes.
         let value = self.lines[self.lines.len() - 1].0.load(Ordering::Acquire) as i64;
         Approximation { value, below: self.shape.below(), above: self.shape.above() }
     }
 
-    /// The sum, from all cells. It is exact when writers are still, otherwise off by what was added during
-    /// the call. Costs about a nanosecond a CPU, and a line transfer for each that wrote.
+    /// Returns the sum of all cells. It is exact if no writer is active, otherwise off by additions
+    /// during the call. Costs about a nanosecond per CPU, and a line transfer for each that wrote.
     pub fn precise(&self) -> i64 {
         let cells = &self.lines[..self.shape.cpus() as usize];
         cells.iter().fold(0i64, |sum, cell| sum.wrapping_add(cell.get())).wrapping_sub(self.started)
@@ -173,14 +173,14 @@ impl Sum {
 }
 
 impl Line {
-    /// Relaxed: a cell is all there is to see in it.
+    /// Reads the word. Relaxed: a cell publishes no other data.
     fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed) as i64
     }
 }
 
-/// The carry of a word that changes: the difference of the multiples below its two values. (A word starts
-/// at half a multiple, so this rounds to the nearest.)
+/// Returns the carry of a word that changes: the difference of the multiples below its two values. A word
+/// starts at half a multiple, so this rounds to the nearest.
 #[inline(always)]
 fn carry(old: i64, new: i64, multiple: u64) -> i64 {
     let whole = !(multiple as i64 - 1);
@@ -198,13 +198,13 @@ struct Update<'s> {
 }
 
 impl Update<'_> {
-    /// Makes one atomic addition. Says whether there is another to do.
+    /// Makes one atomic addition. Returns whether there is another to do.
     fn step(&mut self) -> bool {
         let shape = &self.sum.shape;
         let Some(level) = shape.levels.get(self.level) else {
             let top = &self.sum.lines[self.sum.lines.len() - 1];
             // Release, partner of the Acquire in `approximate`: a reader that sees a carry there sees the
-            // cell that it came from. (AcqRel below passes that on from node to node.)
+            // cell that it came from. AcqRel below passes that on from node to node.
             top.0.fetch_add(self.carry as u64, Ordering::Release);
             return false;
         };
@@ -216,9 +216,9 @@ impl Update<'_> {
     }
 }
 
-/// Compares two sums: by their tops where those are further apart than both bounds, by the precise
-/// sums otherwise. Right whenever no update is in flight; while some are, right for sums that are
-/// further apart than the [`in_flight_bound`](Shape::in_flight_bound) of both.
+/// Compares two sums: by their tops if those are further apart than both bounds, by the precise sums
+/// otherwise. The result is right whenever no update is in flight. While some are, it is right for sums
+/// that are further apart than the [`in_flight_bound`](Shape::in_flight_bound) of both.
 ///
 /// ```
 /// use ledgerline::stat::tree::{Sum, compare};

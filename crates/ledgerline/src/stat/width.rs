@@ -13,8 +13,8 @@
 //! i64: no threshold; what would overflow goes to the total
 //! ```
 //!
-//! Leaving half of the threshold on the other side makes a counter that only grows overstep once in
-//! `t + t/2 + 1` updates and not once in `t + 1`.
+//! Since half of the threshold is left on the other side, a counter that only grows oversteps once in
+//! `t + t/2 + 1` updates instead of once in `t + 1`.
 
 use super::threshold;
 use crate::percpu::narrow::{self, Lane};
@@ -28,11 +28,11 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, Ordering};
 /// | `u16` | up only | 0 to 65533 | one load | events that are hardly ever read |
 /// | `i64` | yes | none | adds the CPUs up | everything else; the cheapest to update |
 pub trait Width: sealed::Difference {
-    /// The type of what is added.
+    /// The type of an added amount.
     type Amount: Copy + Into<i64>;
 }
 
-/// A width whose counters go down as well.
+/// A width whose counters can also go down.
 pub trait Signed: Width {}
 
 impl Width for i8 {
@@ -47,7 +47,7 @@ impl Width for i64 {
 impl Signed for i8 {}
 impl Signed for i64 {}
 
-/// A width as a value, as a file names it: by the bytes of a difference.
+/// A width as a value. A file stores it as the number of bytes of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WidthKind {
     /// Signed bytes.
@@ -65,18 +65,18 @@ impl WidthKind {
             .find(|&width| width as u32 == number)
     }
 
-    /// Bytes of a difference.
+    /// Returns the number of bytes of a difference.
     pub(super) fn bytes(self) -> usize {
         self as usize
     }
 
-    /// Bytes before a block's differences. The limits have a word of their own, since sections store whole
-    /// words.
+    /// Returns the number of bytes before a block's differences. The limits have a separate word, since
+    /// sections store whole words.
     pub(super) fn header(self) -> usize {
         if self == WidthKind::I64 { 0 } else { 8 }
     }
 
-    /// The largest threshold.
+    /// Returns the largest threshold.
     pub(super) fn most(self) -> u32 {
         match self {
             WidthKind::I8 => threshold::MOST,
@@ -113,34 +113,34 @@ pub(super) mod sealed {
         const KIND: WidthKind;
         /// Whether a block has limits.
         const BOUNDED: bool = true;
-        /// The limits that let no update through.
+        /// The limits that admit no update.
         const CLOSED: u16;
         /// The stored value of a difference of zero, chosen so that no lane ever carries into the next.
         const ZERO: i64 = 0;
 
-        /// The limits for a threshold. For 0 they are closed: nothing is kept back.
+        /// Returns the limits for a threshold. For 0 they are closed: nothing is kept back.
         fn open(threshold: u32) -> u16;
 
-        /// Applies the rule. Returns what is left of a difference, and what goes to the total.
+        /// Applies the rule. Returns the remaining difference, and the amount that goes to the total.
         fn step(old: i64, update: Update, limits: u16) -> (i64, i64);
 
         /// # Safety
-        /// `at` is a live difference. (The functions below require that, too.)
+        /// `at` is a live difference. The functions below require that, too.
         unsafe fn load(at: *const u8) -> i64;
 
         /// Compares and swaps. SeqCst, partner of the limits' store in `fold.rs`.
         ///
         /// # Safety
-        /// As [`load`](Self::load).
+        /// As for [`load`](Self::load).
         unsafe fn exchange(at: *const u8, old: i64, new: i64) -> bool;
 
         /// Swaps in a zero. SeqCst, partner of the limits' load after an update.
         ///
         /// # Safety
-        /// As [`load`](Self::load).
+        /// As for [`load`](Self::load).
         unsafe fn take(at: *const u8) -> i64;
 
-        /// The fast path: adds on the running column if the rule lets it stay there.
+        /// Adds on the running column if the rule lets the sum stay there: the fast path.
         ///
         /// # Safety
         /// As for the sections in `percpu/narrow.rs`.
@@ -148,21 +148,21 @@ pub(super) mod sealed {
     }
 }
 
-/// Sections take amounts up to this: 32 bits hold every sum.
+/// The largest amount for sections: 32 bits hold every sum.
 const AMOUNT_MOST: u64 = 1 << 16;
 
-/// The atomic operations on a difference, which are alike for all widths.
+/// The atomic operations on a difference, which are the same for all widths.
 macro_rules! atomics {
     ($Atomic:ty, $Stored:ty) => {
         #[inline(always)]
         unsafe fn load(at: *const u8) -> i64 {
-            // SAFETY: a live, aligned difference, by the caller; others touch it through atomics
-            // and sections only.
+            // SAFETY: a live, aligned difference, by the caller. Other code accesses it only through
+            // atomics and sections.
             i64::from(unsafe { &*at.cast::<$Atomic>() }.load(Ordering::Relaxed)) - Self::ZERO
         }
 
         unsafe fn exchange(at: *const u8, old: i64, new: i64) -> bool {
-            // Both values came from this width or its rule, so they fit.
+            // Both values come from this width or its rule, so they fit.
             let (old, new) = ((old + Self::ZERO) as $Stored, (new + Self::ZERO) as $Stored);
             // SAFETY: as above.
             unsafe { &*at.cast::<$Atomic>() }
@@ -180,8 +180,8 @@ macro_rules! atomics {
 
 impl sealed::Difference for i8 {
     const KIND: WidthKind = WidthKind::I8;
-    /// Differences are stored as 3 to 253, so no sum is below 1 or, going down, above 252. The most is 0,
-    /// the least 255.
+    /// Differences are stored as 3 to 253. So a sum that goes up is at least 1, and one that goes down
+    /// is at most 252. The upper limit is 0, the lower limit 255.
     const CLOSED: u16 = u16::from_le_bytes([0, u8::MAX]);
     const ZERO: i64 = 128;
 
@@ -212,9 +212,8 @@ impl sealed::Difference for i8 {
         if n.unsigned_abs() > AMOUNT_MOST {
             return false;
         }
-        // At rest a difference is within the threshold on both sides, so a sum can only pass the
-        // one that it moves towards.
-        // SAFETY: by the caller.
+        // At rest a difference is within the limits on both sides, so a sum can only pass the limit
+        // that it moves towards. SAFETY: by the caller.
         unsafe {
             match n {
                 1 => narrow::inc_u8::<INDEX>(area, lane),
@@ -229,7 +228,7 @@ impl sealed::Difference for i8 {
 
 impl sealed::Difference for u16 {
     const KIND: WidthKind = WidthKind::U16;
-    /// Every sum is above it, since only positive amounts are added.
+    /// Every sum is above 0, since only positive amounts are added.
     const CLOSED: u16 = 0;
 
     fn open(threshold: u32) -> u16 {
@@ -245,7 +244,7 @@ impl sealed::Difference for u16 {
 
     #[inline(always)]
     unsafe fn add<const INDEX: isize>(area: isize, lane: Lane, n: i64) -> bool {
-        // (Not negative: amounts are unsigned.)
+        // Amounts are unsigned, so `n` is not negative.
         if n.unsigned_abs() > AMOUNT_MOST {
             return false;
         }

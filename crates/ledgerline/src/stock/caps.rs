@@ -1,11 +1,12 @@
-//! The cap is how much a cell may hold. The group's whole path has a say in it.
+//! The cap is how much a cell may hold. Every level of the group's path must grant it.
 //!
-//! A cell wants a sixteenth of its group's usage, at least an eighth of a batch and at most two
-//! batches. (With less than an eighth, which is 32 KiB unless the user chose another batch, an allocator's blocks of some
-//! kilobytes in a group of a few dozen would walk to the counters one time in five: a pair took 28 ns more, and 98 with two
-//! threads, where it now takes 7 in both.) The thrift of the ancestors makes that smaller, and the group's whole path grants it: each
-//! level adds it to `prepaid`, the sum of the caps below it, and refuses what is too much for its headroom
-//! or its usage (`counter/idle.rs`).
+//! A cell wants a sixteenth of its group's usage, at least an eighth of a batch and at most two batches; a cell for
+//! large charges wants more (`wanted_cap`). An eighth of a batch is 32 KiB unless the user chose another batch. With a
+//! smaller minimum, an allocator's blocks of a few kilobytes in a group of a few dozen kilobytes would walk to the
+//! counters one time in five: a pair took 28 ns more, and 98 ns with two threads, where it now takes 7 ns in both
+//! cases. The thrift of the ancestors makes the cap smaller, and each level of the path grants it: a level adds it to
+//! `prepaid`, the sum of the caps below it, and refuses a cap that is too much for its headroom or its usage
+//! (`counter/idle.rs`).
 //!
 //! ```text
 //! open_cell(group, column):
@@ -17,13 +18,13 @@
 //! trim_for_usage, after one returned:     a level has more idle than its usage tolerates: drain it, halve caps
 //! ```
 //!
-//! **Drains are rare.** After a drain for too many cells each of them gets half, so that twice as many fit.
-//! After a drain for the usage or the headroom, that must halve again before the next. Caps are doubled
-//! when cells have asked as often as would have filled a quarter of what is allowed.
+//! **Drains are rare.** After a drain because of too many cells, each cell gets half, so that twice as many fit. After
+//! a drain for the usage or the headroom, the usage or headroom must halve again before the next drain. Caps are
+//! doubled once cells have asked as often as would have filled a quarter of the allowed units.
 //!
-//! **Processes that share a ledger** drain their own cells alone. At a level that belongs to another
-//! process (the root) each may have a batch idle whatever the others have, and drains its own cells only if
-//! it has more than that. It makes such a level thrifty only if it has most of what lies idle there.
+//! **Processes that share a ledger** drain only their own cells. At a level that belongs to another process (the root)
+//! each may have a batch idle whatever the others have, and drains its own cells only if it has more. A process makes
+//! such a level thrifty only if it has most of the idle units there.
 
 use super::drain;
 use crate::counter::{COUNTER_MAX, PageCounter, Unallowed, walk};
@@ -35,31 +36,31 @@ use crate::table::id::GroupId;
 use crate::table::path::RowPath;
 use crate::table::row::{Row, flag, state};
 
-/// The largest slack of a level: how much may lie idle beside a quarter of what is charged.
+/// The largest slack of a level: how much may lie idle in addition to a quarter of the charged units.
 const SLACK_MAX: u64 = 16 << 20;
 /// The slack in batches.
 const SLACK_BATCHES: u64 = 64;
-/// How many charges of one size a cell has room for at least.
+/// The least number of charges of one size that a cell has room for.
 pub(super) const CHARGES_LEAST: u64 = 16;
-/// How many charges of one size a cell has room for at most, where these are large.
+/// The greatest number of large charges of one size that a cell has room for.
 const CHARGES_MOST: u64 = 32;
 
 /// The part of a path that belongs to this process.
 #[derive(Clone, Copy)]
 struct Own {
-    /// The levels whose cells all belong to it, from the leaf.
+    /// How many levels, from the leaf, have only cells of this process.
     levels: usize,
-    /// How much they allowed to lie idle. (Unknown where all levels belong to it.)
+    /// How much these levels allowed to lie idle. `u64::MAX` if all levels belong to this process.
     prepaid: u64,
 }
 
-/// How much may lie idle at a level beside a quarter of what is charged there.
+/// Returns how much may lie idle at a level in addition to a quarter of the charged units.
 pub(crate) fn slack(table: &Table) -> u64 {
     (table.batch * SLACK_BATCHES).min(SLACK_MAX)
 }
 
-/// Makes the group's cell in the column open, and its cap as large as the group's usage and its ancestors
-/// allow. Returns how many more units it may hold: zero if it is closed.
+/// Opens the group's cell in the column, with a cap as large as the group's usage and its ancestors allow. Returns how
+/// many more units it may hold: zero if it is closed.
 pub(crate) fn open_cell(
     table: &Table,
     path: &RowPath<'_>,
@@ -68,7 +69,7 @@ pub(crate) fn open_cell(
     n: u64,
 ) -> u64 {
     let row = table.row(path.leaf());
-    // A cell has one writing process, and a destroyed group needs none.
+    // A cell is written by one process, and a destroyed group needs no cell.
     if row.owner.load(Ordering::Relaxed) != table.process() || !table.is_live(path.leaf()) {
         return 0;
     }
@@ -78,7 +79,7 @@ pub(crate) fn open_cell(
         if open { u64::from(cell.cap.load(Ordering::Relaxed)) } else { 0 }
     };
     let room = |cap: u64| cap.saturating_sub(word::stock(cell.word.load(Ordering::Relaxed)));
-    // The ancestors' lines, which other CPUs write, are not looked at where that is of no use.
+    // If the cap would hardly grow, the ancestors' lines are not read, since other CPUs write them.
     let wanted = wanted_cap(table, row, n);
     if wanted < cap() + cap() / 2 || wanted <= ordinary_most(table) && wanted < cap() * 2 {
         return room(cap());
@@ -108,10 +109,10 @@ pub(crate) fn open_cell(
     room(cap())
 }
 
-/// The cap of a thread's purse, which the path has allowed: at most `most`; 0 where less than `least` can be had. It is twice a
-/// cell's: a task's blocks come and go by a few dozen kilobytes, and where these go beyond the purse, threads meet at the stock
-/// lock (with 32 KiB once in 400 pairs of blocks of up to 4 KiB, and with two threads such a pair took a nanosecond more). The
-/// caller has the stock lock.
+/// Makes the path allow a cap for a thread's purse and returns it: at most `most`, or 0 if less than `least` is
+/// available. It is twice a cell's cap: a task's blocks come and go by a few dozen kilobytes, and if these exceed the
+/// purse, threads contend for the stock lock. With 32 KiB that happened once in 400 pairs of blocks of up to 4 KiB, and
+/// with two threads such a pair took a nanosecond more. The caller has the stock lock.
 pub(super) fn allow_purse(table: &Table, path: &RowPath<'_>, least: u64, most: u64) -> u64 {
     let thrift = path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
     let wanted = (wanted_cap(table, table.row(path.leaf()), 0) * 2).min(most);
@@ -131,9 +132,9 @@ fn enlarge(
     let row = table.row(path.leaf());
     let cell = table.columns.cell(column, path.leaf());
     let _held = lock::try_lock().ok_or(None)?;
-    // The row's state is looked at again under the lock: `destroy` retires the row before it takes the lock
-    // to close cells. The row may also have become another group's since the path was followed. And a group
-    // that is not accounted keeps no cell (`control/mode.rs`).
+    // The row's state is checked again under the lock: `destroy` retires the row before it takes the lock to close
+    // cells. The row may also have been reused for another group since the path was followed. And a group that is not
+    // accounted keeps no cell (`control/mode.rs`).
     if row.state.load(Ordering::SeqCst) != state::LIVE
         || !path.is_current(table)
         || row.has(flag::OFF)
@@ -159,7 +160,7 @@ fn enlarge(
     Ok(())
 }
 
-/// The largest cap that a cell has for its group's usage alone: two batches.
+/// Returns the largest cap that a cell gets for its group's usage alone: two batches.
 pub(super) fn ordinary_most(table: &Table) -> u64 {
     table.batch * 2
 }
@@ -169,7 +170,7 @@ pub(super) fn is_large(table: &Table, n: u64) -> bool {
     n > table.batch / 16
 }
 
-/// Reports whether `n` more are above the `high` of a level.
+/// Reports whether `n` more units exceed the `high` of a level.
 pub(super) fn is_above_high(path: &RowPath<'_>, n: u64) -> bool {
     let above = |counter: &&PageCounter| {
         let high = counter.limits.high.load(Ordering::Relaxed);
@@ -178,10 +179,10 @@ pub(super) fn is_above_high(path: &RowPath<'_>, n: u64) -> bool {
     path.counters().iter().any(above)
 }
 
-/// Returns the cap that a cell should have when a charge of `n` asks, or an uncharge, which asks for zero.
+/// Returns the cap that a cell should have for a charge of `n`. An uncharge passes zero.
 ///
-/// That is a sixteenth of the group's usage, at least an eighth of a batch and at most two batches. A cell that serves large
-/// charges is larger: it has room for 16 of them at least, and for 32 at most.
+/// That is a sixteenth of the group's usage, at least an eighth of a batch and at most two batches. A cell that serves
+/// large charges gets a larger cap: it has room for at least 16 of them, and at most 32.
 fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
     let usage = row.counter.usage().saturating_add(n);
     let large = if is_large(table, n) { n } else { 0 };
@@ -190,9 +191,9 @@ fn wanted_cap(table: &Table, row: &Row, n: u64) -> u64 {
     (usage / 16).clamp(least, most).min(word::STOCK_MAX)
 }
 
-/// Returns the cap that a cell for large charges keeps when an uncharge of `n` finds it full and its group has shrunk; `None`
-/// where that is nearly today's. So a group that returns a gigabyte makes its cells smaller on the way, and its
-/// ancestors need not drain them.
+/// Returns the smaller cap for a cell for large charges if an uncharge of `n` finds it full and its group has shrunk.
+/// Returns `None` if that is nearly the present cap. So a group that returns a gigabyte makes its cells smaller on the
+/// way, and its ancestors need not drain them.
 pub(super) fn shrinks(table: &Table, path: &RowPath<'_>, column: u32, n: u64) -> Option<u64> {
     let cap = u64::from(table.columns.cell(column, path.leaf()).cap.load(Ordering::Relaxed));
     if cap <= ordinary_most(table) {
@@ -203,9 +204,9 @@ pub(super) fn shrinks(table: &Table, path: &RowPath<'_>, column: u32, n: u64) ->
     (smaller <= cap - cap / 4).then_some(smaller)
 }
 
-/// Returns the part of a wanted cap that the ancestors leave. Thrift makes it smaller. It is no more than an eighth
-/// of what may lie idle in all, and half of what the tightest limit still allows (so that the next cell
-/// gets some too). It is a power of two, so that it changes seldom.
+/// Returns the part of a wanted cap that the ancestors leave. Thrift makes it smaller. It is at most an eighth of all
+/// units that may lie idle, and at most half of what the tightest limit still allows, so that the next cell gets some,
+/// too. It is a power of two, so that it changes seldom.
 fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
     let slack = slack(table);
     let mut cap = wanted.checked_shr(thrift).unwrap_or(0).max(2);
@@ -218,9 +219,10 @@ fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) ->
     power_of_two(cap)
 }
 
-/// Returns the largest cap for large charges that the ancestors leave to a cell that has a cap of `had`. At every level it is at
-/// most half of what the other cells leave of three quarters of the idle units that are allowed there. So each such cell leaves
-/// room for the next, and all of them leave the last quarter to cells that serve small charges.
+/// Returns the largest cap for large charges that the ancestors leave to a cell whose cap is `had`. At every level,
+/// cells for large charges may use three quarters of the allowed idle units. A cell gets at most half of what the other
+/// cells leave of these. So each such cell leaves room for the next, and the last quarter stays for cells that serve
+/// small charges.
 fn large_cap(table: &Table, path: &RowPath<'_>, had: u64) -> u64 {
     let slack = slack(table);
     let left = |counter: &&PageCounter| {
@@ -231,7 +233,7 @@ fn large_cap(table: &Table, path: &RowPath<'_>, had: u64) -> u64 {
     path.counters().iter().map(left).min().unwrap_or(0)
 }
 
-/// Returns half of what the limit of a level still allows to lie idle.
+/// Returns half of the units that the limit of a level still allows to lie idle.
 fn within_headroom(counter: &PageCounter) -> u64 {
     if counter.max() == COUNTER_MAX {
         return COUNTER_MAX;
@@ -247,9 +249,9 @@ fn power_of_two(cap: u64) -> u64 {
     }
 }
 
-/// Asks every level for `units` of cap, and takes them from all or from none. If a level refuses for its
-/// usage, the error names it. The root comes first, as in a walk: a process that is killed in between
-/// leaves no ancestor with less than the levels below it.
+/// Requests `units` of cap from every level, and takes them from all or from none. If a level refuses for its usage,
+/// the error names it. The root comes first, as in a walk: a process that is killed in between leaves no ancestor with
+/// less than the levels below it.
 fn allow(table: &Table, path: &RowPath<'_>, units: u64) -> Result<(), Option<usize>> {
     let counters = path.counters();
     let own = own(table, path);
@@ -266,21 +268,21 @@ fn allow(table: &Table, path: &RowPath<'_>, units: u64) -> Result<(), Option<usi
     Ok(())
 }
 
-/// Makes a level that refused a cap allow smaller caps than `thrift` gives. Says `false` if that is of no
-/// use.
+/// Makes a level that refused a cap halve its caps, unless they are already smaller than `thrift` makes them. Returns
+/// `false` if another try is useless.
 fn save(table: &Table, path: &RowPath<'_>, level: usize, thrift: u32) -> bool {
     let counter = path.counters()[level];
     let own = own(table, path);
     let mostly_own = || own.prepaid >= counter.track.prepaid.units() / 2;
-    // Another thread was refused, too, and has halved the caps.
+    // If the thrift has grown, another thread was refused, too, and has halved the caps.
     counter.thrift() > thrift
         || (level < own.levels || mostly_own()) && save_once_more(table, path, level)
 }
 
-/// Halves the caps of a level and drains it, unless another thread is doing that.
+/// Halves the caps of a level and drains it, unless another thread just did.
 fn save_once_more(table: &Table, path: &RowPath<'_>, level: usize) -> bool {
     let counter = path.counters()[level];
-    // Two batches, halved so often, are two units.
+    // Two batches, halved this often, are two units.
     let saves = counter.save(counter.thrift(), table.batch.ilog2());
     if saves {
         drain::subtree(table, path.row(level));
@@ -291,8 +293,8 @@ fn save_once_more(table: &Table, path: &RowPath<'_>, level: usize) -> bool {
 /// Finds the part of the path that belongs to this process.
 fn own(table: &Table, path: &RowPath<'_>) -> Own {
     let process = table.process();
-    // This is a ledger of one process, or the process that made it and is not attached: its groups share no
-    // row with others but the root.
+    // This is a ledger of one process, or the process that made the ledger and is not attached: its groups share only
+    // the root's row with others.
     if process == 0 {
         return Own { levels: path.rows().len(), prepaid: u64::MAX };
     }
@@ -302,9 +304,9 @@ fn own(table: &Table, path: &RowPath<'_>) -> Own {
     Own { levels, prepaid: top.map_or(0, |top| top.track.prepaid.units()) }
 }
 
-/// Drains the levels that have more idle than their headroom tolerates, before a grant makes the headroom
-/// smaller. Says whether there were any. (A usage tolerates more after a grant, so only levels with a limit
-/// are looked at. Elsewhere the look would move a line that all CPUs write.)
+/// Drains the levels that have more idle than their headroom tolerates, before a grant makes the headroom smaller.
+/// Returns whether there were any. Only levels with a limit are checked, since a larger usage tolerates more.
+/// Elsewhere the check would move a line that all CPUs write.
 pub(crate) fn trim(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>) -> bool {
     // Partner of the fence in `PageCounter::allow`.
     fence(Ordering::SeqCst);
@@ -318,8 +320,8 @@ pub(crate) fn trim(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>)
     drained
 }
 
-/// Drains the levels that have more idle than their usage tolerates, after units were returned (which
-/// leaves more headroom).
+/// Drains the levels that have more idle than their usage tolerates, after units were returned. The headroom needs no
+/// check, since it has grown.
 pub(crate) fn trim_for_usage(table: &Table, path: &RowPath<'_>, counters: &walk::Path<'_>) {
     // As in `trim`.
     fence(Ordering::SeqCst);
@@ -335,13 +337,13 @@ pub(crate) fn trim_for_usage(table: &Table, path: &RowPath<'_>, counters: &walk:
 fn trim_level(table: &Table, path: &RowPath<'_>, level: usize) {
     let own = own(table, path);
     let counter = path.counters()[level];
-    // Units in flight arrive by themselves.
+    // Units in flight arrive without a drain.
     if counter.track.prepaid.units() == 0 {
         return;
     }
     if level < own.levels {
-        // A thread that halves the caps at the same time drains, too; but this walk must not go on before
-        // the drain.
+        // A thread that halves the caps at the same time drains, too, but this walk must not go on before a drain has
+        // ended.
         if !save_once_more(table, path, level) {
             drain::subtree(table, path.row(level));
         }

@@ -1,4 +1,4 @@
-//! Tries one cell again: the fast path has not looked at it, or only a full count kept it from serving.
+//! Tries one cell again: the fast path did not look at it, or only a full count kept it from serving.
 
 use crate::percpu::word;
 use crate::sync::Ordering;
@@ -18,27 +18,27 @@ pub(super) fn put_unlooked(table: &Table, id: GroupId, n: u64) -> bool {
     unlooked(table, id) && n <= word::STOCK_MAX && table.columns.put(table.cell_id(id), n)
 }
 
-/// Whether the fast path has not looked at the cell, because it serves neither this machine nor a ledger
-/// that keeps flows or is audited.
+/// Returns whether the fast path has not looked at the cell, because it serves neither this machine nor a
+/// ledger that keeps flows or is audited.
 fn unlooked(table: &Table, id: GroupId) -> bool {
     (!table.columns.is_fast() || table.detour != 0) && id.index() < CAPACITY_MAX as u32
 }
 
-/// Folds a full count, if only that kept the cell from serving, and takes. This is the commonest slow step
-/// by far (one operation in 127). It comes before every other step and looks at nothing else: in a loop
-/// over many groups each further line of the ledger that it touches is a miss.
+/// Folds a full count, if only that kept the cell from serving, and takes. This is by far the most common
+/// slow step (one operation in 127). It comes before every other step and reads nothing else: in a loop
+/// over many groups each further line of the ledger is a cache miss.
 #[inline]
 pub(crate) fn fold_and_take(table: &Table, id: GroupId, n: u64) -> bool {
     serves(table, id, n) && fold_if_full(table, id) && table.columns.take(table.cell_id(id), n)
 }
 
-/// The same for units that are put back.
+/// Like `fold_and_take`, but puts units back.
 #[inline]
 pub(crate) fn fold_and_put(table: &Table, id: GroupId, n: u64) -> bool {
     serves(table, id, n) && fold_if_full(table, id) && table.columns.put(table.cell_id(id), n)
 }
 
-/// Whether a cell of the ledger may serve such a request, if it is there.
+/// Returns whether a cell of the ledger may serve such a request, if there is one.
 #[inline(always)]
 fn serves(table: &Table, id: GroupId, n: u64) -> bool {
     table.detour == 0 && n <= word::STOCK_MAX && id.index() < table.capacity()

@@ -9,7 +9,7 @@
 //!     return the units to the counters, open the cell empty (a purse stays closed)
 //! ```
 //!
-//! (The order matters: when a reader finds a cell empty and not frozen, the usage holds nothing of it.)
+//! The order matters: if a reader finds a cell empty and not frozen, the usage holds none of its units.
 
 use super::returns;
 use crate::gate::lock;
@@ -21,8 +21,8 @@ use crate::table::path::{DEPTH_MAX, RowPath};
 use crate::table::{self, Table, counts};
 use std::iter::successors;
 
-/// While this lives, no cell below a group gets a cap. So what is drained stays drained, and what is
-/// returned reaches the counters.
+/// While this lives, no cell below a group gets a cap. So drained cells stay empty, and returned units reach the
+/// counters.
 pub(crate) struct HeldOff<'l> {
     table: &'l Table,
     top: u32,
@@ -46,20 +46,20 @@ impl Drop for HeldOff<'_> {
     }
 }
 
-/// As [`subtree`], for a caller that holds caps off there. It looks at one word where nothing can lie idle
-/// below, so that a refusal does not pay for the stock of others.
+/// Like [`subtree`], but for a caller that holds caps off there. If nothing can lie idle below, it reads only one
+/// word, so that a refusal does not pay for the stock of other groups.
 pub(crate) fn held_off(table: &Table, top: u32) {
-    // SeqCst, after the caller's fence: a cap that is not seen here sees that caps are held off. A cap is
+    // SeqCst, after the caller's fence: a thread whose cap is not seen here sees that caps are held off. A cap is
     // taken back only after its cell's stock was returned.
     if table.row(top).counter.track.prepaid.units() != 0 {
         subtree(table, top);
     }
 }
 
-/// Returns the idle units of a subtree to the counters. Says how many they were.
+/// Returns the idle units of a subtree to the counters. The result is their number.
 ///
-/// Leaves cells of other processes alone. Says zero also when this thread is draining already (this is a
-/// signal handler that interrupted the drain).
+/// Leaves cells of other processes alone. The result is also zero if this thread is draining already, that is, in a
+/// signal handler that interrupted the drain.
 pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
     let Some(_held) = lock::lock() else { return 0 };
     let mine = |row: u32| table.is_mine(row) && is_below(table, row, top);
@@ -102,7 +102,7 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
     for (column, row) in cells() {
         let cell = table.columns.cell(column, row);
         if !path.follow(table, row) {
-            // (Another process wrote over the row.)
+            // Another process wrote over the row.
             cell.word.fetch_and(!word::FROZEN, Ordering::AcqRel);
             continue;
         }
@@ -114,7 +114,7 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
     drained
 }
 
-/// Whether a row is `top` or lies below it.
+/// Returns whether a row is `top` or lies below it.
 fn is_below(table: &Table, row: u32, top: u32) -> bool {
     let parent = |&row: &u32| {
         let parent = (row != 0).then(|| table.row(row).parent.load(Ordering::Relaxed))?;
@@ -123,10 +123,10 @@ fn is_below(table: &Table, row: u32, top: u32) -> bool {
     top == 0 || successors(Some(row), parent).take(DEPTH_MAX).any(|row| row == top)
 }
 
-/// Closes all cells and purses of rows for good, so that they can be destroyed, and returns the units that lay idle
-/// in them. It tells of each row, by its place among them, how many they were. (It holds the lock, as a drain does: a
-/// thread that waits for the lock before it refuses a charge finds the units returned.) It tells `None` when this
-/// thread holds the stock lock already. However many rows there are, one fence serves all.
+/// Closes all cells and purses of rows for good, so that they can be destroyed, and returns the units that lay idle in
+/// them. Calls `closed` with the position of each row in `rows` and the number of its units. The number is `None` if
+/// this thread holds the stock lock already. It holds the lock, like a drain: a thread that waits for the lock before
+/// it refuses a charge finds the units returned. One fence serves all rows.
 pub(crate) fn close_cells(table: &Table, rows: &[u32], closed: &mut dyn FnMut(usize, Option<u64>)) {
     let held = lock::lock();
     if held.is_none() || !take_cells(table, rows) {
@@ -137,7 +137,7 @@ pub(crate) fn close_cells(table: &Table, rows: &[u32], closed: &mut dyn FnMut(us
         if path.follow(table, row) {
             closed(at, empty_row(table, &path));
         } else {
-            // (Another process wrote over the row.)
+            // Another process wrote over the row.
             thaw_row(table, row);
             closed(at, None);
         }
@@ -152,13 +152,13 @@ fn thaw_row(table: &Table, row: u32) {
     table::purses::each_of_row(table, row, Purse::thaw);
 }
 
-/// The columns in which a row has cells that are open or hold something.
+/// Returns the columns in which a row has cells that are open or hold a cap.
 fn stocked(table: &Table, row: u32) -> impl Iterator<Item = u32> {
     let noted = table.row(row).noted_columns(table.columns.count());
     noted.filter(move |&column| is_open(table, column, row))
 }
 
-/// Makes all cells and purses of rows the caller's, who has the stock lock. Says `false` when fencing is forbidden.
+/// Takes over all cells and purses of rows. The caller has the stock lock. Returns `false` if fencing is forbidden.
 fn take_cells(table: &Table, rows: &[u32]) -> bool {
     let cells =
         || rows.iter().flat_map(|&row| stocked(table, row).map(move |column| (column, row)));
@@ -178,14 +178,14 @@ fn take_cells(table: &Table, rows: &[u32]) -> bool {
         }
     }
     purses(&mut |_, purse| {
-        // Nor does this thread's own purse, which no other takes from.
+        // This thread's own purse needs no fence either: no other thread takes from it.
         purse.freeze();
         remote += usize::from(!purse.is_of(lock::thread()));
     });
     remote == 0 || fence_until_frozen(table, cells, purses)
 }
 
-/// Returns what lay idle in cells and purses of one row, which are the caller's.
+/// Returns the idle units in the cells and purses of one row, which the caller has taken over.
 fn empty_row(table: &Table, path: &RowPath<'_>) -> Option<u64> {
     let row = path.leaf();
     let purses = |see: &mut dyn FnMut(&'static Purse)| {
@@ -211,8 +211,8 @@ fn empty_row(table: &Table, path: &RowPath<'_>) -> Option<u64> {
     all.then_some(idle)
 }
 
-/// Returns what was taken from cells, and then the caps that allowed it. A reader in between sees too large
-/// a bound, never too small a one (`report/estimate.rs`).
+/// Returns units that were taken from cells, and then the caps that allowed them. A reader in between sees too large a
+/// bound, never too small a one (`report/estimate.rs`).
 pub(super) fn return_idle(table: &Table, path: &RowPath<'_>, stock: u64, caps: u64) {
     if stock > 0 {
         returns::idle(table, path, stock);
@@ -224,7 +224,7 @@ pub(super) fn return_idle(table: &Table, path: &RowPath<'_>, stock: u64, caps: u
     }
 }
 
-/// Whether a cell holds a cap, or serves the row's present group without one.
+/// Returns whether a cell holds a cap, or serves the row's present group without one.
 fn is_open(table: &Table, column: u32, row: u32) -> bool {
     let cell = table.columns.cell(column, row);
     cell.cap.load(Ordering::Relaxed) > 0
@@ -232,12 +232,12 @@ fn is_open(table: &Table, column: u32, row: u32) -> bool {
             == table.cell_generation(table.row(row))
 }
 
-/// How often cells are frozen again. A section stores over a frozen word once at most, so more than a few times is the
-/// work of a program that writes over the ledger.
+/// How often cells are frozen again. A section stores over a frozen word at most once, so more than a few times means
+/// that another program writes over the ledger.
 pub(super) const ROUNDS: usize = 100;
 
-/// Fences until every cell and purse is still frozen after a fence. Says `false` when fencing is forbidden (by a
-/// sandbox entered after start-up), or when cells do not stay frozen; then all are thawed.
+/// Fences until every cell and purse is still frozen after a fence. Returns `false` if fencing is forbidden (by a
+/// sandbox entered after start-up), or if cells do not stay frozen; then all are thawed.
 fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     table: &Table,
     cells: impl Fn() -> I,
@@ -271,8 +271,8 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     false
 }
 
-/// Takes everything from a frozen cell, and leaves it frozen and without a cap. Returns the stock and the
-/// cap that it had; `None` if fencing is forbidden by now and the cell could not be taken: then it is thawed.
+/// Takes everything from a frozen cell, and leaves it frozen and without a cap. Returns the stock and the cap that it
+/// had. If fencing is forbidden by now and the cell cannot be taken, thaws it and returns `None`.
 fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> Option<(u64, u64)> {
     let row = path.leaf();
     let cell = table.columns.cell(column, row);
@@ -287,8 +287,8 @@ fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> Option<(u64, u6
     Some((word::stock(word), cap))
 }
 
-/// Takes everything from a purse that is the caller's, and closes it. Returns its units and its cap. When the caller has
-/// returned those, it notes that the purse is not open: until then it shows that a drain has it.
+/// Takes everything from a purse that the caller has taken over, and closes it. Returns its units and its cap. Once
+/// the caller has returned these, it notes that the purse is not open: until then the purse shows that a drain has it.
 pub(super) fn empty_purse(table: &Table, path: &RowPath<'_>, purse: &Purse) -> (u64, u64) {
     let _moving = Moving::begin();
     let (word, most) = purse.close();

@@ -11,8 +11,8 @@ pub(super) struct InFlight<'p> {
 
 impl<'p> InFlight<'p> {
     pub(super) fn new(path: &'p RowPath<'_>, units: u64) -> Self {
-        // The root is first here and last in `drop`, as in walks: so an ancestor has noted all that the
-        // levels below it have.
+        // The root is first here and last in `drop`, as in walks, so an ancestor always notes at least the
+        // units of the levels below it.
         for counter in path.counters().iter().rev() {
             counter.track.in_flight.add(units);
         }

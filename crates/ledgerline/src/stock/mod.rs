@@ -1,4 +1,4 @@
-//! The stock is the prepaid units in cells. This is what a charge does when its CPU's cell cannot serve it.
+//! The stock is the prepaid units in cells. This module serves a charge that its CPU's cell cannot serve.
 //!
 //! ```text
 //! charge(group, n)                                    uncharge(group, n)
@@ -11,24 +11,25 @@
 //!   refuse, and name the lowest full level
 //! ```
 //!
-//! **How much may lie idle.** A cell holds at most its *cap*, and each level knows the sum of the caps
-//! below it, `prepaid` (`caps.rs`). Before a walk is granted, each level is drained whose `prepaid` is too
-//! much for the headroom below its limit. After a walk that returned units, each level is drained whose
-//! `prepaid` is too much for its usage. So at every level
+//! **How much may lie idle.** A cell holds at most its *cap*, and each level knows the sum of the caps below it,
+//! `prepaid` (`caps.rs`). Before a walk is granted, it drains each level whose `prepaid` is too much for the headroom
+//! below its limit. After a walk that returned units, it drains each level whose `prepaid` is too much for its usage.
+//! So at every level
 //!
 //! > idle stock  <=  prepaid  <=  truth / 4 + slack,  and  (max - usage) / 16
 //!
-//! where the slack is 64 batches or 16 Mi units. A cell never holds more than a sixteenth of what its own
-//! group uses, or two batches, or (for a small group) an eighth of a batch. There are two exceptions,
-//! both bounded by one cap a cell: a walk inside a signal handler that interrupted a drain cannot drain;
-//! and in a ledger that processes share, a process can only drain cells of its own.
+//! where the slack is 64 batches, at most 16 Mi units. A cell holds at most a sixteenth of its own group's usage and at
+//! most two batches. A small group's cell may hold an eighth of a batch, and a cell that serves large charges may hold
+//! more (`caps.rs`). There are two exceptions to the bounds above, both of at most one cap per cell: a walk inside a
+//! signal handler that interrupted a drain cannot drain; and in a ledger that processes share, a process can only drain
+//! its own cells.
 //!
-//! **A small group's stock is small.** A new group's first fetch takes a quarter more than was asked for.
-//! Each later one takes as much as the group holds, until that fills a cell's room (or half of it, once the
-//! group grows no more).
+//! **A small group's stock is small.** A new group's first fetch takes a quarter more than was requested. Each later
+//! fetch takes as much as the group holds, until that fills a cell's room, or half of it once the group no longer
+//! grows.
 //!
-//! **Idle stock never causes a refusal.** Before a refusal the full subtree is drained, with new
-//! caps held off (`draining`), and exactly `n` is asked for again.
+//! **Idle stock never causes a refusal.** Before a refusal the full subtree is drained, with new caps held off
+//! (`draining`), and exactly `n` is requested again.
 
 pub(crate) mod caps;
 pub(crate) mod cell;
@@ -56,21 +57,21 @@ use crate::table::{Table, allocate, counts};
 use in_flight::InFlight;
 use refusal::Refusal;
 
-/// Tries once to charge what the running CPU's cell could not serve. Says at which levels its walk met a
-/// limit. The watchers of those levels have not been told yet, and a refusal is not counted yet: another
-/// try may follow.
+/// Tries once to charge `n` units that the running CPU's cell could not serve. Returns the levels at which its walk met
+/// a limit. The watchers of those levels are not notified yet, and a refusal is not counted yet: another try may
+/// follow.
 #[inline(never)]
 pub(crate) fn charge(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<Levels, Refusal> {
     if cell::take_unlooked(table, id, n) { Ok(0) } else { charge_otherwise(table, id, n, at) }
 }
 
-/// Returns units for which the running CPU's cell had no room. Says `false` if there was nothing to return.
+/// Returns units for which the running CPU's cell had no room. The result is `false` if there was nothing to return.
 #[inline(never)]
 pub(crate) fn uncharge(table: &Table, id: GroupId, n: u64) -> bool {
     cell::put_unlooked(table, id, n) || uncharge_otherwise(table, id, n)
 }
 
-/// Serves a charge by the counters. (Not inlined: its frame is large, and a ledger that keeps flows seldom needs it.)
+/// Serves a charge from the counters. Not inlined: its frame is large, and a ledger that keeps flows seldom needs it.
 #[inline(never)]
 fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<Levels, Refusal> {
     let take = || n <= word::STOCK_MAX && table.columns.take(table.cell_id(id), n);
@@ -88,7 +89,7 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
     let column = table.columns.current();
     let mut room = caps::open_cell(table, &path, id, column, n);
     if caps::is_large(table, n) && caps::is_above_high(&path, n) {
-        // So that the charges to come walk, too, and meet it.
+        // A smaller stock makes the next charges walk, too, and meet the level's high.
         room = room.min(caps::ordinary_most(table));
     }
     let in_a_row = table.columns.cell(column, path.leaf()).walks(Walk::Charge);
@@ -109,7 +110,7 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
     Ok(met)
 }
 
-/// Says `false` if there was nothing to return.
+/// Serves an uncharge from the counters. The result is `false` if there was nothing to return.
 #[inline(never)]
 fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
     let put = || n <= word::STOCK_MAX && table.columns.put(table.cell_id(id), n);
@@ -119,14 +120,14 @@ fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
     let _pass = lock::pass();
     let mut path = RowPath::blank(table);
     if !path.find(table, id) {
-        // A charge of nothing does not keep its group's row.
+        // A charge of zero units does not keep its group's row.
         if n > 0 {
             table.count_stray();
         }
         return false;
     }
     let column = table.columns.current();
-    // (The cap does not grow for `n`: what was charged once and is returned twice would be taken for idle stock.)
+    // The cap does not grow for `n`: units that are charged once and returned twice would be taken for idle stock.
     if caps::open_cell(table, &path, id, column, 0) >= n
         && n <= word::STOCK_MAX
         && table.columns.put(table.cell_id(id), n)
@@ -143,16 +144,15 @@ fn uncharge_otherwise(table: &Table, id: GroupId, n: u64) -> bool {
         // `n` is more than was charged, so nothing of it is returned, but the units from the cell are.
         returns::units(table, &path, above);
     }
-    // The note of what is in flight goes first: its end writes the very lines that the look reads.
+    // The note of the units in flight is dropped first: dropping it writes the very lines that the look reads.
     drop(in_flight);
     caps::trim_for_usage(table, &path, path.counters());
     returned
 }
 
-/// Asks the counters for `n` and `surplus`. Says how much surplus was granted, and which levels met a
-/// limit. Between the reservation and the grant, it drains levels whose idle units are too much for the
-/// smaller headroom. A drain closes the cell for which the surplus was meant, so the surplus is not granted
-/// then.
+/// Requests `n` and `surplus` from the counters. Returns how much surplus was granted, and which levels met a limit.
+/// Between the reservation and the grant, it drains levels whose idle units are too much for the smaller headroom. A
+/// drain closes the cell that the surplus was meant for, so the surplus is then not granted.
 fn fetch(
     table: &Table,
     path: &RowPath<'_>,
@@ -174,8 +174,8 @@ fn fetch(
     Ok((surplus, met))
 }
 
-/// Reserves on the lowest levels of a path. Cancels the reservation if the row was destroyed, and perhaps given to another
-/// group, between the look at the path and the reservation. (From the reservation on, the row cannot be reused.)
+/// Reserves on the lowest levels of a path. Cancels the reservation if the row was destroyed, and perhaps reused for
+/// another group, between the look at the path and the reservation. From the reservation on, the row cannot be reused.
 #[inline]
 fn reserve(
     table: &Table,
@@ -194,8 +194,8 @@ fn reserve(
     Err(no)
 }
 
-/// Asks the counters for exactly `n`. A level that is full of idle stock is drained before it counts as
-/// full: the lowest first, and one above it when the lowest has room.
+/// Requests exactly `n` from the counters. A level that is full of idle stock is drained before it counts as full: the
+/// lowest first, and a level above it once the lowest has room.
 fn fetch_exactly(
     table: &Table,
     path: &RowPath<'_>,
@@ -216,7 +216,7 @@ fn fetch_exactly(
                 fence(Ordering::SeqCst);
                 drain::held_off(table, path.row(level));
             }
-            // Units in flight stand in the way, or did, and are in a cell by now.
+            // Units in flight stand in the way, or stood in the way and are in a cell by now.
             Err(NotGranted::Full { level })
                 if waited >> level & 1 == 0 && path.counters()[level].fits_without_in_flight(n) =>
             {
@@ -239,7 +239,7 @@ fn fetch_exactly(
             let root = counters.len() - 1;
             ask()
                 .or_else(|no| match no {
-                    // The loop above may have met a lower level alone.
+                    // The loop above may have met only a lower level.
                     NotGranted::Full { level } if level == root => {
                         drain::held_off(table, path.row(root));
                         ask()
@@ -254,16 +254,16 @@ fn fetch_exactly(
     }
 }
 
-/// Returns units to the counters, and drains the levels that have too much idle for the usage that is left.
-/// Says `false`, and returns nothing, if the units are more than there were.
+/// Returns units to the counters, and drains the levels that have too much idle for the remaining usage. The result is
+/// `false`, and nothing is returned, if the group holds fewer units.
 fn give_back(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     let returned = returns::units(table, path, n);
     caps::trim_for_usage(table, path, path.counters());
     returned
 }
 
-/// Takes what is above half of the cap from a cell that an uncharge of `n` found full, and all of it where uncharges come in a
-/// row. The caller returns that too.
+/// Takes the units above half of the cap from a cell that an uncharge of `n` found full, and all of its units if
+/// uncharges come in a row. The caller returns these units, too.
 fn skim<'p>(
     table: &Table,
     column: u32,
@@ -280,7 +280,7 @@ fn skim<'p>(
     let cap = u64::from(cell.cap.load(Ordering::Relaxed));
     let keep = if cell.walks(Walk::Uncharge) { 0 } else { cap / 2 };
     let above = word::stock(word).saturating_sub(keep);
-    // A large `n` by itself does not make the stock too large.
+    // A large `n` alone does not mean that the stock is too large.
     if above == 0 || n > cap.max(1) {
         return None;
     }
@@ -320,9 +320,9 @@ fn shrink<'p>(
     Some(in_flight)
 }
 
-/// Returns how much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges
-/// find stock and uncharges find room; where charges come in a row it is all of the room but `n`. It is no more than the group
-/// holds, for a group that makes large charges no more than 15 of these, and for a new group a quarter of `n`.
+/// Returns how much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges find
+/// stock and uncharges find room. If charges come in a row, it is all of the room but `n`. It is at most as much as the
+/// group holds; at most 15 charges for a group that makes large charges; and a quarter of `n` for a new group.
 fn surplus(table: &Table, path: &RowPath<'_>, n: u64, room: u64, in_a_row: bool) -> u64 {
     let usage = path.counters()[0].usage();
     let mut most = usage.saturating_add(n / 4);

@@ -1,13 +1,14 @@
-//! Looks into the cells of a small group, and into threads' purses, to learn how much of its usage is certainly not idle.
+//! Looks into the cells of a small group, and into threads' purses, to find how much of its usage is certainly not
+//! idle.
 //!
 //! ```text
 //! read the cells' words and what is in flight; the usage; the words and what is in flight again
 //! ```
 //!
-//! If nothing has changed, all of it was so at one moment. The words count charges, and the words of a
-//! [`Tally`](crate::counter::Tally) count what was subtracted from them (`counter/idle.rs`): from what is
-//! in flight, and from the caps of children's cells. And the group has no child now. What a drain has taken
-//! out of a cell stays in the usage until the cell is opened again, so a frozen cell spoils the look.
+//! If nothing has changed, all values were valid at one moment. The cells' words count charges. The words of a
+//! [`Tally`](crate::counter::Tally) count subtractions (`counter/idle.rs`): from the units in flight, and from the
+//! caps of children's cells. And the group has no child now. Units that a drain has taken out of a cell stay in
+//! the usage until the cell is opened again, so a frozen cell spoils the look.
 
 use crate::counter::{PageCounter, walk};
 use crate::percpu::purse::places;
@@ -16,18 +17,18 @@ use crate::sync::{Ordering, fence};
 use crate::table::path::{DEPTH_MAX, RowPath};
 use crate::table::{Table, purses};
 
-/// The most cells that are looked at: each may be a line that another CPU writes.
+/// The most cells that a look reads: each may be a line that another CPU writes.
 const CELLS: usize = 4;
-/// One more than the most purses, likewise.
+/// One more than the most purses that a look reads, likewise.
 const PURSES: usize = 17;
 
-/// After a grant: raises the lower watermarks of the levels to what the leaf's cells say, where the caps
-/// say much less.
+/// Raises the lower watermarks of the levels after a grant. Reads the leaf's cells if the caps allow much more
+/// idle than the cells may hold.
 pub(crate) fn note(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
     let Some(leaf) = levels.first() else { return };
     let usage = leaf.usage();
     let news = |counter: &PageCounter| PageCounter::is_news(counter.lower_watermark(), usage);
-    // (If it is news neither to the leaf nor to an ancestor, there is nothing to raise.)
+    // If the usage is news neither to the leaf nor to an ancestor, there is nothing to raise.
     if leaf.idle_at_most() <= usage / 32 || !levels.iter().any(|counter| news(counter)) {
         return;
     }
@@ -42,20 +43,21 @@ fn look_into_cells(table: &Table, path: &RowPath<'_>, levels: &walk::Path<'_>) {
     let look = || charged_by_cells(table, path.leaf());
     let Some(charged) = places::undisturbed(look).flatten() else { return };
     for (counter, seen) in levels.iter().zip(seen) {
-        // An ancestor held as much at that moment.
+        // An ancestor held at least as much at that moment.
         counter.raise_lower_watermark(seen, charged);
     }
 }
 
-/// How much was charged to a row at some moment of the call, if it has no child and no thread disturbed the
-/// look.
+/// Returns how much was charged to a row at some moment of the call, if it has no child and no thread disturbed
+/// the look.
 fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     let row = table.row(index);
     let generation = table.cell_generation(row);
     let track = &row.counter.track;
     let (caps, flight) = (track.prepaid.word(), track.in_flight.word());
     let noted = row.columns_noted();
-    // The words, those of purses mixed, and what is idle by them; `None` if they are too many, or a drain has one.
+    // Reads the cells' words, a hash of the purses' words, and the idle units of both. `None` if they are too
+    // many, or a drain has one.
     let read = || {
         let (mut words, mut idle) = ([0u64; CELLS], 0);
         let mut free = words.iter_mut();
@@ -77,14 +79,14 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     };
     let seen = read()?;
     let usage = row.counter.usage();
-    // Orders the two rounds of loads. Partner of the Release with which a thread writes a word, what is in
+    // Orders the two rounds of loads. Partner of the Release with which a thread writes a word, the units in
     // flight, or the usage.
     fence(Ordering::Acquire);
     if read()? != seen || row.columns_noted() != noted {
         return None;
     }
     let in_flight = track.in_flight.since(flight)?;
-    // (The caps of a child that is gone went with it.)
+    // A child that was removed has taken its caps back.
     if row.children() > 0 || track.prepaid.since(caps).is_none() {
         return None;
     }

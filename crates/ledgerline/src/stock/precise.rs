@@ -1,4 +1,4 @@
-//! Reads exactly what is charged to a group: its usage without what lies idle.
+//! Reads the exact charge of a group: its usage without idle units.
 
 use super::drain;
 use crate::gate::lock::{self, GATE};
@@ -8,18 +8,18 @@ use crate::table::id::GroupId;
 use crate::table::path::{RowPath, leads_through};
 use crate::table::{Table, follow, purses};
 
-/// How often a reader tries for an undisturbed reading before it holds up the writers for one.
+/// How often a reader tries for an undisturbed reading before it stops the writers for one.
 const TRIES: usize = 32;
-/// How often it tries to hold them up: several readers and a fork may all want that at a time.
+/// How often it tries to stop them: several readers and a fork may want that at the same time.
 const ROUNDS: usize = 16;
 
-/// As [`Group::precise`](crate::Group::precise), of a group that may have been destroyed and still holds
-/// something.
+/// Like [`Group::precise`](crate::Group::precise), but for a group that may have been destroyed and still holds
+/// units.
 pub(crate) fn held_by(table: &Table, id: GroupId) -> u64 {
     follow::read_held(table, id, |_| exactly(table, id.index())).unwrap_or(0)
 }
 
-/// What [`Group::precise`](crate::Group::precise) says of a row, whichever group has it.
+/// Like [`Group::precise`](crate::Group::precise), but for a row, whichever group has it.
 pub(crate) fn exactly(table: &Table, index: u32) -> u64 {
     let counter = &table.row(index).counter;
     let seen = counter.lower_watermark();
@@ -30,7 +30,8 @@ pub(crate) fn exactly(table: &Table, index: u32) -> u64 {
     usage
 }
 
-/// The usage without idle stock, and whether that is sure. (Other processes' units in flight are not.)
+/// Returns the usage without idle stock, and whether that is exact. It is not if other processes may have units in
+/// flight.
 fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
     let sure = !table.is_shared();
     for _ in 0..ROUNDS {
@@ -41,9 +42,9 @@ fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
             std::hint::spin_loop();
         }
         if GATE.close(lock::thread()) {
-            // With the gate closed no thread fetches or returns units, and after the drain every charge
-            // would have to: the total is what is charged. (This thread is inside the gate, so that no
-            // other reader takes the drain for a quiet moment.)
+            // With the gate closed no thread fetches or returns units, and after the drain every charge would have
+            // to: the total is exact. This thread is inside the gate, so that no other reader takes the drain for a
+            // quiet moment.
             let inside = lock::pass();
             drain::subtree(table, index);
             let usage = at_once(table, index, 0);
@@ -55,7 +56,7 @@ fn usage_without_idle(table: &Table, index: u32) -> (u64, bool) {
     (at_once(table, index, table.row(index).counter.track.in_flight.units()), false)
 }
 
-/// The usage without what is idle in the cells and in flight, even if other threads disturb the reading.
+/// Returns the usage without the idle units in cells and in flight, even if other threads disturb the reading.
 fn at_once(table: &Table, top: u32, in_flight: u64) -> u64 {
     let usage = table.row(top).counter.usage();
     usage.saturating_sub(in_flight.saturating_add(idle(table, top).0))
@@ -77,11 +78,11 @@ fn undisturbed(table: &Table, top: u32) -> Option<u64> {
     still.then(|| usage.saturating_sub(idle_before))
 }
 
-/// The idle units in the purses and cells of a subtree, and a trace of the words they were read from. The words count
-/// charges, so two equal traces mean that no cell changed in between.
+/// Returns the idle units in the purses and cells of a subtree, and a hash of the words that they were read from (the
+/// trace). The words count charges, so two equal traces mean that no cell changed in between.
 ///
-/// A group without children has its own cells alone: no other row is looked at. (A child that comes between two looks
-/// changes what the second one finds, or the total.)
+/// A group without children has only its own cells, so no other row is read. A child that is created between two
+/// looks changes the result of the second one, or the total.
 pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
     let mut idle = 0;
     let mut trace = 0xcbf2_9ce4_8422_2325u64;
@@ -116,12 +117,12 @@ pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
     (idle, trace)
 }
 
-/// How much is charged to a group and not idle: nothing once the group and all it held are gone.
+/// Returns how much is charged to a group and not idle: zero once the group and all its units are gone.
 pub(crate) fn charged(table: &Table, id: GroupId) -> u64 {
     let Some(path) = RowPath::of(table, id) else { return 0 };
     let counter = path.counters()[0];
-    // The usage first: its idle units were in flight or in a cell before that, and are counted there. Where
-    // nothing can lie idle, no cell need be looked at.
+    // The usage is read first: its idle units were in flight or in a cell before that, and are counted there. If
+    // nothing can lie idle, no cell is read.
     let usage = counter.usage();
     if counter.idle_at_most() == 0 { usage } else { held_by(table, id) }
 }

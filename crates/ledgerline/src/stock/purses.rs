@@ -1,4 +1,4 @@
-//! Threads' purses: how they get units of a group, and give them back.
+//! Fills and empties threads' purses with units of a group.
 //!
 //! ```text
 //! open(group):      the thread's purse was of another group: close it
@@ -8,9 +8,9 @@
 //! close:            by its thread, when it ends or opens it for another group; by a drain; when the group is destroyed
 //! ```
 //!
-//! A purse's cap counts as a cell's, at every level. What moves between a purse and a cell moves under the stock lock: so a
-//! drain, and whoever drains before it refuses a charge, finds it in one of them. A thread that does not get the lock at once
-//! goes on with the cell.
+//! A purse's cap counts at every level like a cell's. Units move between a purse and a cell only under the stock lock,
+//! so a drain, including the drain before a refusal, finds them in one of the two. A thread that does not get the lock
+//! at once goes on with the cell.
 
 use super::{caps, drain};
 use crate::gate::lock::{self, Held, Inside};
@@ -31,24 +31,26 @@ use std::sync::atomic::AtomicBool;
 
 /// The smallest purse worth having, in units.
 const LEAST: u64 = 1 << 12;
-/// How many allocations that its purse does not serve a thread makes before it opens the purse for the group of one: that takes as
-/// long as a hundred of them, and a lock. (So tasks of a few blocks, each of another group, leave it as it is.)
+/// After this many allocations that its purse does not serve, a thread opens the purse for the group of the last one.
+/// Opening takes as long as a hundred allocations, and a lock. So tasks of a few blocks, each of another group, leave
+/// the purse as it is.
 const EVERY: u32 = 128;
-/// Where the purse has served fewer than `PAID` times as many since, it waits twice as long for the next group, up to `AT_MOST`.
+/// If the purse has served fewer than `PAID` times as many since, the thread waits twice as long before it opens it for
+/// the next group, up to `AT_MOST`.
 const AT_MOST: u32 = 2048;
 /// See [`AT_MOST`].
 const PAID: u32 = 4;
-/// How many more it makes where the lock was another's.
+/// The number of further allocations before the next try, if another thread had the lock.
 const AGAIN: u32 = 16;
 /// Closes a thread's purse when the thread ends.
 static AT_END: AtEnd = AtEnd::new();
 
-/// When a thread opens its purse.
+/// Decides when a thread opens its purse.
 #[derive(Clone, Copy)]
 struct Due {
-    /// After so many allocations that it does not serve, being another group's or closed.
+    /// The remaining allocations that the purse does not serve, because it is another group's or closed.
     left: u32,
-    /// How many that are from one time to the next.
+    /// The number of such allocations between two openings.
     every: u32,
 }
 
@@ -56,14 +58,15 @@ thread_local! {
     static DUE: Cell<Due> = const { Cell::new(Due { left: EVERY, every: EVERY }) };
 }
 
-/// Whether threads may have purses of a table's groups: where sections are fast, and in no ledger that processes share (a
-/// killed process's purse would be lost) or that keeps flows or is audited; and where drains may fence.
+/// Returns whether threads may have purses for a table's groups. This needs fast sections, and drains that may fence. A
+/// ledger that processes share has none, since a killed process's purse would be lost, nor has a ledger that keeps
+/// flows or is audited.
 pub(crate) fn are_for(table: &Table) -> bool {
     table.columns.is_fast() && table.detour == 0 && !table.is_shared() && !are_calls_forbidden()
 }
 
-/// The thread's purse is another group's, or closed, and does not serve an allocation. Says whether it is to be opened for that
-/// group by now.
+/// Counts an allocation that the thread's purse does not serve, because it is another group's or closed. Returns
+/// whether it is time to open it for that group.
 #[inline]
 pub(crate) fn misses() -> bool {
     let due = DUE.get();
@@ -71,13 +74,13 @@ pub(crate) fn misses() -> bool {
     due.left <= 1
 }
 
-/// There is no purse to be had: the thread asks again a long while later.
+/// Postpones the next try for a long while, since no purse is available.
 pub(crate) fn put_off() {
     DUE.set(Due { left: AT_MOST, every: DUE.get().every });
 }
 
-/// Opens the calling thread's purse for a group that it charges, if that can be done at once. `number` is the allocator's of
-/// the group.
+/// Opens the calling thread's purse for a group that it charges, if that can be done at once. `number` is the
+/// allocator's number of the group.
 #[cold]
 #[inline(never)]
 pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
@@ -88,7 +91,7 @@ pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
     let Some(_held) = lock::try_lock() else { return };
     put_off();
     let Some((purse, had)) = places::claim(lock::thread(), hear_its_end) else { return };
-    // (Of those that it served the purse counts the last.)
+    // `served` covers only the latest of the allocations that the purse served.
     let served = purse::counts(purse.word()).0;
     let paid = !had || !places::is_open(purse) || served >= u64::from(PAID * every);
     let every = if paid { EVERY } else { (2 * every).min(AT_MOST) };
@@ -97,8 +100,8 @@ pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
         if had && purse.group() == group.raw() {
             return;
         }
-        // (Another thread may have left it in the middle of a section, and live: a forked child that attaches forgets its
-        // threads.)
+        // Another thread may have left the purse in the middle of a section and still be alive: a forked child that
+        // attaches forgets its threads.
         purse.freeze();
         if !had && !is_frozen_for_all(table, purse) || !close_own(purse) {
             return;
@@ -121,7 +124,7 @@ pub(crate) fn open(table: &'static Table, group: Packed, number: u16) {
     }
 }
 
-/// Whether no section of any thread will store over a purse that is frozen.
+/// Returns whether no section of any thread will store over a frozen purse.
 fn is_frozen_for_all(table: &Table, purse: &Purse) -> bool {
     (0..drain::ROUNDS).any(|_| {
         let fenced = table.columns.fence();
@@ -131,8 +134,8 @@ fn is_frozen_for_all(table: &Table, purse: &Purse) -> bool {
     })
 }
 
-/// Charges `n` units that the thread's purse, which is the group's, does not have: from the cell, of which the purse gets
-/// some more. Says `false` where that is not to be had at once.
+/// Charges `n` units that the thread's purse for the group does not have: takes them from the cell, and some more for
+/// the purse. Returns `false` if that cannot be done at once.
 #[cold]
 #[inline(never)]
 pub(crate) fn fetch(table: &Table, group: Packed, purse: &Purse, n: u64) -> bool {
@@ -155,15 +158,15 @@ pub(crate) fn fetch(table: &Table, group: Packed, purse: &Purse, n: u64) -> bool
     }
     match purse.change(more as i64) {
         Some(counted) => counts::add(table, columns.current(), id.index(), counted),
-        // A signal handler has put so much into the purse meanwhile. Then the cell has just lost as much.
+        // A signal handler has filled the purse meanwhile. The cell has room, since it just lost these units.
         None if columns.deposit(table.cell_id(id), more) => {}
         None => give_back(table, id, more),
     }
     true
 }
 
-/// Uncharges `n` units for which the thread's purse, which is the group's, has no room: to the cell, with what is above half of
-/// the purse's cap. Says `false` where that cannot be done at once.
+/// Uncharges `n` units for which the thread's purse for the group has no room: puts them into the cell, together with
+/// the units above half of the purse's cap. Returns `false` if that cannot be done at once.
 #[cold]
 #[inline(never)]
 pub(crate) fn bring(table: &Table, group: Packed, purse: &Purse, n: u64) -> bool {
@@ -190,8 +193,9 @@ pub(crate) fn bring(table: &Table, group: Packed, purse: &Purse, n: u64) -> bool
     false
 }
 
-/// Passes the gate and takes the stock lock, if both the lock and the thread's purse are to be had at once and the purse is the
-/// group's. Returns its units, too. (A signal handler may have opened it for another group. With the lock held, none does.)
+/// Passes the gate and takes the stock lock, if both the lock and the thread's purse are available at once and the
+/// purse is the group's. Returns its units, too. The group is checked under the lock, since a signal handler may have
+/// opened the purse for another group. With the lock held, none does.
 fn hold(purse: &Purse, group: Packed) -> Option<(Inside, Held, u64)> {
     let inside = lock::pass();
     let held = lock::try_lock()?;
@@ -202,11 +206,11 @@ fn hold(purse: &Purse, group: Packed) -> Option<(Inside, Held, u64)> {
     Some((inside, held, purse::units(word)))
 }
 
-/// Closes the calling thread's open purse. Says `false` if its group's row leads nowhere (another program wrote over it). The
-/// caller has the stock lock.
+/// Closes the calling thread's open purse. Returns `false` if its group's row has no valid path, because another
+/// program wrote over it. The caller has the stock lock.
 fn close_own(purse: &Purse) -> bool {
     purse.freeze();
-    // SAFETY: the address of the table of a ledger that lives for good (`open`).
+    // SAFETY: the address is that of a table of a ledger that lives for good (`open`).
     let table = unsafe { &*ptr::with_exposed_provenance::<Table>(purse.table()) };
     let group = Packed::from_raw(purse.group());
     let path = group.and_then(|group| RowPath::new(table, group.unpack().id().index()));
@@ -217,7 +221,7 @@ fn close_own(purse: &Purse) -> bool {
     true
 }
 
-/// Returns units for which there is room nowhere else.
+/// Returns units to the counters, for which neither cell nor purse has room.
 #[cold]
 fn give_back(table: &Table, id: GroupId, units: u64) {
     if let Some(path) = RowPath::of(table, id) {
@@ -225,7 +229,7 @@ fn give_back(table: &Table, id: GroupId, units: u64) {
     }
 }
 
-/// Has the thread's end close its purse. The caller has the stock lock.
+/// Registers the purse to be closed when the thread ends. The caller has the stock lock.
 fn hear_its_end(purse: &'static Purse) -> bool {
     static TRIED: AtomicBool = AtomicBool::new(false);
     if !TRIED.swap(true, Ordering::Relaxed) {
@@ -234,17 +238,18 @@ fn hear_its_end(purse: &'static Purse) -> bool {
     AT_END.set(ptr::from_ref(purse).cast())
 }
 
-/// The thread that has a purse ends. What it still charges takes its units from the cells.
+/// Closes the purse of a thread that ends. Later charges of the thread take their units from the cells.
 extern "C" fn ends(purse: *mut c_void) {
     // SAFETY: the key's value is a purse, which is static.
     let purse = unsafe { &*purse.cast_const().cast::<Purse>() };
     if !purse.is_of(lock::thread()) {
         return;
     }
-    // (First: a signal handler opens it no more.)
+    // This comes first, so that a signal handler no longer opens the purse.
     places::end();
     let _inside = lock::pass();
-    // (A signal handler that ends a thread in the middle of a drain leaves the purse open. Whoever gets the place closes it.)
+    // A signal handler that ends a thread in the middle of a drain leaves the purse open. The next thread that gets the
+    // place closes it.
     if let Some(_held) = lock::lock()
         && places::is_open(purse)
     {

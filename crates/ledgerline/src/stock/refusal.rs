@@ -1,12 +1,11 @@
-//! A refusal says which charge was refused and which group refused it: the lowest full one.
+//! A refusal names the refused charge and the group that refused it: the lowest full one.
 //!
-//! Several levels can refuse a charge at a time. The refusal names the one nearest to the charged group,
-//! and that one is reclaimed from and searched for victims. As long as it is full, what groups outside of
-//! it give up is given up in vain. Where some level can never fit the request, no group is asked to give up
-//! anything for it.
+//! Several levels can refuse a charge at a time. The refusal names the one nearest to the charged group. Reclaim and
+//! the search for victims work on that group: while it is full, reclaim in groups outside of it does not help. If
+//! any level can never fit the request, nothing is reclaimed for it.
 //!
-//! A charge may be tried several times (after reclaim, while it waits), but it is refused once. So a try
-//! counts nothing, and the function that gives the final answer counts it (`control/slow_path.rs`).
+//! A charge may be tried several times (after reclaim, while it waits), but it is refused once. So a try counts
+//! nothing, and the function that gives the final answer counts the refusal (`control/slow_path.rs`).
 
 use crate::counter::walk::NotGranted;
 use crate::counter::{COUNTER_MAX, IMPOSSIBLE, PageCounter};
@@ -23,24 +22,25 @@ pub enum Reason {
     Limit,
     /// The group was destroyed, or its process ended.
     Gone,
-    /// The ledger holds what it never holds by itself: another program wrote over it. The refusal names no
-    /// limit, since what stands there is not one.
+    /// The ledger holds values that it never writes itself: another program wrote over it. The refusal names no
+    /// limit, since the limit may be overwritten as well.
     Damaged,
     /// The group was cancelled to make room for others: its charge does not wait for room, or its
-    /// [`catch`](crate::Group::catch) was ended. Then `limit` and `usage` are those of the full group above it.
+    /// [`catch`](crate::Group::catch) was ended. `limit` and `usage` are those of the full group above it.
     Cancelled,
-    /// Requests wait for room in that group, and the ledger is fair ([`Ledger::set_fair`](crate::Ledger::set_fair)).
+    /// Other requests wait for room in that group, and the ledger is fair
+    /// ([`Ledger::set_fair`](crate::Ledger::set_fair)).
     Queued,
 }
 
 /// A charge that was refused, in plain numbers: for allocators, which may not allocate while they refuse.
 ///
-/// [`Refused`](crate::Refused) says the same with the group's path. This one is printed with
-/// [numbers](GroupId) for groups and plain units, which allocates nothing either.
+/// [`Refused`](crate::Refused) is the same with the group's path. This type prints groups as [numbers](GroupId) and
+/// plain units, which allocates nothing either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The group whose limit refused the charge: the group that was charged, or an ancestor.
+    /// The group whose limit refused the charge: the charged group or an ancestor.
     pub group: GroupId,
     /// The group that was to be charged.
     pub charged: GroupId,
@@ -69,7 +69,7 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// Says it of a group by its name, with numbers as `number` shows them.
+    /// Writes the refusal's message, with `group` as the group's name and numbers as `number` shows them.
     pub(crate) fn say<T: fmt::Display>(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -102,8 +102,8 @@ impl Refusal {
         }
     }
 
-    /// Whether it is no limit that somebody set that leaves no room, but what a counter counts. (A group without a limit has
-    /// that for one. Who charges over the limits is refused for nothing else.)
+    /// Returns whether the charge was refused by the range of the counters, not by a limit that was set. A group
+    /// without a limit has that range as its limit. A charge that may overrun limits is refused only for this.
     fn is_beyond(&self) -> bool {
         self.limit >= COUNTER_MAX || self.usage.saturating_add(self.requested) > COUNTER_MAX
     }
@@ -111,14 +111,14 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // (Allocates nothing.)
+        // This allocates nothing.
         self.say(f, format_args!("group {}", self.group), |number| number)
     }
 }
 
 impl std::error::Error for Refusal {}
 
-/// Turns a walk's refusal into the caller's.
+/// Turns a walk's refusal into the one for the caller.
 pub(crate) fn of(
     table: &Table,
     path: &RowPath<'_>,
@@ -128,7 +128,7 @@ pub(crate) fn of(
 ) -> Refusal {
     let (level, reason) = match no {
         NotGranted::Full { level } => (level, Reason::Limit),
-        // The row may be another group's by now.
+        // The row may belong to another group by now.
         NotGranted::Closed { level: 0 } => return Refusal::gone(charged, requested),
         NotGranted::Closed { level } => (level, Reason::Gone),
         NotGranted::Damaged => return Refusal::damaged(charged, requested),
@@ -142,8 +142,8 @@ pub(crate) fn of(
     Refusal { group: table.id(index), charged, limit, usage, requested, reason }
 }
 
-/// The lowest group of the path that has no room for this much more. What may lie idle counts as room,
-/// since it is drained when a charge is tried.
+/// Returns the lowest group of the path that has no room for this much more. Units that may lie idle count as room,
+/// since a charge drains them.
 pub(crate) fn lowest_full(table: &Table, id: GroupId, units: u64) -> Option<GroupId> {
     let path = RowPath::of(table, id)?;
     let full = |counter: &&PageCounter| {
@@ -155,7 +155,7 @@ pub(crate) fn lowest_full(table: &Table, id: GroupId, units: u64) -> Option<Grou
     Some(table.id(row))
 }
 
-/// Whether every limit of the path would allow this much, if nothing else were in use.
+/// Returns whether every limit of the path would allow this much if nothing else were in use.
 pub(crate) fn can_ever_fit(table: &Table, id: GroupId, units: u64) -> bool {
     RowPath::of(table, id).is_none_or(|path| path.counters().iter().all(|it| it.max() >= units))
 }

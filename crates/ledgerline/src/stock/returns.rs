@@ -1,10 +1,10 @@
-//! Returns units to the counters of a path, and tells the waiters there.
+//! Returns units to the counters of a path, and notifies the waiters there.
 
 use crate::counter::walk;
 use crate::table::path::RowPath;
 use crate::table::{Table, allocate};
 
-/// Returns units. Says `false`, and returns nothing, if they are more than there were.
+/// Returns units. The result is `false`, and nothing is returned, if the path holds fewer.
 pub(crate) fn units(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     let (emptied, result) = walk::uncharge(path.counters(), n);
     if result.is_err() {
@@ -15,8 +15,9 @@ pub(crate) fn units(table: &Table, path: &RowPath<'_>, n: u64) -> bool {
     result.is_ok()
 }
 
-/// Returns units that lay idle in cells of the path's row. A mistaken uncharge may have put more there than the group has: then it
-/// returns what the group has, and the mistake is counted. (Otherwise that would stay charged for ever.)
+/// Returns units that lay idle in cells of the path's row. If a mistaken uncharge has put more there than the group
+/// holds, it returns as much as the group holds, and counts the mistake. Otherwise those units would stay charged for
+/// ever.
 pub(crate) fn idle(table: &Table, path: &RowPath<'_>, n: u64) {
     if !units(table, path, n) {
         let held = path.counters()[0].usage().min(n);

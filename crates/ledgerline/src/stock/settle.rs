@@ -1,4 +1,4 @@
-//! Settles the rows of processes that ended: what they hold goes back to the rows of others.
+//! Settles the rows of processes that ended: returns the units that they hold to the rows of other processes.
 
 use super::precise;
 use super::settler::{self, Settler};
@@ -18,20 +18,20 @@ pub(crate) fn earlier(table: &Table, process: u32) {
             && matches!(row.state.load(Ordering::Acquire), state::LIVE | state::EXITED)
     };
     if (1..table.high_water()).any(|index| left(table.row(index))) {
-        // (Whom another process keeps from it leaves them: a program that starts need not wait.)
+        // If another process settles for too long, the rows are left to it: a program that starts need not wait.
         all_but_within(table, &|owner| owner != process, settler::SHORT);
     }
 }
 
-/// Settles the rows of all processes but those to keep. Says how many units went back to rows of others.
+/// Settles the rows of all processes but those to keep. Returns how many units went back to rows of other processes.
 pub(crate) fn all_but(table: &Table, keep: &dyn Fn(u32) -> bool) -> u64 {
     all_but_within(table, keep, settler::LONG)
 }
 
 fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u64 {
     let Some(_settler) = Settler::take(table, keep, patience) else { return 0 };
-    // Rows of one process come in runs, so who was to be kept mostly is so again. (That a process was dead says nothing
-    // of a row that is seen later: it may be of a new process with its number.)
+    // Rows of one process come in runs, so a kept process is remembered for the next row. A dead process is not
+    // remembered: a later row may belong to a new process with the same number.
     let mut last = 0;
     let mut kept = |owner: u32| {
         let kept = owner == last || keep(owner);
@@ -40,7 +40,8 @@ fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u
         }
         kept
     };
-    // First it is read how much each group of the dead held; their cells are untouched until that is known.
+    // The first pass reads how much each group of the dead processes held. Their cells are untouched until that is
+    // known.
     for index in 1..table.high_water() {
         let row = table.row(index);
         let owner = row.owner.load(Ordering::Relaxed);
@@ -48,14 +49,14 @@ fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u
             continue;
         }
         // The owner was read before it was known to be dead. It may have given the row back while it lived, or the row
-        // was free and still had its name, and is a living process's by now. From here on nobody but the settler frees
-        // rows of this owner. (Acquire, partner of `Row::begin`: who sees a new group live sees its owner.)
+        // was free and still had the owner's number, so the row may belong to a living process by now. From here on
+        // only the settler frees rows of this owner. Acquire, partner of `Row::begin`: a thread that sees a new group
+        // live sees its owner.
         let state = row.state.load(Ordering::Acquire);
         if state == state::FREE || row.owner.load(Ordering::Relaxed) != owner {
             continue;
         }
-        // Of the destroyed groups only one right below the rows of others is settled: it may be all that is
-        // left.
+        // Of the destroyed groups only the topmost of its process is settled: it may be all that is left.
         let settled = match state {
             state::LIVE => false,
             state::RETIRED => !is_top(table, row, owner),
@@ -75,18 +76,18 @@ fn all_but_within(table: &Table, keep: &dyn Fn(u32) -> bool, patience: u32) -> u
             }
         }
     }
-    // Then it is taken out, by swaps: each unit once, even if several processes settle at a time, or one
+    // The second pass takes the units out, by swaps: each unit once, even if several processes settle at a time, or one
     // was killed in the middle.
     (1..table.high_water()).map(|index| row(table, index)).sum()
 }
 
-/// The topmost rows of the processes that ended and were settled.
+/// Returns the topmost rows of the processes that ended and were settled.
 pub(crate) fn ended(table: &Table) -> impl Iterator<Item = u32> {
     (1..table.high_water()).filter(|&row| fold::top(table, row) == Some(row))
 }
 
-/// Folds ended processes, by their topmost rows, into another row. Returns those that were folded: a process of which a
-/// row is not settled yet stays as it is.
+/// Folds ended processes, named by their topmost rows, into another row. Returns the topmost rows that were folded: a
+/// process with a row that is not settled yet stays as it is.
 pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
     let Some(_settler) = Settler::take(table, &|_| true, settler::SHORT) else { return Vec::new() };
     let Some(held) = lock::lock() else { return Vec::new() };
@@ -104,7 +105,7 @@ pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
         }
     }
     rows.retain(|&(_, top, _)| !unsettled.contains(&owner(top)));
-    // The lowest first: a row is freed when none below it is left.
+    // The lowest rows come first: a row is freed once no row below it is left.
     rows.sort_unstable_by_key(|&(depth, ..)| std::cmp::Reverse(depth));
     let under_way = table.collections().begin();
     for &(_, top, index) in &rows {
@@ -114,7 +115,7 @@ pub(crate) fn fold_into(table: &Table, tops: &[u32], into: u32) -> Vec<u32> {
     rows.iter().filter(|(_, top, index)| top == index).map(|&(.., index)| index).collect()
 }
 
-/// Does something while no other process settles; `false` where another does for too long.
+/// Calls `act` while no other process settles. Returns `false` if another process settles for too long.
 pub(crate) fn alone(
     table: &Table,
     alive: &dyn Fn(u32) -> bool,
@@ -123,14 +124,14 @@ pub(crate) fn alone(
     Settler::take(table, alive, settler::LONG).is_some_and(|_settler| act())
 }
 
-/// Whether a row is the topmost of its process.
+/// Returns whether a row is the topmost of its process.
 fn is_top(table: &Table, row: &Row, owner: u32) -> bool {
     let parent = row.parent.load(Ordering::Relaxed).min(table.capacity() - 1);
     table.row(parent).owner.load(Ordering::Relaxed) != owner
 }
 
-/// Empties a row of a dead process. Says how much it returned to rows of others. (The topmost row holds all
-/// of it, and the rows below return nothing.)
+/// Empties a row of a dead process. Returns how many units went back to rows of other processes. Only the topmost row
+/// returns any, since it holds all of them.
 fn row(table: &Table, index: u32) -> u64 {
     let row = table.row(index);
     if row.state.load(Ordering::Acquire) != state::EXITED {
@@ -138,7 +139,7 @@ fn row(table: &Table, index: u32) -> u64 {
     }
     for column in row.noted_columns(table.columns.count()) {
         let cell = table.columns.cell(column, index);
-        // No thread writes the cell any more. What lies in it is in the row's usage, or was taken before.
+        // No thread writes the cell any more. Its units are in the row's usage, or were taken before.
         let word = cell
             .word
             .swap(word::empty(table.cell_generation(row)) | word::FROZEN, Ordering::AcqRel);
@@ -154,7 +155,7 @@ fn row(table: &Table, index: u32) -> u64 {
     let prepaid = row.counter.track.prepaid.take_all();
     let in_flight = row.counter.track.in_flight.take_all();
     let usage = row.counter.take_all();
-    // A process that settles at the same time has found nothing left, either; the next need not look.
+    // A process that settles at the same time has found nothing left, either. The next settler need not look.
     row.state.store(state::SETTLED, Ordering::Release);
     if !is_top(table, row, row.owner.load(Ordering::Relaxed)) {
         return 0;
@@ -184,8 +185,8 @@ mod tests {
     const OLD: u32 = 4711;
     const NEW: u32 = 4712;
 
-    /// Whoever settles reads whose a row is, and asks whether that process lives. Meanwhile it gives the row back and
-    /// ends, and a new process gets the row.
+    /// The settler reads the owner of a row and asks whether that process lives. Meanwhile the owner gives the row back
+    /// and ends, and a new process gets the row.
     #[test]
     fn a_row_that_changes_hands_while_somebody_settles_is_not_taken_from_its_new_process() {
         let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
@@ -214,7 +215,7 @@ mod tests {
         let old = ledger.create_for_process("old", OLD).unwrap();
         old.destroy().unwrap();
         let new = Cell::new(None);
-        // While it is asked for the first row's process, the row behind it gets a group.
+        // While the settler asks about the first row's process, the row behind it gets a group.
         ledger.settle_dead(&|process| {
             if new.get().is_none() {
                 new.set(Some(ledger.create_for_process("new", NEW).unwrap()));

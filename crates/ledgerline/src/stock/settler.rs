@@ -6,43 +6,44 @@
 //! let go:    the word is 0
 //! ```
 //!
-//! A settler that was killed leaves its number in the word, and the next takes over from it. What it had begun is done
-//! again: each step takes out, by a swap, what is still there.
+//! A settler that was killed leaves its number in the word, and the next one takes over from it and repeats the
+//! unfinished work: each step takes out, by a swap, the units that are still there.
 //!
-//! Whoever waits in vain leaves the rows to the process that settles now. So memory of the dead is held a little
-//! longer, and a charge that only needs that is refused. So the wait is long, a fifth of a second: a settler asks of
-//! many processes whether they live, and may lose its CPU. Who waited in vain four times waits a moment from then on:
-//! the word may have been written over, and names somebody who never settles.
+//! A process that waits in vain leaves the rows to the present settler. Memory of the dead processes is then held a
+//! little longer, and a charge that needs it is refused. So the wait is long, a fifth of a second: a settler checks
+//! whether many processes live, and may be preempted. A process that waited in vain four times only waits briefly from
+//! then on: the word may have been written over and name a process that never settles.
 
 use crate::sync::{Ordering, PATIENCE, are_calls_forbidden, wait_a_turn};
 use crate::table::{Table, attached};
 use std::sync::atomic::AtomicU32;
 
-/// In the word: somebody settles. The process's number is in the lower half.
+/// In the word: a process settles. Its number is in the lower half.
 const TAKEN: u64 = 1 << 32;
-/// For how many turns the settler is waited for by what can be done later, and where longer waits were in vain [`MANY`]
-/// times.
+/// How many turns a caller waits for the settler if its work can be done later, or if longer waits were in vain
+/// [`MANY`] times.
 pub(super) const SHORT: u32 = 300;
-/// For how many turns it is waited for otherwise.
+/// How many turns a caller waits otherwise.
 pub(super) const LONG: u32 = PATIENCE;
 const MANY: u32 = 4;
-/// How many waits of this process were in vain, since a long one was not. (Relaxed: it orders nothing.)
+/// How many waits of this process were in vain since the last long one that succeeded. Relaxed: it orders nothing.
 static IN_VAIN: AtomicU32 = AtomicU32::new(0);
-/// In how many turns it is asked once whether the settler lives: that takes a system call.
+/// Every so many turns a waiter checks whether the settler lives, which takes a system call.
 const ASK: u32 = 50;
 
-/// This process settles, until this is dropped.
+/// This process is the settler. Dropping this ends that.
 #[derive(Debug)]
 pub(super) struct Settler<'t> {
     table: &'t Table,
     own: u64,
 }
 
-/// The word that stands for this process.
+/// Returns the word that stands for this process.
 fn own(table: &Table) -> u64 {
-    // Neither the process that made the ledger need be attached, nor one that opened it, nor a forked child. Its own number
-    // it has all the same: if it is killed while it settles, nobody must take the word for its own, or for that of the
-    // parent, which lives. (To ask for it takes a system call. Where those are forbidden the word may stay so.)
+    // The process that made the ledger, one that opened it, or a forked child may not be attached. It still needs its
+    // own number in the word: if it is killed while it settles, no other process must take the word for its own, or for
+    // that of the living parent. Reading the number takes a system call. If system calls are forbidden, the table's
+    // number is used, and the word may then stay after a kill.
     let number = match table.process() {
         0 => std::process::id(),
         number if number != u32::MAX && attached::is_here() || are_calls_forbidden() => number,
@@ -52,7 +53,7 @@ fn own(table: &Table) -> u64 {
 }
 
 impl<'t> Settler<'t> {
-    /// Becomes the settler; `None` if another process, or another thread, is that for too long: for so many turns.
+    /// Becomes the settler. Returns `None` if another process or thread stays the settler for `patience` turns.
     pub(super) fn take(
         table: &'t Table,
         alive: &dyn Fn(u32) -> bool,
@@ -62,7 +63,7 @@ impl<'t> Settler<'t> {
         let mut expected = 0;
         let hopeless = IN_VAIN.load(Ordering::Relaxed) >= MANY;
         for turn in 0..if hopeless { patience.min(SHORT) } else { patience } {
-            // Acquire, partner of the Release in `drop`: what the last settler wrote is seen.
+            // Acquire, partner of the Release in `drop`: the last settler's writes are seen.
             let taken = word.compare_exchange(expected, own, Ordering::Acquire, Ordering::Relaxed);
             let Err(holder) = taken else {
                 if turn > SHORT / 2 {
@@ -82,7 +83,8 @@ impl<'t> Settler<'t> {
         None
     }
 
-    /// Forgets that this process settles: an earlier program in it did, before an `exec`, or a process of that number.
+    /// Forgets that this process settles: an earlier program in it did, before an `exec`, or an earlier process with
+    /// the same number.
     pub(super) fn forget_own(table: &Table, number: u32) {
         let own = TAKEN | u64::from(number);
         let word = &table.header().given.settler;
@@ -92,7 +94,7 @@ impl<'t> Settler<'t> {
 
 impl Drop for Settler<'_> {
     fn drop(&mut self) {
-        // (Another has taken over if it was told that this process is dead. Then the word is not ours.)
+        // If another process was told that this one is dead, it has taken over, and the word is no longer ours.
         let word = &self.table.header().given.settler;
         let _ = word.compare_exchange(self.own, 0, Ordering::Release, Ordering::Relaxed);
     }
@@ -120,7 +122,7 @@ mod tests {
         assert!(Settler::take(table, &|_| true, SHORT).is_none());
         assert_eq!(word.load(Ordering::Relaxed), other);
         let settler = Settler::take(table, &|process| process != 4711, SHORT).unwrap();
-        // Who is taken over from while it lives lets go of nothing.
+        // A living settler that another process has replaced does not change the word.
         word.store(other, Ordering::Relaxed);
         drop(settler);
         assert_eq!(word.load(Ordering::Relaxed), other);
@@ -141,7 +143,7 @@ mod tests {
                 drop(other);
             });
             wait.recv().unwrap();
-            // (Thrice, for a machine on which that thread gets no CPU for a while.)
+            // Three tries, for a machine on which that thread gets no CPU for a while.
             let taken = (0..3).any(|_| Settler::take(ledger.table(), &|_| true, LONG).is_some());
             assert!(taken, "a refusal would blame a limit for what the dead still hold");
         });

@@ -11,14 +11,14 @@ use crate::table::{Table, allocate, counts};
 
 #[cfg(test)]
 thread_local! {
-    /// This thread calls it in the middle of its next transfer.
+    /// Called by this thread in the middle of its next transfer.
     pub(crate) static IN_THE_MIDDLE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
         const { std::cell::Cell::new(None) };
 }
 
 /// Moves granted units from one group to another: charges the levels that only the new one has, then
-/// uncharges those that only the old one has. With [`AtLimit::Overrun`] the new levels' limits are met and
-/// counted, and do not refuse. Says which levels of the new group met one.
+/// uncharges those that only the old one has. With [`AtLimit::Overrun`] the new levels' limits count
+/// events but do not refuse. Returns the levels of the new group that met a limit.
 pub(crate) fn units(
     table: &Table,
     from: GroupId,
@@ -32,7 +32,7 @@ pub(crate) fn units(
         return Err(Refusal::gone(to, units));
     };
     let levels = new.below_common(&old);
-    // Each full level is drained once, the lowest first, which is the one that a refusal names.
+    // Each full level is drained once, the lowest first, since a refusal names that one.
     let mut drained = 0u64;
     while let Err(no) = reserve(table, &new, levels, units, at, &inside) {
         match no {
@@ -44,7 +44,7 @@ pub(crate) fn units(
         }
     }
     caps::trim(table, &new, levels);
-    // This is counted before the units leave, since they keep the rows.
+    // The counts come before the units leave, since the units keep the rows from being freed.
     let column = table.columns.current();
     sums::note_flow(table, to, Sum::Charged, units);
     sums::note_flow(table, from, Sum::Freed, units);
@@ -77,7 +77,7 @@ mod tests {
         snapshot.groups.iter().filter(|group| group.depth == 1).map(|group| group.current).sum()
     }
 
-    /// Without the counts of begun and ended transfers the picture in the middle would pass for a
+    /// Without the counts of begun and ended transfers, a snapshot from the middle would pass for a
     /// steady one, with the units in both groups.
     #[test]
     fn a_picture_from_the_middle_of_a_transfer_says_that_it_is_not_steady() {
@@ -86,7 +86,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| ledger.root().create(name).unwrap());
         let charge = a.try_charge(100).unwrap();
         ledger.root().drain();
-        // As a signal handler would, or another process when this one is killed right here.
+        // A signal handler would see this, or another process if this one is killed right here.
         IN_THE_MIDDLE.set(Some(Box::new(|| {
             let picture = ledger.snapshot();
             assert_eq!((sum(&picture), picture.steady), (200, false));
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn another_mapping_of_the_ledger_sees_that_a_transfer_is_under_way() {
         static OTHER: std::sync::OnceLock<Ledger> = std::sync::OnceLock::new();
-        // SAFETY: makes a descriptor that is ours alone.
+        // SAFETY: makes a descriptor that only this test owns.
         let file = unsafe {
             let file = libc::memfd_create(c"ledger".as_ptr(), libc::MFD_CLOEXEC);
             assert!(file >= 0, "{}", std::io::Error::last_os_error());

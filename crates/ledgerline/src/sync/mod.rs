@@ -13,17 +13,17 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// A fence for loom alone, between a SeqCst access and the next one. Loom takes such an access for an
-/// AcqRel one, and knows only SeqCst fences.
+/// Executes a fence under loom only, between a SeqCst access and the next one. Loom treats such an access as an AcqRel
+/// one, and supports only SeqCst fences.
 #[inline(always)]
 pub(crate) fn model_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
 
-/// The cheap side of an asymmetric fence: it keeps the compiler from moving what stands before it behind it, and the other
-/// way round. The processor's part is done by the other side, whose `membarrier` makes every running thread pass a full
-/// barrier. (For loom both sides are fences.)
+/// Executes the cheap side of an asymmetric fence: it keeps the compiler from moving accesses across it in either
+/// direction. The other side calls `membarrier`, which makes every running thread pass a full barrier. For loom both
+/// sides are fences.
 #[inline(always)]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]
@@ -35,7 +35,7 @@ pub(crate) fn light_fence() {
 /// Whether this process must make no system call (see `Ledger::forbid_system_calls`).
 static CALLS_FORBIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Relaxed, here and below: the flag is all there is to see.
+/// Sets whether this process must make no system call. Relaxed, here and below: the flag publishes no other data.
 pub(crate) fn forbid_calls(forbidden: bool) {
     CALLS_FORBIDDEN.store(forbidden, Ordering::Relaxed);
 }
@@ -44,9 +44,9 @@ pub(crate) fn are_calls_forbidden() -> bool {
     CALLS_FORBIDDEN.load(Ordering::Relaxed)
 }
 
-/// Waits one turn for another thread's short step. It spins first, then yields the CPU, then sleeps a
-/// little, so that a waiter never keeps the very thread that it waits for off the CPU. Where no system call may
-/// be made it spins, about as long. Async-signal-safe.
+/// Waits one turn for another thread's short step: spins first, then yields the CPU, then sleeps briefly, so that a
+/// waiter never keeps the thread that it waits for off the CPU. If system calls are forbidden, it spins for about as
+/// long. Async-signal-safe.
 #[cfg(not(loom))]
 pub(crate) fn wait_a_turn(turn: u32) {
     match turn {
@@ -57,13 +57,14 @@ pub(crate) fn wait_a_turn(turn: u32) {
     }
 }
 
-/// Under the model checker every wait is a chance for another thread to run.
+/// Lets another thread run: under the model checker every wait is a scheduling point.
 #[cfg(loom)]
 pub(crate) fn wait_a_turn(_turn: u32) {
     loom::thread::yield_now();
 }
 
-/// Waits, turn by turn, until `done` says so, or for `patience` turns if that is given. Says whether it did.
+/// Waits, turn by turn, until `done` returns `true`, or for `patience` turns if that is given. Returns whether `done`
+/// did.
 pub(crate) fn wait_until(patience: Option<u32>, mut done: impl FnMut() -> bool) -> bool {
     let mut turn = 0;
     while !done() {
@@ -76,9 +77,9 @@ pub(crate) fn wait_until(patience: Option<u32>, mut done: impl FnMut() -> bool) 
     true
 }
 
-/// How many turns a step waits for another thread's step before it gives up: a fifth of a second and
-/// more, enough for a thread that lost its CPU in the middle. Waiting is bounded because the other
-/// thread may be the very one that a signal handler interrupted, or a process that was killed.
+/// How many turns a step waits for another thread's step before it gives up: at least a fifth of a second, which is
+/// enough for a thread that was preempted in the middle. Waiting is bounded because the other thread may be the very
+/// one that a signal handler interrupted, or a process that was killed.
 #[cfg(not(loom))]
 pub(crate) const PATIENCE: u32 = 3000;
 /// Small under the model checker, so that the give-up path is explored as well.

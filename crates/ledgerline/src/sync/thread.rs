@@ -1,12 +1,12 @@
 //! The threads that the library starts by itself.
 //!
-//! The C library makes them, and not `std::thread`. A thread of the standard library takes a lock of the process while
-//! it starts and while it ends (on Linux, where it notes its stack for the message of an overflow). A fork in between
-//! leaves that lock locked in the child, where nobody opens it: the first thread that the child starts waits for ever,
-//! and who joins it does. The C library opens its own locks in a child. (Guarded by
-//! `a_forked_child_of_a_ledger_in_a_file_can_add_reclaimers`.)
+//! They are made by the C library, not by `std::thread`. A thread of the standard library takes a process-wide lock
+//! while it starts and while it ends (on Linux, to note its stack for the overflow message). A fork in between leaves
+//! that lock locked in the child, and no thread there unlocks it: the first thread that the child starts waits for
+//! ever, and so does a thread that joins it. The C library unlocks its own locks in a child. Guarded by
+//! `a_forked_child_of_a_ledger_in_a_file_can_add_reclaimers`.
 //!
-//! Such a thread gets no signal: those of the program are not for it.
+//! Such a thread blocks all signals: the program's signals are not meant for it.
 
 use crate::os;
 use std::ffi::{CStr, c_void};
@@ -14,18 +14,18 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// As many bytes as the standard library gives a thread. They are touched as they are needed.
+/// The standard library's stack size. Pages are touched only when they are needed.
 const STACK: usize = 2 << 20;
 
-/// A thread, which goes on alone when this is dropped.
+/// A thread. Dropping this detaches it.
 ///
-/// A forked child must forget what its parent started: the number leads to no thread there.
+/// A forked child must forget the threads of its parent: the number names no thread there.
 #[derive(Debug)]
 pub(crate) struct Thread {
     id: libc::pthread_t,
 }
 
-// SAFETY: the number (with musl, an address) may be used by any thread, by one at a time that ends it.
+// SAFETY: any thread may use the number (with musl, an address), and only one at a time ends it.
 unsafe impl Send for Thread {}
 // SAFETY: likewise.
 unsafe impl Sync for Thread {}
@@ -35,10 +35,10 @@ struct Work {
     run: Box<dyn FnOnce() + Send>,
 }
 
-/// Starts a thread. What panics in it ends it, and nothing else.
+/// Starts a thread. A panic in it ends that thread and nothing else.
 ///
 /// # Errors
-/// The system's, where it gives no thread.
+/// The system's, if it cannot make a thread.
 pub(crate) fn start(
     name: &'static CStr,
     run: impl FnOnce() + Send + 'static,
@@ -46,15 +46,15 @@ pub(crate) fn start(
     let work = Box::into_raw(Box::new(Work { name, run: Box::new(run) }));
     // SAFETY: the work is a box of its own, which the thread takes over.
     unsafe { with_signals_blocked(|| create(work.cast())) }.inspect_err(|_| {
-        // SAFETY: no thread was made, so the box is still this function's.
+        // SAFETY: no thread was made, so this function still owns the box.
         drop(unsafe { Box::from_raw(work) });
     })
 }
 
 impl Thread {
-    /// Whether it is the calling thread.
+    /// Returns whether it is the calling thread.
     pub(crate) fn is_this(&self) -> bool {
-        // SAFETY: both are threads that nobody joined yet, so neither number was given anew.
+        // SAFETY: neither thread was joined yet, so neither number was reused.
         unsafe { libc::pthread_equal(libc::pthread_self(), self.id) != 0 }
     }
 
@@ -78,8 +78,8 @@ impl Drop for Thread {
 unsafe fn create(work: *mut c_void) -> io::Result<Thread> {
     let mut attributes = MaybeUninit::uninit();
     let mut id = MaybeUninit::uninit();
-    // SAFETY: the attributes are initialised first and destroyed last, and the number is read only where a thread was
-    // made. A stack that the system finds too small or too large is left as it was.
+    // SAFETY: the attributes are initialised first and destroyed last, and the number is read only if a thread was
+    // made. If the system rejects the stack size, the default stays.
     unsafe {
         let code = libc::pthread_attr_init(attributes.as_mut_ptr());
         if code != 0 {
@@ -100,12 +100,12 @@ extern "C" fn enter(work: *mut c_void) -> *mut c_void {
     // SAFETY: `start` gave this thread its box.
     let Work { name, run } = *unsafe { Box::from_raw(work.cast::<Work>()) };
     os::name_thread(name);
-    // (Who started it may have died of it; there is nobody to tell.)
+    // The starting thread may be gone, so no caller is left to report a panic to.
     let _ = catch_unwind(AssertUnwindSafe(run));
     std::ptr::null_mut()
 }
 
-/// What is done while all signals are blocked: a thread starts with the mask of who starts it.
+/// Runs `act` while all signals are blocked: a new thread inherits the mask of the thread that starts it.
 fn with_signals_blocked<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are this function's, and sigfillset fills the first before it is read.
     unsafe {
@@ -141,8 +141,7 @@ mod tests {
         assert!(!thread.is_this());
         thread.join();
         assert_eq!(receiver.try_recv().unwrap(), ("ledgerline-name\n".to_owned(), [1; 3]));
-        // And who started it has its signals still.
-        // SAFETY: as above.
+        // The starting thread still gets its signals. SAFETY: as above.
         let blocked = unsafe {
             let mut set = std::mem::zeroed::<libc::sigset_t>();
             libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut set);

@@ -1,17 +1,18 @@
-//! The threads that the library starts by itself, where nothing forks and no signals come: the standard library's.
+//! The threads that the library starts by itself, on systems without fork and signals: threads of the standard
+//! library.
 
 use std::ffi::CStr;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// A thread, which goes on alone when this is dropped.
+/// A thread. Dropping this detaches it.
 #[derive(Debug)]
 pub(crate) struct Thread(JoinHandle<()>);
 
-/// Starts a thread. What panics in it ends it, and nothing else.
+/// Starts a thread. A panic in it ends that thread and nothing else.
 ///
 /// # Errors
-/// The system's, where it gives no thread.
+/// The system's, if it cannot make a thread.
 pub(crate) fn start(
     name: &'static CStr,
     run: impl FnOnce() + Send + 'static,
@@ -20,14 +21,14 @@ pub(crate) fn start(
 }
 
 impl Thread {
-    /// Whether it is the calling thread.
+    /// Returns whether it is the calling thread.
     pub(crate) fn is_this(&self) -> bool {
         self.0.thread().id() == std::thread::current().id()
     }
 
     /// Waits for its end. It must not be the calling thread.
     pub(crate) fn join(self) {
-        // (Who panicked has said so.)
+        // The panic hook has already reported a panic.
         let _ = self.0.join();
     }
 }

@@ -1,5 +1,4 @@
-//! An eventcount: a thread looks for something, and sleeps until there may be more of it. It misses no
-//! notice.
+//! An eventcount: a thread looks for something, and sleeps until there may be more of it. No notice is lost.
 //!
 //! ```text
 //! wait                                        notify (after a change)
@@ -10,15 +9,14 @@
 //!   sleep while count == key
 //! ```
 //!
-//! A notice after the key was read keeps the sleep from beginning, so a thread that looks after reading the
-//! key misses nothing. The two fences are SeqCst and each other's partner: of a notice and a sleep at the
-//! same time, either the notice finds the sleeper, or the sleeper finds the count changed (model:
-//! `of_a_notice_and_a_sleep_one_sees_the_other`). So a notice costs no call of the kernel while nobody
-//! sleeps.
+//! A notice after the key was read prevents the sleep, so a thread that looks after reading the key misses nothing.
+//! The two fences are SeqCst and each other's partner: of a concurrent notice and sleep, either the notice finds
+//! the sleeper, or the sleeper finds the count changed (model: `of_a_notice_and_a_sleep_one_sees_the_other`). So a
+//! notice makes no system call while no thread sleeps.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// See the module's documentation. All zeros are an eventcount that nobody waits on.
+/// See the module's documentation. All zeros are an eventcount without waiters.
 #[repr(C)]
 #[derive(Debug)]
 #[cfg_attr(loom, derive(Default))]
@@ -33,13 +31,14 @@ impl Eventcount {
         Eventcount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
     }
 
-    /// The key. The caller reads it before the look, and sleeps on it afterwards.
+    /// Returns the key. The caller reads it before the look, and sleeps on it afterwards.
     pub(crate) fn key(&self) -> u32 {
-        // Acquire, partner of the Release in `advance`: a look after this finds what the notice was about.
+        // Acquire, partner of the Release in `advance`: a look after this finds the change that the notice
+        // announced.
         self.count.load(Ordering::Acquire)
     }
 
-    /// Tells one waiting thread to look again. Async-signal-safe.
+    /// Wakes one waiting thread, which looks again. Async-signal-safe.
     pub(crate) fn notify(&self) {
         if self.advance() {
             #[cfg(not(loom))]
@@ -47,7 +46,7 @@ impl Eventcount {
         }
     }
 
-    /// Counts a notice. Says whether a thread may be asleep.
+    /// Counts a notice. Returns whether a thread may be asleep.
     pub(crate) fn advance(&self) -> bool {
         // Release, partner of the Acquire in `key`.
         self.count.fetch_add(1, Ordering::Release);
@@ -56,8 +55,8 @@ impl Eventcount {
         self.sleepers.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether there was a notice since the key was read. A caller that first leaves an alarm, and then
-    /// asks this, is told of every notice that this call does not see.
+    /// Returns whether there was a notice since the key was read. If the caller leaves an alarm first, every notice
+    /// that this call does not see rings the alarm.
     pub(crate) fn is_past(&self, key: u32) -> bool {
         // Partner of the fence in `advance`.
         fence(Ordering::SeqCst);
@@ -65,8 +64,8 @@ impl Eventcount {
         self.count.load(Ordering::Acquire) != key
     }
 
-    /// Announces a sleep. Says `false` if there was a notice since the key was read. In both cases
-    /// [`retire`](Self::retire) ends it.
+    /// Announces a sleep. Returns `false` if there was a notice since the key was read. In both cases
+    /// [`retire`](Self::retire) ends the announcement.
     pub(crate) fn announce(&self, key: u32) -> bool {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         !self.is_past(key)
@@ -76,8 +75,7 @@ impl Eventcount {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sleeps until a notice after the key was read, or until the time is up. It may also return for no
-    /// reason.
+    /// Sleeps until a notice after the key was read, or until the time is up. Spurious returns are possible.
     #[cfg(not(loom))]
     pub(crate) fn wait(&self, key: u32, until: std::time::Instant) {
         if self.announce(key) {
@@ -86,8 +84,9 @@ impl Eventcount {
         self.retire();
     }
 
-    /// As [`wait`](Self::wait), on an eventcount in a file, whose notices come from any process that has it mapped. A
-    /// process that is killed in here leaves one sleeper too many, for whom each notice makes a call of the kernel.
+    /// Like [`wait`](Self::wait), but on an eventcount in a file, which any process that maps the file may notify.
+    /// A process that is killed in here leaves one sleeper too many, and from then on each notice makes a system
+    /// call.
     #[cfg(not(loom))]
     pub(crate) fn wait_for_any_process(&self, key: u32, until: std::time::Instant) {
         if self.announce(key) {
@@ -96,14 +95,15 @@ impl Eventcount {
         self.retire();
     }
 
-    /// Wakes all who sleep on an eventcount in a file, after [`advance`](Self::advance). Async-signal-safe.
+    /// Wakes all threads that sleep on an eventcount in a file, after [`advance`](Self::advance).
+    /// Async-signal-safe.
     #[cfg(not(loom))]
     pub(crate) fn wake_all_processes(&self) {
         sleep::wake(&self.count, libc::c_int::MAX, Whose::AnyProcess);
     }
 }
 
-/// Who sleeps on a word and wakes.
+/// The threads that sleep on a word and wake each other.
 #[cfg(not(loom))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
@@ -120,7 +120,8 @@ mod sleep {
     use std::sync::atomic::AtomicU32;
     use std::time::Instant;
 
-    /// The kernel finds a private word by its address, and that of a file by its place in there.
+    /// Returns the flag of the futex calls. The kernel finds a private word by its address, and a word in a file by
+    /// its offset.
     fn flag(whose: Whose) -> libc::c_int {
         if whose == Whose::Process { libc::FUTEX_PRIVATE_FLAG } else { 0 }
     }
@@ -128,9 +129,9 @@ mod sleep {
     pub(super) fn while_equal(word: &AtomicU32, value: u32, until: Instant, whose: Whose) {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = libc::timespec {
-            // (Whoever waits for so many years looks again.)
+            // A longer wait ends after 68 years, as a spurious return.
             tv_sec: left.as_secs().min(i32::MAX as u64) as _,
-            // (It has 32 or 64 bits.)
+            // The field has 32 or 64 bits.
             tv_nsec: left.subsec_nanos() as _,
         };
         // SAFETY: waits on a word of ours; the timeout lives through the call.
@@ -146,8 +147,7 @@ mod sleep {
     }
 
     pub(super) fn wake(word: &AtomicU32, most: libc::c_int, whose: Whose) {
-        // SAFETY: wakes threads that wait on a word of ours; `errno` is the calling thread's own, and
-        // stays.
+        // SAFETY: wakes threads that wait on a word of ours. `errno` is the calling thread's own and is restored.
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;

@@ -1,4 +1,4 @@
-//! Waking: any code, a signal handler too, adds to words; sleeping threads look at them.
+//! Waking: any code, signal handlers included, adds to words that sleeping threads look at.
 
 pub(crate) mod eventcount;
 pub(crate) mod queue_head;

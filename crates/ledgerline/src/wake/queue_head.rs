@@ -1,5 +1,4 @@
-//! The head of a wait queue. A thread that returns units looks at it, and finds there the first waiter to
-//! tell.
+//! The head of a wait queue. A thread that returns units looks at it to find the first waiter to notify.
 //!
 //! ```text
 //! the first waiter of a queue                   a thread that returned units (signal-safe)
@@ -17,9 +16,9 @@
 //! finds the head open, or the first waiter looks after the units were returned (model:
 //! `of_units_that_come_back_and_a_wait_one_sees_the_other`).
 //!
-//! There is a head for each row, so a return looks at as many as its path has levels, however many queues
-//! there are. A row may be another group's while waiters of its last group are still there. So a head names
-//! the group, and opening it for another group tells those waiters.
+//! Each row has a head, so a return looks at as many heads as its path has levels, however many queues
+//! there are. A row may be reused for another group while waiters of its last group are still there. So a
+//! head names the group, and opening it for another group notifies those waiters.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::wake::eventcount::Eventcount;
@@ -42,25 +41,25 @@ pub(crate) struct QueueHead {
 }
 
 impl QueueHead {
-    /// The raw id of the group whose queue has this head; 0 if there is none.
+    /// Returns the raw id of the group whose queue has this head; 0 if there is none.
     pub(crate) fn group(&self) -> u64 {
         self.group.load(Ordering::Relaxed)
     }
 
-    /// Opens the head for a group, or closes it (0).
+    /// Opens the head for a group. Zero closes it.
     pub(crate) fn serve(&self, group: u64) {
         self.alarm.store(0, Ordering::Relaxed);
         self.group.store(group, Ordering::Relaxed);
     }
 
-    /// Makes the next notices ring an alarm. (The caller asks afterwards whether its key is past.)
+    /// Makes the next notices ring an alarm. The caller checks afterwards whether its key is past.
     pub(crate) fn leave_alarm(&self, number: u32) {
         self.alarm.store(number, Ordering::Relaxed);
     }
 
-    /// Tells the first waiter of the queue to look again. Async-signal-safe if `ring` is.
+    /// Notifies the first waiter of the queue, which looks again. Async-signal-safe if `ring` is.
     pub(crate) fn notify(&self, ring: impl FnOnce(u32)) {
-        // (The notice has a fence before this load: a waiter whose alarm is not seen here sees the count.)
+        // The notice has a fence before this load: a waiter whose alarm is not seen here sees the count.
         self.eventcount.notify();
         let alarm = self.alarm.load(Ordering::Relaxed);
         if alarm != 0 {
@@ -69,7 +68,7 @@ impl QueueHead {
     }
 }
 
-/// How many queues are open. A return asks this before it looks at any head.
+/// The number of open queues. A return reads it before it looks at any head.
 #[derive(Debug, Default)]
 pub(crate) struct Open(AtomicU32);
 
@@ -90,20 +89,20 @@ impl Open {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Whether any queue is open, for a caller that has seen or returned nothing.
+    /// Returns whether any queue is open, without any ordering: for a caller that has returned no units.
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether any queue is open, after a SeqCst store of something that waiters look at. With this load
-    /// the store is as good as the fence of [`any_after_return`](Self::any_after_return). Partner of the
-    /// fence in `announce`.
+    /// Returns whether any queue is open, after a SeqCst store of something that waiters look at. That
+    /// store and this load replace the fence of [`any_after_return`](Self::any_after_return). Partner of
+    /// the fence in `announce`.
     #[cfg(not(loom))]
     pub(crate) fn any_after_store(&self) -> bool {
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether any queue is open, after units were returned.
+    /// Returns whether any queue is open, after units were returned.
     #[inline]
     pub(crate) fn any_after_return(&self) -> bool {
         // Partner of the fence in `announce`.
@@ -112,8 +111,8 @@ impl Open {
     }
 }
 
-/// The head of each row's queue. It lies in memory that this process alone has, even where the ledger is a
-/// file: each process has its own waiters.
+/// The head of each row's queue. It lies in private memory, even if the ledger is a file: each process has
+/// its own waiters.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct QueueHeads {
@@ -123,26 +122,26 @@ pub(crate) struct QueueHeads {
 
 #[cfg(not(loom))]
 impl QueueHeads {
-    /// Makes the heads for so many rows. Allocates nothing but address space.
+    /// Makes the heads for this many rows. Allocates only address space.
     pub(crate) fn new(rows: usize) -> io::Result<QueueHeads> {
         let heads = Region::anonymous(rows * size_of::<QueueHead>())?;
         Ok(QueueHeads { open: Open::default(), heads })
     }
 
-    /// Where the heads lie.
+    /// Returns the memory of the heads.
     pub(crate) fn region(&self) -> &Region {
         &self.heads
     }
 
     pub(crate) fn of(&self, row: u32) -> &QueueHead {
-        // SAFETY: `at` checks the bounds; the region is mapped as long as this value (R1), is touched as
-        // queue heads alone, which are all atomics, and zeros are one. (Guarded by
-        // `ten_thousand_groups_have_waiting_tasks_and_all_are_served`.)
+        // SAFETY: `at` checks the bounds. The region is mapped as long as this value (R1) and is accessed
+        // only as queue heads. These consist of atomics, and all zeros are a valid one. Guarded by
+        // `ten_thousand_groups_have_waiting_tasks_and_all_are_served`.
         unsafe { &*self.heads.at(row as usize * size_of::<QueueHead>()) }
     }
 
-    /// Tells the first waiter at each of these rows that there may be room. Async-signal-safe. Costs a
-    /// fence and a load where nobody waits, and otherwise a look at each row.
+    /// Notifies the first waiter at each of these rows that there may be room. Async-signal-safe. Costs a
+    /// fence and a load while no thread waits, and otherwise a look at each row.
     #[inline]
     pub(crate) fn tell(&self, rows: &[u32]) {
         if self.open.any_after_return() {

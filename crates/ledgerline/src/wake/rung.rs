@@ -1,5 +1,5 @@
-//! The alarms that were rung: a set of numbers. Any code, a signal handler too, adds to it, and one thread
-//! empties it.
+//! The alarms that were rung: a set of numbers. Any code, signal handlers included, adds to it, and one
+//! thread empties it.
 //!
 //! ```text
 //! ring(number)                                  take
@@ -8,20 +8,20 @@
 //!   notify                                          each word that it named: word := 0, its numbers
 //! ```
 //!
-//! Ringing writes the word before the summary, and taking reads the summary before the words. So a number
-//! whose summary bit is missed has its notice still to come, after which the set is taken again. Ringing a
-//! number again writes both again, so a forked child that finds one written and the other not has lost
-//! nothing.
+//! Ringing writes the word before the summary, and taking reads the summary before the words. If taking
+//! misses a number's summary bit, the notice of that number is still to come, and the set is taken again
+//! after it. Ringing a number again writes both words again, so a forked child that finds only one of them
+//! written has lost nothing.
 //!
 //! Taking costs a load for every 4096 numbers in use, and a little for each number that was rung. The set
-//! grows by chunks, which stay where they are, so that ringing needs no lock.
+//! grows by chunks that never move, so ringing needs no lock.
 
 use crate::region::row_set::Bits;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wake::eventcount::Eventcount;
 use std::sync::OnceLock;
 
-/// Words of a chunk. (Fewer in the models, which count every atomic.)
+/// Words of a chunk. The models have fewer, since they track every atomic.
 const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
 const NUMBERS: usize = WORDS * 64;
 /// Each segment has twice as many chunks as the one before: together, all numbers of 32 bits.
@@ -29,7 +29,7 @@ const SEGMENTS: usize = 33 - NUMBERS.ilog2() as usize;
 
 #[derive(Debug)]
 struct Chunk {
-    /// Which of the words may have a bit.
+    /// A bit for each word that may have bits set.
     summary: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -53,7 +53,7 @@ pub(crate) fn ring(number: u32) {
     RUNG.ring(number);
 }
 
-/// The chunk of a number: its segment and its place there.
+/// Returns the chunk of a number: its segment and its place there.
 fn place(number: u32) -> (usize, usize) {
     let chunk = number as usize / NUMBERS + 1;
     let segment = chunk.ilog2() as usize;
@@ -78,8 +78,8 @@ impl Rung {
         });
     }
 
-    /// Adds a number and tells the thread that takes them. Async-signal-safe. Does nothing with a number
-    /// for which there is no room.
+    /// Adds a number and notifies the thread that takes them. Async-signal-safe. Ignores a number for
+    /// which there is no room.
     pub(crate) fn ring(&self, number: u32) {
         let (segment, chunk) = place(number);
         if let Some(chunks) = self.segments[segment].get() {
@@ -135,7 +135,7 @@ mod tests {
             let rung = Rung::new();
             // In order, as alarms are numbered: an empty segment ends the set.
             (0..40_000).step_by(NUMBERS).for_each(|number| rung.make_room(number));
-            rung.ring(1 << 30); // Nobody's.
+            rung.ring(1 << 30); // No alarm has this number.
             for numbers in rounds {
                 numbers.iter().for_each(|&number| rung.ring(number));
                 let mut taken = Vec::new();

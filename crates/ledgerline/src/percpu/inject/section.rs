@@ -1,4 +1,4 @@
-//! Runs each section once, over columns made for that.
+//! Runs each section once, over prepared columns.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
@@ -10,25 +10,25 @@ use crate::region::Region;
 
 const UNITS: u64 = 64;
 const ID: u64 = word::empty(1) | 5;
-/// What the cells hold before: some stock, and what a marked word has in its lowest bit.
+/// The initial word of the cells: some stock, and the mark of a marked word in the lowest bit.
 const BEFORE: u64 = word::empty(1) | 1001;
 const CAP: u32 = 1 << 20;
-/// As `ID`, of the row whose cell is there.
+/// Like `ID`, but of the row whose cell is there.
 const FIRST_ROW: u64 = word::empty(1);
 
-/// Where the sections of `narrow.rs` find a block in each column, and a word in it.
+/// The offset of a block in each column, for the sections of `narrow.rs`. `LANES` is that of a word in it.
 pub(super) const BLOCK: usize = 64;
 /// See [`BLOCK`].
 pub(super) const LANES: usize = BLOCK + 8;
-/// Where a purse lies, in the first column.
+/// The offset of a purse, in the first column.
 const PURSE: usize = 256;
-/// Of whom it is.
+/// The group of the purse, and the allocator's number of it.
 const GROUP: u64 = 11;
 /// See [`GROUP`].
 const OWNERS_NUMBER: u64 = 12;
-/// Limits that leave room for what is added here, in both widths.
+/// Limits that leave room for the amounts added here, in both widths.
 pub(super) const LIMITS: u16 = u16::from_le_bytes([253, 3]);
-/// All 8-bit lanes at zero, and 16-bit ones somewhere.
+/// All 8-bit lanes are zero; the 16-bit ones have some value.
 pub(super) const ZEROS: u64 = 0x0080_0080_0080_0080;
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub(super) enum Section {
 const ADDITION: u32 = if cfg!(target_arch = "x86_64") { 3 } else { 4 };
 
 impl Section {
-    /// Each, and how many points it has.
+    /// Each section, and its number of points.
     pub(super) const ALL: [(Section, u32); 20] = [
         (Section::Add, ADDITION),
         (Section::Take, 5),
@@ -83,12 +83,12 @@ impl Section {
         (Section::PursePut, 5),
     ];
 
-    /// Whether it may rightly do nothing: after a migration.
+    /// Returns whether the section may rightly do nothing after a migration.
     pub(super) fn is_bound_to_a_column(self) -> bool {
         matches!(self, Section::CompareStore | Section::CompareStoreLane)
     }
 
-    /// Runs the section once over what [`prepared`] made. Says whether it took effect.
+    /// Runs the section once over the columns of [`prepared`]. Returns whether it took effect.
     pub(super) fn run<const INDEX: isize>(self, area: isize, region: &Region) -> bool {
         let cell = region.at::<Cell>(0);
         let lane = |shift| {
@@ -96,8 +96,7 @@ impl Section {
             Lane { block, word, shift, stride: 1 << 25 }
         };
         let n = UNITS as i32;
-        // SAFETY: the region has a cell and a block in each column; the calling thread is
-        // registered.
+        // SAFETY: the region has a cell and a block in each column, and the calling thread is registered.
         unsafe {
             match self {
                 Section::Add => {
@@ -115,7 +114,7 @@ impl Section {
                 }
                 Section::PutFirst => rseq::put_first::<INDEX>(area, cell, word::UNCHARGE + UNITS),
                 Section::AddTagged => {
-                    // The tag is the word with the cap, and the sum the word before it.
+                    // The tag is the word with the cap, and the sum is the word before it.
                     let tagged = cell.byte_add(8).cast();
                     let (tag, sum) = (u64::from(CAP), 0usize.wrapping_sub(8));
                     rseq::add_tagged::<INDEX>(area, tagged, 1 << 25, tag, sum, UNITS as i64)
@@ -172,10 +171,10 @@ impl Section {
     /// The number under which [`lend`] lends.
     pub(super) const NUMBER: u64 = 7;
 
-    /// Runs one of the two sections that look at a number, once.
+    /// Runs one of the two sections that check a number, once.
     ///
     /// # Safety
-    /// As `lent::take`.
+    /// As for `lent::take`.
     pub(super) unsafe fn run_lent<const INDEX: isize>(
         self,
         area: isize,
@@ -193,7 +192,7 @@ impl Section {
         }
     }
 
-    /// By how much the sum over all columns must have changed.
+    /// Returns by how much the sum over all columns must have changed.
     pub(super) fn effect(self) -> u64 {
         match self {
             Section::Add | Section::AddTagged | Section::AddReturn | Section::AddMarked => UNITS,
@@ -213,7 +212,7 @@ impl Section {
     }
 }
 
-/// A column for each CPU: a cell, and behind it a block with its lanes.
+/// Makes a column for each CPU: a cell, and behind it a block with its lanes.
 pub(super) fn prepared() -> Region {
     let region = Region::anonymous((possible_cpus() as usize) << 25).unwrap();
     for cell in cells(&region) {
@@ -229,11 +228,11 @@ pub(super) fn prepared() -> Region {
 }
 
 fn purse(region: &Region) -> &Purse {
-    // SAFETY: zeros are a purse.
+    // SAFETY: all zeros are a valid purse.
     unsafe { &*region.at::<Purse>(PURSE) }
 }
 
-/// The columns' cells, lent.
+/// Lends the columns' cells.
 pub(super) fn lend(region: &Region) -> Lent {
     let cells = region.at::<Cell>(0).addr();
     Lent { number: AtomicU64::new(Section::NUMBER), cells: AtomicUsize::new(cells) }
@@ -245,15 +244,15 @@ fn cells(region: &Region) -> impl Iterator<Item = &Cell> {
         .map(|column| unsafe { &*region.at::<Cell>(column << 25) })
 }
 
-/// The words of all columns at an offset.
+/// Iterates over the words of all columns at an offset.
 pub(super) fn words(region: &Region, at: usize) -> impl Iterator<Item = &AtomicU64> {
     (0..possible_cpus() as usize)
         // SAFETY: each column of the region has words there.
         .map(move |column| unsafe { &*region.at::<AtomicU64>(at + (column << 25)) })
 }
 
-/// Both words of all columns that a section may change; the one that it should not is a part of
-/// the sum, too.
+/// Returns the sum of the words of all columns that sections may change. It includes those that the
+/// section under test must not change.
 pub(super) fn sum(region: &Region) -> u64 {
     let all = words(region, 0).chain(words(region, LANES)).chain(words(region, PURSE));
     all.fold(0, |sum, word| sum.wrapping_add(word.load(SeqCst)))

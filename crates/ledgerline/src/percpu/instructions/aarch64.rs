@@ -1,20 +1,20 @@
 //! The instructions of the sections on arm64.
 //!
-//! Other CPUs may see this machine's plain loads and stores in another order than the program has them. What
-//! the sections' proof needs is in `../README.md`, place by place (O1 to O5): a load that must come before the next is
-//! `ldar` (its partner is the release store of whoever opened the word), and a commit is a plain store.
+//! Other CPUs may see this machine's plain loads and stores in another order than program order. `../README.md` lists
+//! the orderings that the sections' proof needs (O1 to O5). A load that must come before the next is `ldar`, whose
+//! partner is the release store of the thread that opened the word. A commit is a plain store.
 
 /// Arms a restartable section: descriptor, abort trampoline, the section's instructions.
 ///
-/// `{a}` is a register for the address of the area's `rseq_cs`; `{area}` the register with its distance from
-/// the thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit, 5 abort address, 6 restart.
-/// The restart arms the section anew: the kernel disarms it on abort.
+/// `{a}` is a register for the address of the area's `rseq_cs`, and `{area}` the register with its distance from the
+/// thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit, 5 abort address, 6 restart. The restart
+/// arms the section again, since the kernel disarms it on abort.
 ///
-/// `x16` and `x17` are the macro's own. (They had to be free in any case: where the trampoline is too far for
-/// its branch, the linker inserts a step that may use these two.) Nothing that a body keeps in other
-/// registers is lost by the trampoline, but a body computes all it needs anew after a restart.
+/// The macro uses `x16` and `x17`. They have to be free in any case: if the trampoline is too far for its branch, the
+/// linker inserts a veneer that may use these two. The trampoline keeps a body's other registers, but a body computes
+/// everything again after a restart.
 ///
-/// One abort in so many fails the section instead (`../instructions.rs`), unless it must go on for ever.
+/// One abort in `PATIENCE` fails the section instead (`../instructions.rs`), except with `for_ever`.
 macro_rules! armed {
     ([$($body:expr),* $(,)?] $($operands:tt)*) => {
         armed!(
@@ -24,7 +24,7 @@ macro_rules! armed {
                 "ldr w17, [x16]",
                 "subs w17, w17, 1",
                 "str w17, [x16]",
-                // (A branch on a condition does not reach as far.)
+                // A conditional branch does not reach as far.
                 "b.le 7f",
                 "b 6f",
                 "7:",
@@ -68,7 +68,7 @@ macro_rules! armed {
     };
 }
 
-/// A numbered place inside a section at which a test can hold the thread (see `../inject.rs`). It changes the
+/// Marks a numbered place inside a section at which a test can hold the thread (see `../inject.rs`). It changes the
 /// flags.
 #[cfg(test)]
 macro_rules! point {
@@ -94,7 +94,7 @@ macro_rules! point {
         )
     };
 }
-/// Counts an abort, for tests. (Two at once may be counted as one: they ask whether there was any.)
+/// Counts an abort, for tests. Two at once may be counted as one, since tests only check whether there was any.
 #[cfg(test)]
 macro_rules! abort_count {
     () => {
@@ -104,10 +104,10 @@ macro_rules! abort_count {
          str wzr, [x16]"
     };
 }
-/// A section by its name: its instructions, with the operands of whoever runs it. What differs by machine is made of the
-/// expressions in parentheses.
+/// Runs a section by its name: its instructions, with the caller's operands. Operands that differ by machine are made
+/// from the expressions in parentheses.
 macro_rules! section {
-    // One word is all that is loaded of what others write, so there is no order to keep (O1). The same goes for `take`,
+    // Only one word that other threads write is loaded, so no order is needed (O1). The same holds for `take`,
     // `add_return`, `add_marked`, `add_i64` and `take_from_purse`.
     (add: $($operands:tt)*) => {
         armed!(for_ever [
@@ -122,7 +122,8 @@ macro_rules! section {
             "str {t}, [{base}, {c}]",
         ] $($operands)*)
     };
-    // The tag comes before the sum (O3): a tag is set by a release store after its sums were taken (`table/sums.rs`).
+    // The tag is loaded before the sum (O3): a tag is set by a release store after its sums were taken
+    // (`table/sums.rs`).
     (add_tagged: $($operands:tt)*) => {
         armed!([
             point!(1),
@@ -144,7 +145,7 @@ macro_rules! section {
     (take: $($operands:tt)*) => {
         section!(@update "ldr {t}, [{c}]", ["add {t}, {t}, {delta}"] $($operands)*)
     };
-    // The word comes before the cap (O2): an open word is stored after its cap, by a release store (`Cell::open`).
+    // The word is loaded before the cap (O2): an open word is stored after its cap, by a release store (`Cell::open`).
     (put: $($operands:tt)*) => {
         section!(
             @update
@@ -171,7 +172,7 @@ macro_rules! section {
         ] $($operands)*)
     };
 
-    // Acquire and release, as the fallback's exchange: a slow path may rely on what it stored before (O5).
+    // Acquire and release, like the fallback's exchange: a slow path may rely on the order of its stores (O5).
     (compare_store: $($operands:tt)*) => {
         armed!([
             point!(1),
@@ -190,7 +191,7 @@ macro_rules! section {
     (take_lent($lent:expr): $($operands:tt)*) => {
         section!(@update_lent $lent, "ldr {t}, [{c}]", ["add {t}, {t}, {delta}"] $($operands)*)
     };
-    // (As `put`: O2.)
+    // The order is as in `put` (O2).
     (put_lent($lent:expr): $($operands:tt)*) => {
         section!(
             @update_lent
@@ -200,8 +201,9 @@ macro_rules! section {
             $($operands)*
         )
     };
-    // The number comes before the cells' address (O4), by a dependency: the address is loaded from `cells` plus the
-    // difference of the numbers, which is zero. That costs nothing, where an acquire would wait for the releases before it.
+    // The number is loaded before the cells' address (O4), by a dependency: the address is loaded from `cells` plus the
+    // difference of the numbers, which is zero. That costs nothing, whereas an acquire would wait for the releases
+    // before it.
     (@update_lent $lent:expr, $load:literal, [$($sum:literal),*] $($operands:tt)*) => {
         armed!([
             point!(1),
@@ -229,7 +231,7 @@ macro_rules! section {
         $($operands)*)
     };
 
-    // As `add`: the sum and the distance are in registers there.
+    // Like `add`, which leaves the sum and the distance in registers.
     (add_return: $($operands:tt)*) => { section!(add: $($operands)*) };
     (add_marked: $($operands:tt)*) => {
         armed!([
@@ -248,8 +250,8 @@ macro_rules! section {
         ] $($operands)*)
     };
 
-    // The limits are loaded by `ldarb` or `ldarh`, so that the word comes after them (O3): its partner is the release store
-    // that opens a block (`../../stat/fold.rs`).
+    // The limits are loaded by `ldarb` or `ldarh`, so that the word is loaded after them (O3). The partner is the
+    // release store that opens a block (`../../stat/fold.rs`).
     (up_u8($lane:expr): $($operands:tt)*) => {
         section!(@bounded $lane, 0, "ldarb {x:w}, [{x}]", "and {y:w}, {y:w}, 0xff", "b.hi {no}", $($operands)*)
     };
@@ -347,7 +349,7 @@ macro_rules! section {
             "str {t}, [{purse}]",
         ] $($operands)*)
     };
-    // The word comes before `most` (O2): it is opened last, by a release store.
+    // The word is loaded before `most` (O2): it is opened last, by a release store.
     (put_into_purse($guards:expr): $($operands:tt)*) => {
         armed!([
             point!(1),

@@ -2,16 +2,16 @@
 //!
 //! Loads keep their order here, and so do stores: no section needs more than plain instructions.
 //!
-//! A processor forwards a whole word from a store to the next load at once, and a byte only after many cycles
-//! (2.4 ns an update of a lane on Zen 4, where a word takes 0.6).
+//! A processor forwards a whole word from a store to the next load at once, but a byte only after many cycles: on Zen 4
+//! an update of a lane takes 2.4 ns by bytes, and 0.6 ns by words.
 
 /// Arms a restartable section: descriptor, abort trampoline, the section's instructions.
 ///
-/// `{t}` is a scratch register, `{area}` the register with the address of the area's `rseq_cs`
-/// relative to the thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit,
-/// 5 abort address, 6 restart. The restart arms the section anew: the kernel disarms it on abort.
+/// `{t}` is a scratch register, and `{area}` the register with the address of the area's `rseq_cs` relative to the
+/// thread pointer. Local labels: 4 descriptor, 2 start, 3 behind the commit, 5 abort address, 6 restart. The restart
+/// arms the section again, since the kernel disarms it on abort.
 ///
-/// One abort in so many fails the section instead (`../instructions.rs`), unless it must go on for ever.
+/// One abort in `PATIENCE` fails the section instead (`../instructions.rs`), except with `for_ever`.
 macro_rules! armed {
     ([$($body:expr),* $(,)?] $($operands:tt)*) => {
         armed!(
@@ -51,7 +51,7 @@ macro_rules! armed {
     };
 }
 
-/// A numbered place inside a section at which a test can hold the thread (see `../inject.rs`).
+/// Marks a numbered place inside a section at which a test can hold the thread (see `../inject.rs`).
 #[cfg(test)]
 macro_rules! point {
     ($number:literal) => {
@@ -75,8 +75,8 @@ macro_rules! abort_count {
         "lock inc dword ptr [rip + ledgerline_inject_aborts]\n mov dword ptr [rip + ledgerline_inject_point], 0"
     };
 }
-/// A section by its name: its instructions, with the operands of whoever runs it. What differs by machine is made of the
-/// expressions in parentheses.
+/// Runs a section by its name: its instructions, with the caller's operands. Operands that differ by machine are made
+/// from the expressions in parentheses.
 macro_rules! section {
     (add: $($operands:tt)*) => {
         armed!(for_ever [

@@ -1,4 +1,4 @@
-//! What the kernel says of registrations, asked in threads of their own.
+//! Tests that ask the kernel about registrations, each in separate threads.
 
 use super::*;
 use crate::percpu::{Array, Mode, detect};
@@ -6,8 +6,8 @@ use crate::{Ledger, percpu::registration};
 use std::sync::atomic::AtomicI32;
 use std::sync::{Barrier, mpsc};
 
-/// Whether this library's area is registered for the calling thread: the kernel says that it is busy with just that
-/// one.
+/// Returns whether this library's area is registered for the calling thread: the kernel answers that exactly this
+/// area is busy.
 fn is_registered() -> bool {
     match rseq(mine(), 0) {
         Err(libc::EBUSY) => true,
@@ -20,7 +20,7 @@ fn is_registered() -> bool {
     }
 }
 
-/// Whether there are sections here, so that there is something to test.
+/// Returns whether there are sections here, so that there is something to test.
 fn sections() -> bool {
     let there = detect() == Mode::Rseq;
     if !there {
@@ -33,7 +33,7 @@ fn in_a_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(act).join().unwrap())
 }
 
-/// An area of somebody else, registered for the calling thread.
+/// An area of other code, registered for the calling thread.
 #[repr(align(32))]
 struct Others([u8; AREA]);
 
@@ -46,7 +46,7 @@ impl Others {
 
 #[test]
 fn the_kernel_aborts_sections_where_the_library_registered_them() {
-    // (Whoever runs this forces no mode. Where the kernel has none of it, the probe says so.)
+    // Checked only if the environment forces no mode. Without kernel support `adopt` fails.
     if std::env::var_os("LEDGERLINE_PERCPU").is_none() && registration::adopt().is_ok() {
         assert_eq!(detect(), Mode::Rseq);
     }
@@ -74,7 +74,7 @@ fn a_thread_is_registered_by_its_first_charge_and_fast_from_then_on() {
     assert_eq!(group.precise(), 0);
 }
 
-/// A key's destructor that comes after this library's: its key was made later.
+/// Uses a key's destructor that runs after this library's, since its key was made later.
 #[test]
 fn a_thread_that_ends_is_unregistered_before_its_memory_goes() {
     static SEEN: AtomicI32 = AtomicI32::new(-1);
@@ -94,11 +94,11 @@ fn a_thread_that_ends_is_unregistered_before_its_memory_goes() {
     unsafe { assert_eq!(libc::pthread_key_create(&raw mut key, Some(later)), 0) };
     in_a_thread(|| {
         drop(ledger.root().try_charge(100).unwrap());
-        // SAFETY: the key is there.
+        // SAFETY: the key was made above.
         unsafe { libc::pthread_setspecific(key, ptr::from_ref(ledger).cast()) };
         assert!(is_registered());
     });
-    // (A scope waits for what a thread does, and not for its end.)
+    // A scope waits for a thread's closure, not for the thread's end.
     let began = std::time::Instant::now();
     while SEEN.load(Ordering::SeqCst) == -1 && began.elapsed().as_secs() < 30 {
         std::thread::yield_now();
@@ -109,7 +109,7 @@ fn a_thread_that_ends_is_unregistered_before_its_memory_goes() {
     assert_eq!(ledger.root().precise(), 0);
 }
 
-/// Strangers and others at the same time lose nothing: neither charges, nor sums, nor counters.
+/// Strangers and registered threads at the same time lose nothing: neither charges, nor sums, nor counters.
 #[test]
 fn what_others_registered_stays_and_its_thread_adds_by_atomics() {
     if !sections() {
@@ -175,7 +175,7 @@ fn a_forked_child_keeps_its_registration() {
     });
 }
 
-/// Threads come and go by the thousand, detached ones too, whose memory goes while they run.
+/// Thousands of threads come and go, including detached ones, whose memory is freed while they run.
 #[test]
 fn ten_thousand_threads_end_and_nothing_is_written_to_their_memory() {
     if !sections() {
@@ -188,7 +188,7 @@ fn ten_thousand_threads_end_and_nothing_is_written_to_their_memory() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..2500 {
-                    // (Detached: nobody joins it.)
+                    // The thread is detached: no thread joins it.
                     let (sent, done) = mpsc::channel();
                     let array = Array::new(1).unwrap();
                     drop(std::thread::spawn(move || {

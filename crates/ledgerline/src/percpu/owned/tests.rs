@@ -1,4 +1,5 @@
-//! Holds an owner at each point of its window, while its cell is taken, its thread charges in a signal handler, or forks.
+//! Holds an owner at each point of its window while its cell is taken, or while its thread charges or forks in a signal
+//! handler.
 
 use super::*;
 use crate::percpu::membarrier;
@@ -11,60 +12,60 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-/// As many as `Owner::update` has.
+/// The number of points of `Owner::update`.
 pub(in crate::percpu) const POINTS: u32 = 6;
-/// The points from which on the owner is in a window.
+/// The points at which the owner is in a window.
 const INSIDE: std::ops::RangeInclusive<u32> = 2..=POINTS;
 const BEFORE: u64 = 1000;
 const UNITS: u64 = 64;
 const ID: u64 = word::empty(7) | 12345;
 
-/// What is done at which point.
+/// A point, and the action at it.
 type Act = (u32, Box<dyn FnOnce()>);
 
 thread_local! {
-    /// What the calling thread does at a point.
+    /// The action of the calling thread at a point.
     static AT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
 pub(super) fn reach(number: u32) {
-    // (A thread that ends has none any more.)
+    // A thread that ends no longer has the variable.
     let act = AT.try_with(|at| at.borrow_mut().take_if(|(at, _)| *at == number));
     if let Ok(Some((_, act))) = act {
         act();
     }
 }
 
-/// Whether windows that are assembly look for what is to be done. Otherwise they are as short as they are elsewhere: who takes
-/// a cell expects that of an owner that has a CPU.
+/// Whether windows in assembly check for an action. Otherwise they are as short as in other builds: a taker expects
+/// that of an owner that is running.
 #[cfg(owned_windows)]
 #[unsafe(no_mangle)]
 static ledgerline_owned_armed: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// As [`reach`], for the windows that are assembly.
+/// Like [`reach`], but for the windows in assembly.
 #[cfg(owned_windows)]
 pub(in crate::percpu) extern "C" fn reach_from_window(number: u32) {
     reach(number);
 }
 
-/// Does something when the calling thread comes to a point the next time.
+/// Sets the action for the next time that the calling thread reaches a point.
 pub(in crate::percpu) fn at_point(number: u32, act: impl FnOnce() + 'static) {
     #[cfg(owned_windows)]
     ledgerline_owned_armed.store(1, Ordering::SeqCst);
     AT.set(Some((number, Box::new(act))));
 }
 
-/// Who makes the windows.
+/// The implementation of the windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    /// The compiler, of [`Owner::update`].
+    /// Compiled from [`Owner::update`].
     Compiled,
     /// `windows/x86_64.rs`, which finds the seat of the calling thread.
     #[cfg(owned_windows)]
     Assembled,
 }
 
-/// Runs a test in each way; where threads are to have seats, in a process of its own.
+/// Runs a test in each way; if threads need seats, in a process of its own.
 fn in_each_way(test: &str, body: fn(Way)) {
     #[cfg(owned_windows)]
     {
@@ -77,13 +78,13 @@ fn in_each_way(test: &str, body: fn(Way)) {
     body(Way::Compiled);
 }
 
-/// Runs a test of the windows that are assembly, in a process of its own.
+/// Runs a test of the windows in assembly, in a process of its own.
 #[cfg(owned_windows)]
 fn assembled(test: &str, body: impl FnOnce()) {
     seats::tests::alone(&format!("percpu::owned::tests::{test}"), body);
 }
 
-/// A column of one cell, and its owner: the thread that comes [`in`](Column::enter).
+/// A column of one cell, and its owner: the thread that [enters](Column::enter).
 struct Column {
     way: Way,
     place: OnceLock<Place>,
@@ -98,7 +99,7 @@ struct Place {
     first: usize,
 }
 
-/// So many bytes before a multiple of [`ALIGNMENT`] stands where owned columns end.
+/// The end of the owned columns lies this many bytes before a multiple of [`ALIGNMENT`].
 #[cfg(owned_windows)]
 const END: usize = 8;
 #[cfg(owned_windows)]
@@ -110,14 +111,14 @@ impl Column {
         Arc::new(Column { way, place: OnceLock::new() })
     }
 
-    /// Of the calling thread.
+    /// Makes a column that the calling thread owns.
     fn here(way: Way) -> Arc<Column> {
         let column = Column::new(way);
         column.enter();
         column
     }
 
-    /// The calling thread is the owner from now on.
+    /// Makes the calling thread the owner.
     fn enter(&self) {
         let filled = || Cell::new(word::empty(7) | BEFORE, 2000);
         let place = match self.way {
@@ -134,7 +135,7 @@ impl Column {
                 let offset = seat.offset.load(Ordering::Relaxed);
                 let columns: &Region =
                     Box::leak(Box::new(Region::anonymous(offset + STRIDE).unwrap()));
-                // SAFETY: both lie within the region, which is leaked, and nobody else has it.
+                // SAFETY: both lie within the region, which is leaked and not shared.
                 unsafe {
                     columns.at::<usize>(ALIGNMENT - END).cast_mut().write(offset + STRIDE);
                     let cell = columns.at::<Cell>(ALIGNMENT + offset);
@@ -155,7 +156,7 @@ impl Column {
         self.place.get().unwrap().cell
     }
 
-    /// One window of the calling thread, which is the owner.
+    /// Runs one window of the calling thread, which is the owner.
     fn window(&self, id: u64, units: u64, put: bool) -> bool {
         let place = self.place.get().unwrap();
         match self.way {
@@ -168,7 +169,7 @@ impl Column {
             #[cfg(owned_windows)]
             Way::Assembled => {
                 let first = std::ptr::with_exposed_provenance(place.first);
-                // SAFETY: `enter` made the columns, and says before the first where they end.
+                // SAFETY: `enter` made the columns, and stored their end before the first.
                 unsafe {
                     if put {
                         windows::put::<ALIGNMENT, END>(first, id, units)
@@ -180,13 +181,13 @@ impl Column {
         }
     }
 
-    /// Says by how much the stock shrank, modulo 2^64, and whether anything happened.
+    /// Makes one update. Returns by how much the stock shrank, modulo 2^64, and whether anything happened.
     fn update(&self, put: bool) -> (u64, u64) {
         let done = u64::from(self.window(ID, UNITS, put));
         (if put { UNITS.wrapping_neg() } else { UNITS }.wrapping_mul(done), done)
     }
 
-    /// As a drain does. Says how many units were taken, and how many charges and uncharges were counted.
+    /// Takes the cell like a drain. Returns how many units were taken, and how many charges and uncharges were counted.
     fn drain(&self, reopened: u64) -> (u64, u64) {
         self.cell().freeze();
         assert!(membarrier::fence_memory());
@@ -207,7 +208,7 @@ fn read(word: u64) -> (u64, u64) {
     (word::stock(word), word::charges(word) + word::uncharges(word))
 }
 
-/// One window, which is held at a point while `drains` drains follow each other. None of them waits for its end.
+/// Holds one window at a point during `drains` drains. None of them waits for its end.
 fn hold(way: Way, point: u32, put: bool, drains: u32, reopened: u64) {
     let column = Column::new(way);
     let [reached, released] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
@@ -221,7 +222,7 @@ fn hold(way: Way, point: u32, put: bool, drains: u32, reopened: u64) {
             }
         });
         let first = other.update(put);
-        // And once more, in peace.
+        // And once more, undisturbed.
         assert!(other.owner().is_outside());
         let second = other.update(put);
         (first.0.wrapping_add(second.0), first.1 + second.1)
@@ -301,7 +302,8 @@ fn a_signal_handler_in_a_window_charges_elsewhere_and_a_drain_in_it_does_not_wai
     );
 }
 
-/// A window that a handler left by a jump stays open as far as anybody knows. Drains go on, its thread goes on elsewhere.
+/// A window that a handler left by a jump looks open for ever. Drains still work, and its thread continues in other
+/// columns.
 #[test]
 fn a_window_that_never_ends_holds_up_nobody() {
     in_each_way("a_window_that_never_ends_holds_up_nobody", |way| {
@@ -312,7 +314,7 @@ fn a_window_that_never_ends_holds_up_nobody() {
         assert_eq!(column.drain(word::empty(7)), (0, 0), "nothing twice");
         assert!(!column.owner().is_outside());
         assert_eq!(column.update(true), (0, 0));
-        // (A turn of a wait takes a tenth of a millisecond in the end, and waits have 3000. This has none.)
+        // A wait has 3000 turns, the last of which take a tenth of a millisecond each. There is no wait here.
         assert!(start.elapsed() < Duration::from_secs(30));
         // SAFETY: the cell is the column's.
         unsafe { column.owner().forget() };
@@ -321,7 +323,8 @@ fn a_window_that_never_ends_holds_up_nobody() {
     });
 }
 
-/// Its thread ends, or is not there in a forked child, between its late store and the one that takes it back.
+/// The owner's thread ends, or does not exist in a forked child, between its late store and the store that takes it
+/// back.
 #[test]
 fn a_late_store_that_nobody_takes_back_is_forgotten_with_its_owner() {
     in_each_way("a_late_store_that_nobody_takes_back_is_forgotten_with_its_owner", |way| {
@@ -358,7 +361,7 @@ fn what_must_not_be_stored_is_not_stored() {
     });
 }
 
-/// An owner and drains, as fast as they can: the oracle is the sum.
+/// Runs an owner and drains at full speed. The sum is the oracle.
 #[test]
 fn nothing_is_lost_between_an_owner_and_drains() {
     in_each_way("nothing_is_lost_between_an_owner_and_drains", |way| {
@@ -376,7 +379,7 @@ fn nothing_is_lost_between_an_owner_and_drains() {
                 net = net.wrapping_add(units);
                 done += ok;
                 if ok == 0 && other.owner().is_outside() {
-                    // The slow path: whatever is there by atomics, with room again.
+                    // The slow path: adds by atomics, with room again.
                     other.cell().cap.store(2000, Ordering::Relaxed);
                     let put = word::UNCHARGE + UNITS;
                     let filled = u64::from(other.cell().update(ID, put, true));
@@ -403,7 +406,7 @@ fn nothing_is_lost_between_an_owner_and_drains() {
     });
 }
 
-/// The words that windows meet, whatever was there before.
+/// Runs both kinds of windows on arbitrary words.
 #[cfg(owned_windows)]
 #[test]
 fn windows_that_are_assembly_do_what_the_compiled_do() {
@@ -438,7 +441,7 @@ fn a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes() {
         let column = Column::here(Way::Assembled);
         let before = column.cell().word.load(Ordering::Relaxed);
         let packed = column.place.get().unwrap().first as u64 | word::empty(7);
-        // SAFETY: `enter` made the columns, and says before the first where they end.
+        // SAFETY: `enter` made the columns, and stored their end before the first.
         let put = |units| unsafe { windows::put_packed::<ALIGNMENT, END>(packed, units) };
         for units in [word::STOCK_MAX + 1, 1 << 40, 1 << 63 | UNITS, u64::MAX, BEFORE + 1] {
             let told = put(units);
@@ -448,7 +451,7 @@ fn a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes() {
         }
         assert!(put(UNITS).stands());
         assert_eq!(column.cell().word.load(Ordering::Relaxed), before + word::UNCHARGE + UNITS);
-        // A taker asks for some cell while the window is open: it settles.
+        // A taker asks for a cell while the window is open, so the window settles.
         let asks = column.clone();
         at_point(3, move || asks.owner().ask(address(asks.cell()) | ASKED));
         let told = put(UNITS);
@@ -469,7 +472,7 @@ fn columns_that_no_thread_owns_in_this_ledger_are_left_alone() {
         let offset = std::ptr::from_ref(place.cell).addr() - place.first;
         let end = std::ptr::with_exposed_provenance_mut::<usize>(place.first - END);
         for (owned_end, done) in [(0, false), (offset, false), (offset + 1, true)] {
-            // SAFETY: it lies before the first column, which is this test's.
+            // SAFETY: the word lies before the first column, which belongs to this test.
             unsafe { end.write(owned_end) };
             assert_eq!(column.window(ID, UNITS, false), done, "{owned_end}");
             assert_eq!(column.cell().word.load(Ordering::Relaxed) != before, done);
@@ -477,7 +480,7 @@ fn columns_that_no_thread_owns_in_this_ledger_are_left_alone() {
     });
 }
 
-/// The compiler relies on it, and no other test would see a register that it happens not to use.
+/// The compiler relies on this, and no other test would notice a register that the compiler happens not to use.
 #[cfg(owned_windows)]
 #[test]
 fn a_window_keeps_the_registers_that_its_callers_do_not_name() {

@@ -1,37 +1,39 @@
-//! Which purse the calling thread has: a thread-local variable that sections can read.
+//! The calling thread's purse: a thread-local variable that sections can read.
 //!
-//! The **linker** puts it at one distance from the thread pointer in all threads, so a section needs that distance alone, and a
-//! fiber that goes on on another thread finds that thread's. (A variable of the language may lie anywhere, and the compiler may keep
-//! its address over the call that moves a fiber.) A library that is opened later gets its eight bytes from what the C library
-//! keeps for that; musl has none, and there the area asks for the same (`own_area.rs`).
+//! The **linker** puts it at the same distance from the thread pointer in all threads. So a section needs only that
+//! distance, and a fiber that continues on another thread finds that thread's purse. A thread-local variable of Rust
+//! may lie anywhere, and the compiler may keep its address across the call that moves a fiber. A library that is opened
+//! later gets its eight bytes from the C library's reserve. musl has no such reserve, but there the rseq area has the
+//! same requirement (`own_area.rs`).
 
 use super::Purse;
 #[cfg(rseq)]
 pub(in crate::percpu) use variable::distance;
 
-/// Without sections nothing reads the variable, and there is none.
+/// Returns zero: without sections there is no variable, since nothing reads it.
 #[cfg(not(rseq))]
 pub(super) fn distance() -> isize {
     0
 }
 
-/// What a thread has before it gets one.
+/// The purse of a thread that has not got one yet.
 static NONE_YET: Purse = Purse::of_none();
 
-/// The calling thread's purse, or one that is never open.
+/// Returns the calling thread's purse, or one that is never open.
 #[inline]
 pub(super) fn get() -> &'static Purse {
     #[cfg(rseq)]
-    // SAFETY: the calling thread's variable, which points to a purse from its start to its end. (It is read at once.)
+    // SAFETY: the calling thread's variable, which points to a purse from the thread's start to its end. It is read at
+    // once.
     return unsafe { *variable::place() };
     #[cfg(not(rseq))]
     &NONE_YET
 }
 
-/// The calling thread has this purse from now on.
+/// Makes this the calling thread's purse.
 pub(super) fn set(purse: &'static Purse) {
     #[cfg(rseq)]
-    // SAFETY: as above; a section of this thread reads it before or after.
+    // SAFETY: as above. A section of this thread reads it before or after.
     unsafe {
         variable::place().write_volatile(purse);
     }
@@ -39,11 +41,11 @@ pub(super) fn set(purse: &'static Purse) {
     let _ = purse;
 }
 
-/// Does something while the calling thread has another purse.
+/// Calls `work` while the calling thread has another purse.
 #[cfg(all(rseq, test))]
 pub(in crate::percpu) fn with<T>(purse: &Purse, work: impl FnOnce() -> T) -> T {
     let before = get();
-    // SAFETY: it has that one for as long as the reference lives: until the work is done.
+    // SAFETY: the thread has this purse only until the work is done, and the reference lives that long.
     set(unsafe { &*std::ptr::from_ref(purse) });
     let done = work();
     set(before);
@@ -65,7 +67,7 @@ mod variable {
 
     thread_local_at_a_distance!(purse in ".tdata." "@progbits", "8": ".quad {none}", none = sym NONE_YET);
 
-    /// How far the variable lies from the thread pointer, in every thread.
+    /// Returns the distance of the variable from the thread pointer, the same in every thread.
     pub(in crate::percpu) fn distance() -> isize {
         distance_of!(purse)
     }

@@ -1,32 +1,33 @@
-//! Where purses lie, and which the calling thread has.
+//! Stores the purses, and finds the calling thread's.
 //!
-//! A thread that wants a purse gets a place near the hash of its thread pointer, and has it until it ends. Where all of
-//! these are taken it goes without, and its units come from the cells.
+//! A thread that wants a purse gets a place near the hash of its thread pointer, and keeps it until it ends. If all of
+//! these are taken, it has no purse, and its units come from the cells.
 
 use super::{Purse, mine};
 use crate::region::row_set::Bits;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// How many threads may have a purse.
+/// The number of threads that may have a purse.
 const PLACES: usize = 1 << 10;
-/// In how many places a thread looks for one.
+/// The number of places in which a thread looks for a free one.
 const NEAR: usize = 16;
 
 static ALL: [Purse; PLACES] = [const { Purse::new() }; PLACES];
 /// A bit for each purse that is open. Changed under the stock lock.
 static OPEN: [AtomicU64; PLACES / 64] = [const { AtomicU64::new(0) }; PLACES / 64];
-/// What a thread has when it ends: never opened, as what it has before it gets one (`mine.rs`).
+/// The purse of a thread that ends. Like the one before a thread gets its first (`mine.rs`), it is never opened.
 static NONE_MORE: Purse = Purse::of_none();
 
-/// The calling thread's purse, or one that is never open.
+/// Returns the calling thread's purse, or one that is never open.
 #[inline]
 pub(crate) fn mine() -> &'static Purse {
     mine::get()
 }
 
-/// The calling thread's purse, and whether it had it before. It gets one if it has none, if a place is left near it, and
-/// `hear_its_end` says that its end is heard of. (A purse that was another thread's may be open.) The caller has the stock lock.
+/// Returns the calling thread's purse, and whether it had it before. A thread without a purse gets one if a place near
+/// its hash is free and `hear_its_end` returns that the thread's end will be reported. A purse that was another
+/// thread's may be open. The caller has the stock lock.
 pub(crate) fn claim(
     me: usize,
     hear_its_end: impl Fn(&'static Purse) -> bool,
@@ -40,7 +41,7 @@ pub(crate) fn claim(
     }
     let first = me.wrapping_mul(0x9e37_79b9) >> 8;
     let near = (0..NEAR).map(|n| &ALL[(first + n) % PLACES]);
-    // Acquire, partner of the Release with which a thread that ends gives its place back. (The lock orders the rest.)
+    // Acquire, partner of the Release with which a thread that ends gives its place back. The lock orders the rest.
     let of = |who| near.clone().find(move |place| place.who.load(Ordering::Acquire) == who);
     let free = of(me).or_else(|| of(0))?;
     if !hear_its_end(free) {
@@ -52,35 +53,37 @@ pub(crate) fn claim(
     Some((free, false))
 }
 
-/// The calling thread, which ends, will not open its purse again. (`give_back` comes when that is closed.)
+/// Detaches the purse of the calling thread, which ends and will not open it again. `give_back` follows once the purse
+/// is closed.
 pub(crate) fn end() {
     mine::set(&NONE_MORE);
 }
 
-/// Gives the place of a thread that ends to another.
+/// Frees the place of a thread that ends.
 pub(crate) fn give_back(purse: &Purse) {
     purse.give_to(0);
 }
 
-/// Gives back what threads have that this process, a forked child, does not have. (Their purses stay open: whoever gets the
-/// place closes it first, and drains take from it as from any.)
+/// Frees the places of threads that do not exist in this process, a forked child. Their purses stay open: the next
+/// thread that gets such a place closes it first, and drains take from it as from any other.
 pub(crate) fn forget_other_threads(me: usize) {
     for place in ALL.iter().filter(|place| place.who.load(Ordering::Relaxed) != me) {
         give_back(place);
     }
 }
 
-/// Counts twice for each step in which units or counts leave a purse and are not yet elsewhere, or the other way round.
+/// Counts twice for each step in which units or counts have left a purse and have not arrived elsewhere, or the other
+/// way round.
 static MOVES: AtomicU64 = AtomicU64::new(0);
 
-/// While this lives, units or counts move. The caller has the stock lock.
+/// Marks a move of units or counts while it lives. The caller has the stock lock.
 pub(crate) struct Moving(());
 
 impl Moving {
     pub(crate) fn begin() -> Moving {
-        // (An odd number that a fork has left is as good as any.)
+        // A fork may have left an odd number, which works as well.
         MOVES.store(MOVES.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
-        // Partner of the fence in `undisturbed`: who sees what moves sees that something does.
+        // Partner of the fence in `undisturbed`: a reader that sees a part of the move sees this store.
         fence(Ordering::SeqCst);
         Moving(())
     }
@@ -93,7 +96,7 @@ impl Drop for Moving {
     }
 }
 
-/// Looks, and says what was seen if nothing moved meanwhile.
+/// Calls `look`, and returns its result if nothing moved meanwhile.
 pub(crate) fn undisturbed<T>(look: impl FnOnce() -> T) -> Option<T> {
     let before = MOVES.load(Ordering::Acquire);
     let seen = look();
@@ -101,23 +104,24 @@ pub(crate) fn undisturbed<T>(look: impl FnOnce() -> T) -> Option<T> {
     (before & 1 == 0 && MOVES.load(Ordering::Relaxed) == before).then_some(seen)
 }
 
-/// Shows the open purses. (Loops, and no chain of iterators: who drains may have a small stack.)
+/// Calls `see` for the open purses. Uses loops instead of a chain of iterators, since a draining thread may have a
+/// small stack.
 pub(crate) fn each_open(mut see: impl FnMut(&'static Purse)) {
     for (word, bits) in OPEN.iter().enumerate() {
-        // Acquire, partner of the AcqRel in `note`: what an open purse says of itself was written before.
+        // Acquire, partner of the AcqRel in `note`: the fields of an open purse were written before.
         for bit in Bits(bits.load(Ordering::Acquire)) {
             see(&ALL[word * 64 + bit]);
         }
     }
 }
 
-/// Whether a purse is open.
+/// Returns whether a purse is open.
 pub(crate) fn is_open(purse: &Purse) -> bool {
     let (word, bit) = place(purse);
     OPEN[word].load(Ordering::Acquire) & bit != 0
 }
 
-/// The caller, which has the stock lock, opened a purse or closed it.
+/// Notes that the caller, which has the stock lock, opened or closed a purse.
 pub(crate) fn note(purse: &Purse, open: bool) {
     let (word, bit) = place(purse);
     if open {

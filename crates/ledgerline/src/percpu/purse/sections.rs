@@ -3,12 +3,12 @@
 use super::{GUARDS, Purse};
 use std::mem::offset_of;
 
-/// Takes units out of the calling thread's purse and labels their block: subtracts `delta` unless that leaves less than none, or the
-/// purse is another group's.
+/// Takes units out of the calling thread's purse and labels their block: subtracts `delta` unless the result is
+/// negative, or the purse is another group's.
 ///
 /// # Safety
-/// `area` and `mine` are the distances of the calling thread's registration and of its purse's address. Nobody else has the
-/// label's block.
+/// `area` and `mine` are the distances of the calling thread's registration and of its purse's address. No other thread
+/// has the label's block.
 #[inline(always)]
 pub(in crate::percpu) unsafe fn take(
     area: isize,
@@ -17,8 +17,8 @@ pub(in crate::percpu) unsafe fn take(
     delta: u64,
     label: *mut u16,
 ) -> bool {
-    // SAFETY: the section has one store that others can see, its last instruction (P1 in `../README.md`), and none where the sum is
-    // negative, as that of every frozen word is, whether it overflows or not (P2). Guarded by
+    // SAFETY: the section has one store that other threads can see, its last instruction (P1 in `../README.md`), and
+    // none if the sum is negative, as it is for every frozen word, whether it overflows or not (P2). Guarded by
     // `inject::tests::every_point_of_every_section_restarts`.
     unsafe {
         section!(take_from_purse:
@@ -38,15 +38,15 @@ pub(in crate::percpu) unsafe fn take(
     true
 }
 
-/// Puts units into the calling thread's purse: adds `delta` unless that makes too many, or a count is full, or the purse is another
-/// number's.
+/// Puts units into the calling thread's purse: adds `delta` unless there would be too many, or a count is full, or the
+/// purse is another number's.
 ///
 /// # Safety
-/// As [`take`].
+/// As for [`take`].
 #[inline(always)]
 pub(in crate::percpu) unsafe fn put(area: isize, mine: isize, number: u64, delta: u64) -> bool {
-    // SAFETY: as in `take`; a frozen word with so few units more is larger than any `most`. The word is read before that (O2): it
-    // is opened last.
+    // SAFETY: as in `take`. A frozen word plus at most `MOST` units is larger than any `most`. The word is read before
+    // `most` (O2), since it is stored last when a purse is opened.
     unsafe {
         section!(put_into_purse(GUARDS):
             t = out(reg) _,

@@ -4,7 +4,7 @@ use crate::percpu::registration::{self, Registration};
 const GROUP: u64 = 5;
 const NUMBER: u64 = 6;
 
-/// An open purse of 1000 units, of 2000 at most.
+/// Returns an open purse of 1000 units, of 2000 at most.
 fn purse() -> Purse {
     let purse = Purse::new();
     purse.open(GROUP, NUMBER, 0, 2000);
@@ -12,7 +12,7 @@ fn purse() -> Purse {
     purse
 }
 
-/// What the sections need; `None` where this machine has none.
+/// Returns the area that the sections need, or `None` if this machine has no sections.
 fn area() -> Option<isize> {
     match registration::adopt() {
         Ok(Registration::Compact { area }) => Some(area),
@@ -24,7 +24,7 @@ fn take_from(purse: &Purse, group: u64, units: u64) -> Option<bool> {
     let area = area()?;
     let label = AtomicU16::new(u16::MAX);
     let label_at = label.as_ptr();
-    // SAFETY: the thread is registered, the purse and the label are this test's.
+    // SAFETY: the thread is registered, and the purse and the label belong to this test.
     let done = mine::with(purse, || unsafe {
         sections::take(area, mine::distance(), group, taken(units), label_at)
     });
@@ -99,7 +99,7 @@ fn what_moves_between_purse_and_cell_leaves_neither_too_few_nor_too_many() {
     assert_eq!((units(purse.word()), counts(purse.word())), (2000, (0, 0)));
 }
 
-/// A thread that has no purse yet, and a group that is nobody: the section finds a purse of none.
+/// For a thread without a purse, the section finds a purse that matches no group, not even group 0.
 #[test]
 fn a_thread_without_a_purse_takes_and_puts_nothing() {
     let Some(area) = area() else { return };
@@ -133,7 +133,7 @@ fn threads_take_from_their_own_purses() {
     assert_eq!(left, [900, 800, 700, 600]);
 }
 
-/// As many operations as a purse may count, and more: the counts are taken out whenever units are fetched or brought back.
+/// Makes more operations than a purse can count: the counts are taken out whenever units are fetched or brought back.
 #[test]
 fn no_count_runs_into_the_next() {
     for most in [2000, MOST] {
@@ -141,7 +141,7 @@ fn no_count_runs_into_the_next() {
         purse.open(GROUP, NUMBER, 0, most);
         let (mut counted, mut pairs) = ((0, 0), 0);
         for turn in 0..400_000u64 {
-            // Pairs fill the counts; runs of single units are as many takes in sequence as there can be.
+            // Pairs fill the counts; runs of single units give the longest possible sequence of takes.
             let taking = turn / 20_000 % 4 == 0 || turn % 2 == 0;
             let done =
                 if taking { take_from(&purse, GROUP, 1) } else { put_into(&purse, NUMBER, 1) };
@@ -150,7 +150,7 @@ fn no_count_runs_into_the_next() {
                 Some(true) if taking => counted.0 += 1,
                 Some(true) => (counted.1, pairs) = (counted.1 + 1, pairs + 1),
                 Some(false) => {
-                    // As `fetch` and `bring` do, to half and to all of it.
+                    // Like `fetch` and `bring`: to half of `most`, or to all of it.
                     let half = if turn % 3 == 0 { most } else { most / 2 };
                     let change = half as i64 - units(purse.word()) as i64;
                     assert_eq!(purse.change(change), Some(counted), "after {turn}");

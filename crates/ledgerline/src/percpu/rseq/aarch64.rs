@@ -1,21 +1,22 @@
-//! How sections are armed on arm64, and what tests do inside of them.
+//! Parts of the sections that are specific to arm64, and sections for self-tests.
 //!
-//! The first group of a row needs no sections of its own: registers are plenty, so its id is one more operand.
+//! The first group of a row needs no separate sections: there are enough registers, so its id is one more
+//! operand.
 
 use super::{put, take};
 use crate::percpu::word::{self, Cell};
 use std::arch::asm;
 use std::sync::atomic::AtomicBool;
 
-/// The signature that glibc registers with the kernel for arm64; it stands before every abort address, so
-/// that the kernel can tell a real one from a forged one. (It is a `brk`, so that running into it traps.)
+/// The signature that glibc registers with the kernel for arm64. It stands before every abort address, so
+/// that the kernel can tell a real one from a forged one. It is a `brk`, so that running into it traps.
 #[cfg(test)]
 pub(crate) const SIGNATURE: u32 = 0xd428_bc00;
 
-/// As [`take`] for a row's first group.
+/// Like [`take`], but for a row's first group.
 ///
 /// # Safety
-/// As [`take`].
+/// As for [`take`].
 #[inline(always)]
 pub(crate) unsafe fn take_first<const INDEX: isize>(
     area: isize,
@@ -26,10 +27,10 @@ pub(crate) unsafe fn take_first<const INDEX: isize>(
     unsafe { take::<INDEX>(area, cell, word::empty(1), delta) }
 }
 
-/// As [`put`] for a row's first group.
+/// Like [`put`], but for a row's first group.
 ///
 /// # Safety
-/// As [`take`].
+/// As for [`take`].
 #[inline(always)]
 pub(crate) unsafe fn put_first<const INDEX: isize>(
     area: isize,
@@ -40,7 +41,8 @@ pub(crate) unsafe fn put_first<const INDEX: isize>(
     unsafe { put::<INDEX>(area, cell, word::empty(1), delta) }
 }
 
-/// The running thread's column index. It is right when it is read, and may be wrong when it is used.
+/// Returns the running thread's column index. It is right when it is read, and may be wrong when it is
+/// used.
 ///
 /// # Safety
 /// `area` is the calling thread's registration.
@@ -63,7 +65,7 @@ pub(crate) unsafe fn index<const INDEX: isize>(area: isize) -> u32 {
     index
 }
 
-/// Stays inside a section until the kernel aborts it or `turns` turns have passed. Says whether it was
+/// Stays inside a section until the kernel aborts it or `turns` turns have passed. Returns whether it was
 /// aborted. The self-test at start uses this.
 ///
 /// # Safety
@@ -73,7 +75,7 @@ pub(crate) unsafe fn spin_until_aborted(area: isize, entered: &AtomicBool, turns
     unsafe { wait_until_aborted(area, entered, &AtomicBool::new(false), turns) }
 }
 
-/// As [`spin_until_aborted`], and leaves the section by itself, too, when `over` is set.
+/// Like [`spin_until_aborted`], but also leaves the section by itself when `over` is set.
 ///
 /// # Safety
 /// `area` is the calling thread's registration.
@@ -84,8 +86,8 @@ pub(crate) unsafe fn wait_until_aborted(
     turns: u64,
 ) -> bool {
     let aborted: u64;
-    // SAFETY: the section stores to `entered` alone, an atomic that outlives it; its abort
-    // address behind the signature leads to the one instruction that tells the abort.
+    // SAFETY: the section only stores to `entered`, an atomic that outlives it. Its abort address behind
+    // the signature leads to the instruction that reports the abort.
     unsafe {
         asm!(
             descriptor!(),
@@ -105,7 +107,7 @@ pub(crate) unsafe fn wait_until_aborted(
             "2:",
             "strb {aborted:w}, [{entered}]",
             "8:",
-            // (A `yield` costs next to nothing, and turns shall take a while.)
+            // A turn should take a while, and a `yield` takes almost no time.
             "isb",
             "ldrb {aborted:w}, [{over}]",
             "cbnz {aborted:w}, 3f",

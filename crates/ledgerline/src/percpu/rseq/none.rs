@@ -1,4 +1,5 @@
-//! Machines without sections. Nothing runs one: no thread is registered there (`registration::adopt`).
+//! Stubs for machines without sections. Nothing calls them, since no thread is registered there
+//! (`registration::adopt`).
 
 use crate::percpu::word::Cell;
 use std::sync::atomic::AtomicBool;

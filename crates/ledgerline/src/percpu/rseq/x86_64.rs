@@ -1,30 +1,29 @@
-//! How sections are armed on x86-64, and what tests do inside of them.
+//! Parts of the sections that are specific to x86-64, and a section for the self-test.
 
 use crate::percpu::word::{self, Cell, STRIDE_SHIFT, TEST};
 use std::arch::asm;
 use std::sync::atomic::AtomicBool;
 
-/// The sections for first groups test a sum after a shift by this much, so that the constants fit into an
-/// instruction. The shift loses the uppermost bit of the generation.
+/// The sections for first groups test a sum after a shift by this much, so that the constants fit into an instruction.
+/// The test ignores the uppermost bit of the generation.
 const FIRST_SHIFT: u32 = 31;
 const FIRST_TEST: u32 = (TEST >> FIRST_SHIFT) as u32;
 const FIRST: u32 = (word::empty(1) >> FIRST_SHIFT) as u32;
 const _: () = assert!(TEST.trailing_zeros() == FIRST_SHIFT && FIRST & FIRST_TEST == FIRST);
 
-/// The signature that glibc registers with the kernel for x86; it stands before every abort
-/// address, so that the kernel can tell a real one from a forged one. (It is the operand of a
-/// `ud1`, so that running into it traps.)
+/// The signature that glibc registers with the kernel for x86. It stands before every abort address, so that the kernel
+/// can tell a real one from a forged one. It is the operand of a `ud1`, so that running into it traps.
 #[cfg(any(test, own_area))]
 pub(crate) const SIGNATURE: u32 = 0x5305_3053;
 
-/// As `rseq::take`, or `rseq::put`, for a row's first group. It needs two registers less, and an allocator that has enough
-/// saves none.
+/// Defines a section like `rseq::take` or `rseq::put`, but for a row's first group. It needs two registers less, so an
+/// allocator need not save any.
 macro_rules! update_first {
     ($name:ident) => {
-        /// As its neighbour for any group, for a row's first.
+        /// Like its counterpart for any group, but for a row's first group.
         ///
         /// # Safety
-        /// As `rseq::take`.
+        /// As for `rseq::take`.
         #[inline(always)]
         pub(crate) unsafe fn $name<const INDEX: isize>(
             area: isize,
@@ -56,7 +55,7 @@ macro_rules! update_first {
 update_first!(take_first);
 update_first!(put_first);
 
-/// The running thread's column index. It is right when it is read, and may be wrong when it is used.
+/// Returns the running thread's column index. It is right when it is read, and may be wrong when it is used.
 ///
 /// # Safety
 /// `area` is the calling thread's registration.
@@ -76,15 +75,15 @@ pub(crate) unsafe fn index<const INDEX: isize>(area: isize) -> u32 {
     index
 }
 
-/// Stays inside a section until the kernel aborts it or `turns` turns have passed. Says whether it was
-/// aborted. The self-test at start uses this.
+/// Stays inside a section until the kernel aborts it or `turns` turns have passed. Returns whether it was aborted. The
+/// self-test at start uses this.
 ///
 /// # Safety
 /// `area` is the calling thread's registration.
 pub(crate) unsafe fn spin_until_aborted(area: isize, entered: &AtomicBool, turns: u64) -> bool {
     let aborted: u64;
-    // SAFETY: the section stores to `entered` alone, an atomic that outlives it; its abort
-    // address behind the signature leads to the one instruction that tells the abort.
+    // SAFETY: the section only stores to `entered`, an atomic that outlives it. Its abort address behind the signature
+    // leads to the instruction that reports the abort.
     unsafe {
         asm!(
             descriptor!(),

@@ -1,4 +1,5 @@
-//! Threads come and go, and processes fork. Each test has a process of its own, in which threads own columns.
+//! Tests in which threads come and go, and processes fork. Each test has a process of its own, in which threads own
+//! columns.
 
 use super::*;
 use crate::percpu::owned::tests::{POINTS, at_point};
@@ -10,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Runs a test, by its whole name, in a process of its own. Says whether this is that process.
+/// Runs a test, by its whole name, in a process of its own. Returns whether this is that process.
 pub(in crate::percpu) fn alone(name: &str, body: impl FnOnce()) -> bool {
     const ALONE: &str = "LEDGERLINE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -31,7 +32,7 @@ fn free() -> u32 {
     FREE.load(Ordering::Acquire).count_ones()
 }
 
-/// Waits until so many columns are free. (A scope waits for what its threads do, and not until they have ended.)
+/// Waits until this many columns are free. A scope waits for its threads' closures, not for the threads' ends.
 fn comes_to(columns: u32) -> bool {
     let start = Instant::now();
     while free() != columns {
@@ -43,7 +44,8 @@ fn comes_to(columns: u32) -> bool {
     true
 }
 
-/// So many threads charge, and stay until all have. Says how many of them owned a column, and how many were free then.
+/// Starts this many threads, which charge and stay until all have charged. Returns how many of them owned a column,
+/// and how many columns were free then.
 fn charge_and_stay(threads: usize, ledger: &Ledger) -> (usize, u32) {
     let (owners, met) = (AtomicUsize::new(0), Barrier::new(threads + 1));
     let group = ledger.root();
@@ -81,7 +83,7 @@ fn threads_own_columns_until_they_end_and_what_they_leave_is_drained() {
                 let (owners, least) = charge_and_stay(threads, &ledger);
                 assert!(comes_to(all), "{threads} threads have ended");
                 assert_eq!(owners as u32, all - least, "{threads} threads");
-                // (Two threads that want one seat are rare; that half of them do is no accident.)
+                // Two threads seldom want the same seat; half of them would not do so by accident.
                 assert!(owners >= threads.min(all as usize) / 2, "{owners} of {threads}");
                 assert_eq!(ledger.root().precise(), 0);
             }
@@ -108,7 +110,7 @@ fn ten_thousand_threads_one_after_the_other_leave_no_column_behind() {
                     });
                 });
             }
-            // (One may want the seat of another that is about to end; they take turns with few stacks.)
+            // A thread may want the seat of another that is about to end, since the threads reuse few stacks.
             let owners = owners.into_inner();
             assert!(owners >= 5_000, "{owners}");
             assert!(comes_to(all), "{} of {all}", free());
@@ -136,7 +138,7 @@ fn a_thread_that_charges_while_it_ends_is_served() {
         }
         let all = free();
         let mut key = 0;
-        // SAFETY: the call writes the key; the destructor reads what is leaked.
+        // SAFETY: the call writes the key; the destructor reads the leaked ledger.
         assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(later)) }, 0);
         for _ in 0..50 {
             std::thread::spawn(move || {
@@ -153,7 +155,8 @@ fn a_thread_that_charges_while_it_ends_is_served() {
     });
 }
 
-/// What a child finds that a signal handler in a window forked, when the window has ended; zero if all is well.
+/// Checks the state in a child that a signal handler forked in a window, after the window has ended. Returns zero
+/// if all is well.
 fn inspect(ledger: &Ledger, group: Group<'_>, charge: Charge<'_>, owned_by_this: u32) -> i32 {
     let others = free();
     if others != owned_by_this {
@@ -166,7 +169,7 @@ fn inspect(ledger: &Ledger, group: Group<'_>, charge: Charge<'_>, owned_by_this:
     if group.precise() != 5000 {
         return 3;
     }
-    // The columns of threads that are not here are to be had.
+    // The columns of threads that are not here can be claimed.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             drop(group.try_charge(300).unwrap());
@@ -179,7 +182,7 @@ fn inspect(ledger: &Ledger, group: Group<'_>, charge: Charge<'_>, owned_by_this:
     i32::from(group.precise() != 5000 || ledger.mistakes() != Mistakes::default()) * 5
 }
 
-/// Other threads own columns meanwhile.
+/// Forks at each point of a window while other threads own columns.
 #[test]
 fn a_fork_in_a_window_leaves_two_whole_ledgers() {
     alone("percpu::seats::tests::a_fork_in_a_window_leaves_two_whole_ledgers", || {
@@ -203,11 +206,11 @@ fn a_fork_in_a_window_leaves_two_whole_ledgers() {
             for point in 1..=POINTS {
                 let child = Rc::new(Cell::new(-1));
                 let made = child.clone();
-                // SAFETY: the child makes no use of what other threads held, and exits below.
+                // SAFETY: the child uses nothing that other threads held, and exits below.
                 at_point(point, move || made.set(unsafe { libc::fork() }));
                 let charge = group.try_charge(64).unwrap();
                 if child.get() == 0 {
-                    // SAFETY: ends the child, if it hangs, too.
+                    // SAFETY: ends the child, even if it hangs.
                     unsafe {
                         libc::alarm(60);
                         libc::_exit(inspect(&ledger, group, charge, all - 1));

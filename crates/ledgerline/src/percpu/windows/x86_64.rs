@@ -1,7 +1,7 @@
-//! The windows on x86-64: what [`Owner::update`](crate::percpu::owned::Owner) does, instruction by instruction.
+//! The windows on x86-64: [`Owner::update`](crate::percpu::owned::Owner), instruction by instruction.
 //!
-//! Loads keep their order here, and so do stores. A load may pass an earlier store to another place, for which takers fence
-//! (`owned.rs`, where each fence's partner is named).
+//! Loads keep their order here, and so do stores. A load may pass an earlier store to another place, which is why
+//! takers fence. `owned.rs` names each fence's partner.
 
 use super::{STANDS, Told};
 use crate::percpu::owned::{Owner, VERDICTS};
@@ -10,7 +10,7 @@ use crate::percpu::word::{self, Cell, TESTED};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
 
-/// A numbered place inside a window at which a test can hold the thread (see `../owned/tests.rs`).
+/// Marks a numbered place inside a window at which a test can hold the thread (see `../owned/tests.rs`).
 #[cfg(test)]
 macro_rules! point {
     ($number:literal) => {
@@ -28,8 +28,8 @@ macro_rules! point {
     };
 }
 
-/// One window. `r8`: the row's cell in the first column, `r9`: the id, `r10`: the delta; `rax` then is what it [`Told`].
-/// Changes those and `rcx`. (`$entry` makes them of something else.)
+/// Defines one window. `r8` is the row's cell in the first column, `r9` the id, and `r10` the delta; afterwards `rax`
+/// is the result ([`Told`]). Changes those registers and `rcx`. `$entry` computes the operands from others.
 macro_rules! window {
     ($(#[$about:meta])* $name:ident [$($entry:expr),*] [$($cap:expr),*]) => {
         $(#[$about])*
@@ -104,11 +104,11 @@ window!(
     take_window [] []
 );
 window!(
-    /// The window of a return: the stock may not pass the cap. (An open word is stored after its cap, `Cell::open`.)
+    /// The window of an uncharge: the stock may not pass the cap. An open word is stored after its cap (`Cell::open`).
     put_window [] ["cmp ecx, dword ptr [r8 + 8]", "ja 2f"]
 );
 window!(
-    /// As `put_window`, of a guard. `r8`: the address of the cell and the id in one word, `r10`: the units.
+    /// Like `put_window`, but for a guard. `r8` is the address of the cell and the id in one word, and `r10` the units.
     put_packed_window [
         "mov r9, r8",
         "shl r8, 16",
@@ -123,8 +123,8 @@ window!(
 const _: () = assert!(offset_of!(Cell, word) == 0 && offset_of!(Cell, cap) == 8);
 const _: () = assert!(word::STOCK_MAX == 0x7fff_ffff && word::UNCHARGE == 1 << 40);
 
-/// Calls a window. The compiler knows which registers it keeps. (They get nothing that the caller could compute before:
-/// it would keep that in a register, also where sections serve and this is never reached.)
+/// Calls a window. The compiler knows which registers it keeps. The operands are not precomputed by the caller: it
+/// would keep them in registers even if sections serve and this is never reached.
 macro_rules! call {
     ($window:ident, $($move:literal),+; $($operands:tt)+) => {{
         let told: u64;
@@ -157,27 +157,27 @@ macro_rules! update {
     }};
 }
 
-/// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns; `false`, and nothing is
-/// changed, if it owns none (yet), in a signal handler that interrupted a window, and in other modes.
+/// Takes `units <= STOCK_MAX` from the stock in the column that the calling thread owns. Changes nothing and returns
+/// `false` if the thread owns none yet, in a signal handler that interrupted a window, and in other modes.
 ///
 /// # Safety
-/// `first` is a row's cell in the first column of a ledger, and `id` that of the group that is charged. `END` bytes
-/// before the next lower multiple of `ALIGNMENT` it says where the ledger's owned columns end, from its first.
+/// `first` is a row's cell in the first column of a ledger, and `id` is that of the charged group. `END` bytes before
+/// the next lower multiple of `ALIGNMENT` lies the end of the ledger's owned columns, from its first column.
 #[inline(always)]
 pub(crate) unsafe fn take<const ALIGNMENT: usize, const END: usize>(
     first: *const Cell,
     id: u64,
     units: u64,
 ) -> bool {
-    // SAFETY: the window changes the cell in the thread's own column alone, which is there, as the caller says (W1; guarded
-    // by `owned::tests`), and no register but those named.
+    // SAFETY: the window only changes the cell in the thread's own column, which exists by the caller (W1; guarded by
+    // `owned::tests`), and no registers but those named.
     unsafe { update!(take_window, first, id, word::CHARGE.wrapping_sub(units)) }
 }
 
-/// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns; see [`take`].
+/// Puts `units <= STOCK_MAX` into the stock in the column that the calling thread owns. See [`take`].
 ///
 /// # Safety
-/// As [`take`].
+/// As for [`take`].
 #[inline(always)]
 pub(crate) unsafe fn put<const ALIGNMENT: usize, const END: usize>(
     first: *const Cell,
@@ -188,11 +188,11 @@ pub(crate) unsafe fn put<const ALIGNMENT: usize, const END: usize>(
     unsafe { update!(put_window, first, id, word::UNCHARGE + units) }
 }
 
-/// As [`put`], of a guard: `packed` is the address of the cell and the id in one word, and `units` may be any number (then
-/// it fails). Where the sum does not stand at once, the caller asks [`Told::settle`].
+/// Like [`put`], but for a guard: `packed` is the address of the cell and the id in one word. `units` may be any
+/// number; it fails if that is too large. If the sum does not stand at once, the caller calls [`Told::settle`].
 ///
 /// # Safety
-/// As [`take`].
+/// As for [`take`].
 #[inline(always)]
 pub(crate) unsafe fn put_packed<const ALIGNMENT: usize, const END: usize>(
     packed: u64,
@@ -208,7 +208,7 @@ pub(crate) unsafe fn put_packed<const ALIGNMENT: usize, const END: usize>(
     }
 }
 
-/// Where [`point`] goes: keeps all registers over `owned::tests::reach`.
+/// The target of [`point`]: calls `owned::tests::reach` and keeps all registers.
 #[cfg(test)]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -247,10 +247,10 @@ unsafe extern "C" fn ledgerline_owned_point() {
     )
 }
 
-/// Calls each window, and looks whether the registers that [`call`] does not name are kept.
+/// Calls each window, and checks that it keeps the registers that [`call`] does not name.
 ///
 /// # Safety
-/// As [`take`].
+/// As for [`take`].
 #[cfg(test)]
 pub(crate) unsafe fn registers_kept<const ALIGNMENT: usize, const END: usize>(
     first: usize,
@@ -260,7 +260,7 @@ pub(crate) unsafe fn registers_kept<const ALIGNMENT: usize, const END: usize>(
     macro_rules! try_window {
         ($window:ident, $first:expr, $delta:expr) => {{
             let mut seen = [1u64, 2, 3, 4, 5, 6, 7, 8];
-            // SAFETY: as the caller says. `rbx` and `rbp` may not be operands, so they are saved here.
+            // SAFETY: by the caller. `rbx` and `rbp` may not be operands, so they are saved here.
             unsafe {
                 asm!(
                     "push rbx",

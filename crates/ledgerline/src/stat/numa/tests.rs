@@ -17,19 +17,19 @@ fn counts<W: Width>(numa: &Numa<W>, place: PlaceId) -> [i64; 6] {
     std::array::from_fn(|item| numa.counters().precise(place, NumaItem::ALL[item]))
 }
 
-/// Wanted zone, zone it came from, running node; then what zones 0, 1 and 2 count of
-/// hit, miss, foreign, interleave, local, other. Written from the kernel's text, not from `classify`.
+/// Preferred zone, zone of the allocation, running node; then the counts of zones 0, 1 and 2 for hit,
+/// miss, foreign, interleave, local, other. Derived from the kernel's text, not from `classify`.
 #[rustfmt::skip]
 const CASES: [(usize, usize, u32, [[i64; 6]; 3]); 12] = [
-    // From the zone that was wanted.
+    // From the preferred zone.
     (1, 1, 0, [[0; 6], [1, 0, 0, 0, 1, 0], [0; 6]]),
     (1, 1, 1, [[0; 6], [1, 0, 0, 0, 0, 1], [0; 6]]),
     (2, 2, 0, [[0; 6], [0; 6], [1, 0, 0, 0, 0, 1]]),
     (2, 2, 1, [[0; 6], [0; 6], [1, 0, 0, 0, 1, 0]]),
-    // From another zone of the node that was wanted: a hit, of the zone that gave.
+    // From another zone of the preferred node: a hit of the zone that gave.
     (1, 0, 0, [[1, 0, 0, 0, 1, 0], [0; 6], [0; 6]]),
     (1, 0, 1, [[1, 0, 0, 0, 0, 1], [0; 6], [0; 6]]),
-    // From another node: a miss of the zone that gave, foreign to the zone that was wanted.
+    // From another node: a miss of the zone that gave, foreign for the preferred zone.
     (1, 2, 0, [[0; 6], [0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 1]]),
     (1, 2, 1, [[0; 6], [0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 1, 0]]),
     (2, 0, 0, [[0, 1, 0, 0, 1, 0], [0; 6], [0, 0, 1, 0, 0, 0]]),
@@ -74,7 +74,7 @@ fn the_running_cpu_decides_what_is_local() {
     let [home, away] = [node, node + 1].map(|node| tree.node(&node.to_string()).unwrap());
     let numa = Numa::<u16>::new(&tree.build().unwrap()).unwrap();
     let [home_zone, away_zone] = [home, away].map(|node| numa.zone(node).unwrap());
-    // (On a machine with several nodes the thread may move; then neither sum would change.)
+    // On a machine with several nodes the thread may move; the sums stay the same.
     for _ in 0..100 {
         home_zone.count(home_zone);
         away_zone.count(home_zone);

@@ -1,4 +1,4 @@
-//! Prints one name and one value a line: `/proc/vmstat`, `memory.stat`, `numastat`.
+//! Prints one name and one value per line: `/proc/vmstat`, `memory.stat`, `numastat`.
 
 use super::{Stat, Word};
 use std::fmt;

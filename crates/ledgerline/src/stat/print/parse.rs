@@ -1,14 +1,14 @@
-//! Parses the files, for tests: they hold the kernel's own files and ours against this grammar.
+//! Parses the files, for tests that check the kernel's own files and ours against this grammar.
 
 use super::{Pageset, Stat, Zone};
 
-/// A line `name value`.
+/// Parses lines `name value`.
 pub(super) fn flat(text: &str) -> Result<Vec<Stat>, String> {
     assert!(text.is_empty() || text.ends_with('\n'), "the last line has an end");
     text.lines().map(|line| pair(line, line, " ")).collect()
 }
 
-/// `name` and `value` of `rest`, with `between` between them (and more spaces).
+/// Parses `name` and `value` of `rest`, separated by `between` and any further spaces.
 fn pair(line: &str, rest: &str, between: &str) -> Result<Stat, String> {
     let (name, value) = rest.split_once(between).ok_or_else(|| line.to_owned())?;
     let digits = value.trim_start_matches(' ');
@@ -17,7 +17,7 @@ fn pair(line: &str, rest: &str, between: &str) -> Result<Stat, String> {
     if word { Ok(Stat::new(name.to_owned(), value)) } else { Err(line.to_owned()) }
 }
 
-/// A whole `/proc/zoneinfo`.
+/// Parses a whole `/proc/zoneinfo`.
 pub(super) fn zones(text: &str) -> Result<Vec<Zone>, String> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {

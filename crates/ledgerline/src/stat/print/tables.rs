@@ -1,11 +1,11 @@
-//! Turns snapshots of counters into what is printed.
+//! Turns snapshots of counters into printable stats.
 
 use super::{Pageset, Stat, Zone};
 use crate::stat::numa::NumaItem;
 use crate::stat::{CountersSnapshot, Item, PlaceKind};
 
-/// `/proc/vmstat`: what each table counted in all, one table after the other. The kernel has the items of
-/// zones first, then those of NUMA, then those of nodes. [`Flat`](super::Flat) prints it.
+/// Returns the stats of `/proc/vmstat`: the sums of each table, one table after the other. The kernel has
+/// the items of zones first, then those of NUMA, then those of nodes. [`Flat`](super::Flat) prints it.
 ///
 /// ```
 /// use ledgerline::stat::print::{Flat, vmstat};
@@ -28,9 +28,9 @@ pub fn vmstat(tables: &[&CountersSnapshot]) -> Vec<Stat> {
     tables.iter().flat_map(|table| stats(table, 0)).collect()
 }
 
-/// A node's `numastat`: what the zones of that place (by its position in the table) have counted, under the
-/// names that this file has for the items. [`Flat`](super::Flat) prints it. Empty if there is no such
-/// place.
+/// Returns the stats of a node's `numastat`: the sums of the zones of that place (by its position in the
+/// table), with the names that this file uses for the items. [`Flat`](super::Flat) prints it. Empty if
+/// there is no such place.
 pub fn numastat(numa: &CountersSnapshot, place: usize) -> Vec<Stat> {
     let stat = |(name, value): (&str, u64)| match NumaItem::from_name(name) {
         Ok(item) => Stat::new(item.numastat(), value),
@@ -39,13 +39,13 @@ pub fn numastat(numa: &CountersSnapshot, place: usize) -> Vec<Stat> {
     numa.values(place).map(stat).collect()
 }
 
-/// `/proc/zoneinfo`: the zones of a table with their items, after them those of `numa`, and the items of
-/// `nodes` in the first zone of each node. From tables with other places it takes those with the same
-/// paths.
+/// Returns the zones of `/proc/zoneinfo`: the zones of a table with their items, after them those of
+/// `numa`, and the items of `nodes` in the first zone of each node. In `numa` and `nodes` it looks places
+/// up by path.
 ///
-/// `pages free` is the item `nr_free_pages`, where there is one, and each CPU has the threshold of the
-/// zone. Counters do not know what else the kernel says of a zone (its watermarks, its size): set that in
-/// the [`Zone`] before it is printed.
+/// `pages free` is the item `nr_free_pages`, if there is one, and each CPU has the threshold of the zone.
+/// Counters have none of the kernel's other numbers of a zone, such as its watermarks and its size: set
+/// them in the [`Zone`] before printing it.
 pub fn zoneinfo(
     zones: &CountersSnapshot,
     numa: Option<&CountersSnapshot>,
@@ -73,7 +73,7 @@ pub fn zoneinfo(
     printed
 }
 
-/// What a table has counted at a path; empty without a table or without that path.
+/// Returns the stats of a table at a path; empty without a table or without that path.
 fn at_path(table: Option<&CountersSnapshot>, path: &str) -> Vec<Stat> {
     table.and_then(|table| Some(stats(table, table.find(path)?))).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use crate::stat::{Counters, PlaceId, Places};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// Compares with a file that a person has looked at; with LEDGERLINE_BLESS=1 replaces it.
+/// Compares with a file that a person has reviewed. With LEDGERLINE_BLESS=1 it replaces the file.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/stat/print/golden").join(name);
     if std::env::var_os("LEDGERLINE_BLESS").is_some() {
@@ -21,8 +21,8 @@ fn stats<const N: usize>(pairs: [(&'static str, u64); N]) -> Vec<Stat> {
     pairs.map(|(name, value)| Stat::new(name, value)).into()
 }
 
-/// The zone that the mail of the series of Linux commit 1d90ca897cb0, "mm: update NUMA counter threshold
-/// size" shows, with the pages and CPUs around it.
+/// Returns the zone in the mail of the series of Linux commit 1d90ca897cb0, "mm: update NUMA
+/// counter threshold size", with the pages and CPUs around it.
 fn zone() -> Zone {
     let set = |cpu, count| Pageset {
         cpu,
@@ -199,7 +199,7 @@ fn numastat_has_the_lines_of_this_machines_own() {
     assert_eq!(names(numastat(&table, 1)), names(parse::flat(&text).unwrap()));
 }
 
-/// The text of a file of this machine. Says so if the machine has none (or shows it to root alone).
+/// Reads a file of this machine. Prints a message if it is missing or only readable by root.
 fn kernels(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path);
     if let Err(error) = &text {
@@ -234,7 +234,7 @@ fn the_kernels_own_zoneinfo_comes_out_byte_for_byte() {
     let printed = zones.iter().map(Zone::to_string).collect::<String>();
     let count = |line: &str| line.trim_start().strip_prefix("count: ").map(str::to_owned);
     if text.lines().find_map(count).is_some_and(|number| !number.starts_with(' ')) {
-        // Older kernels pad these numbers less, and are the same in all else.
+        // Older kernels pad these numbers less; the rest is the same.
         let words =
             |text: &str| text.split(' ').filter(|word| !word.is_empty()).collect::<String>();
         return assert_eq!(words(&printed), words(&text));

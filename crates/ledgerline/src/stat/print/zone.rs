@@ -4,11 +4,11 @@ use super::{Stat, Word};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Prints a zone as `/proc/zoneinfo` does. The file is its zones, one after the other.
+/// Prints a zone as `/proc/zoneinfo` does. The file is the sequence of its zones.
 ///
 /// The order is the kernel's: the pages, the zone's items, after them the NUMA items, then each CPU's page
-/// set. Empty parts are left out. (The kernel prints a zone without pages as far as the protection, and the
-/// items of a node in its first zone with pages.)
+/// set. Empty parts are left out. The kernel prints a zone without pages only up to the protection, and
+/// the items of a node in its first zone with pages.
 ///
 /// ```
 /// use ledgerline::stat::print::{Stat, Zone};
@@ -44,25 +44,25 @@ pub struct Zone {
     pub stats: Vec<Stat>,
     /// The NUMA items of the zone.
     pub numa: Vec<Stat>,
-    /// What each CPU keeps for itself.
+    /// The page set of each CPU.
     pub pagesets: Vec<Pageset>,
     /// The lines at the end: `node_unreclaimable` and `start_pfn`.
     pub tail: Vec<Stat>,
 }
 
-/// What a CPU keeps for itself of a zone.
+/// A CPU's page set of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pageset {
     /// The CPU.
     pub cpu: u32,
     /// `count`, `high`, `batch`, `high_min` and `high_max` in the kernel.
     pub stats: Vec<Stat>,
-    /// How far its differences may go before they are folded.
+    /// How far its differences may grow before they are folded.
     pub threshold: u64,
 }
 
 impl Zone {
-    /// A zone without any numbers yet.
+    /// Makes a zone without numbers.
     pub fn new(node: u32, name: impl Into<Cow<'static, str>>) -> Zone {
         Zone { node, name: name.into(), ..Zone::default() }
     }
@@ -70,7 +70,7 @@ impl Zone {
 
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Right-aligned in eight places, into which all names of zones fit.
+        // Right-aligned in eight columns, into which all names of zones fit.
         let left = 8usize.saturating_sub(self.name.chars().count());
         writeln!(f, "Node {}, zone {:left$}{}", self.node, "", Word(&self.name, 0))?;
         if !self.node_stats.is_empty() {
@@ -113,7 +113,7 @@ fn items(f: &mut fmt::Formatter<'_>, stats: &[Stat]) -> fmt::Result {
     stats.iter().try_for_each(|stat| writeln!(f, "      {} {}", Word(&stat.name, 12), stat.value))
 }
 
-/// Prints a name with a colon, and the value `width` places after the name's start and a space.
+/// Prints a name with a colon, and the value `width` characters after the name's start and a space.
 fn labelled(
     f: &mut fmt::Formatter<'_>,
     start: &str,

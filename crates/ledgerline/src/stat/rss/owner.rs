@@ -1,4 +1,4 @@
-//! Handles: an owner with one thread, and an owner with many.
+//! Handles of owners with one thread and of owners with many.
 
 use super::row::MOVE_MAX;
 use super::table::{Full, OwnerId, Table, slot};
@@ -9,12 +9,12 @@ use std::mem::ManuallyDrop;
 
 /// An owner that one thread updates: its words lie in its row, and no CPU has a cell for it.
 ///
-/// It may be sent to another thread, but not shared; [`share`](Owner::share) makes one that can be.
+/// It may be sent to another thread, but not shared; [`share`](Owner::share) makes one that can be shared.
 /// Dropping it unregisters the owner.
 #[derive(Debug)]
 pub struct Owner<'t> {
     row: Registered<'t>,
-    /// Not `Sync`: `add` is one thread's at a time.
+    /// Not `Sync`: only one thread at a time calls `add`.
     single: PhantomData<Cell<()>>,
 }
 
@@ -26,7 +26,7 @@ pub struct SharedOwner<'t> {
     row: Registered<'t>,
 }
 
-/// A row that is taken, until this is dropped.
+/// A taken row. Dropping this gives it back.
 #[derive(Debug)]
 struct Registered<'t> {
     table: &'t Table,
@@ -40,13 +40,13 @@ impl Drop for Registered<'_> {
 }
 
 impl Registered<'_> {
-    /// Does what dropping it does, and returns what was left.
+    /// Does the same as dropping it, and returns the remaining pages.
     fn close(self) -> Pages {
         let row = ManuallyDrop::new(self);
         row.table.close(row.id)
     }
 
-    /// Adds what does not fit into a word to the words for others, which clamp and count.
+    /// Adds an amount that does not fit into an own word to the words for others, which clamp and count.
     #[cold]
     fn add_elsewhere(&self, kind: Kind, n: i64) {
         let gone = self.table.add_to(self.id, kind, n).is_err();
@@ -76,18 +76,18 @@ impl<'t> Owner<'t> {
         }
     }
 
-    /// Its pages: exact, except for what others [add](Table::add_to) during the call.
+    /// Returns its pages: exact, except for pages that other threads [add](Table::add_to) during the call.
     pub fn read(&self) -> Pages {
         self.row.table.sum(self.row.id.row)
     }
 
-    /// Its id, for [`Table::read`] and [`Table::add_to`] on other threads.
+    /// Returns its id, for [`Table::read`] and [`Table::add_to`] on other threads.
     pub fn id(&self) -> OwnerId {
         self.row.id
     }
 
-    /// Makes it an owner that threads can share. Its pages stay where they are; from here on updates go to
-    /// the cells of the CPUs.
+    /// Makes it an owner that threads can share. Its pages stay where they are; later updates go to the
+    /// cells of the CPUs.
     pub fn share(self) -> SharedOwner<'t> {
         SharedOwner { row: self.row }
     }
@@ -99,9 +99,9 @@ impl<'t> Owner<'t> {
 }
 
 impl SharedOwner<'_> {
-    /// Adds `n` pages of a kind, or takes them away, in the running CPU's cell: about a nanosecond (the
-    /// owner's first update on a CPU some tens). Async-signal-safe. More than 2^46 pages at once are
-    /// clamped to that, and counted.
+    /// Adds `n` pages of a kind, or takes them away, in the running CPU's cell. That takes about a
+    /// nanosecond, and some tens for the owner's first update on a CPU. Async-signal-safe. More than 2^46
+    /// pages at once are clamped to that, and counted.
     #[inline]
     pub fn add(&self, kind: Kind, n: i64) {
         let slot = slot(self.row.id.row, kind);
@@ -126,18 +126,18 @@ impl SharedOwner<'_> {
         }
     }
 
-    /// Its pages: exact when the writers are still, otherwise off by what moved during the call. Costs a
-    /// few loads, and a line for each CPU that ran it.
+    /// Returns its pages: exact if no writer is active, otherwise off by the pages that moved during the
+    /// call. Costs a few loads, and a line for each CPU that ran it.
     pub fn read(&self) -> Pages {
         self.row.table.sum(self.row.id.row)
     }
 
-    /// How many CPUs ran it since it was shared. A read costs a line for each.
+    /// Returns how many CPUs ran it since it was shared. A read costs a line for each.
     pub fn cpus(&self) -> usize {
         self.row.table.ran_on(self.row.id.row).count()
     }
 
-    /// Its id, for [`Table::read`] and [`Table::add_to`].
+    /// Returns its id, for [`Table::read`] and [`Table::add_to`].
     pub fn id(&self) -> OwnerId {
         self.row.id
     }

@@ -3,42 +3,42 @@
 use super::Kind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The most pages that one update moves, either way: 2^58 bytes of 4 KiB pages.
+/// The most pages that one update moves, in either direction: 2^58 bytes of 4 KiB pages.
 pub(super) const MOVE_MAX: i64 = 1 << 46;
-/// The bit at which the value of a word for others begins; below is the generation that it belongs to.
+/// The first bit of the value in a word for others. The bits below are the generation that it belongs to.
 const VALUE: u32 = 16;
 
 /// See the [module](super). 128 bytes, so that two owners never share a pair of lines.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Row {
-    /// The one thread of an owner that is not shared writes these.
+    /// Written by the one thread of an owner that is not shared.
     own: [AtomicU64; 4],
-    /// Odd while an owner has the row; grows by one whenever it is taken or given back.
+    /// Odd while an owner has the row. Grows by one whenever the row is taken or given back.
     pub(super) generation: AtomicU32,
     /// The next free row.
     pub(super) next: AtomicU32,
     spare: [u64; 3],
-    /// Any thread writes these: 48 bits of pages and 16 of the generation, so that pages meant for an owner
-    /// that has gone do not reach the next.
+    /// Written by any thread: 48 bits of pages and 16 of the generation, so that pages meant for an owner
+    /// that has gone do not reach the next one.
     elsewhere: [AtomicU64; 4],
 }
 
 const _: () = assert!(size_of::<Row>() == 128);
 
 impl Row {
-    /// Adds to the one thread's own word, in one instruction that nothing can interrupt in the middle. If
-    /// the sum does not fit in 64 bits, it changes nothing and says `false`.
+    /// Adds to the one thread's own word, in one instruction that cannot be interrupted half-way. If the
+    /// sum does not fit in 64 bits, it changes nothing and returns `false`.
     ///
-    /// Only one thread calls this at a time. (Readers load the word, which is whole at every moment.)
+    /// Only one thread calls this at a time. Readers load the word, which is consistent at every moment.
     #[inline(always)]
     pub(super) fn add_own(&self, kind: Kind, n: i64) -> bool {
         let word = &self.own[kind as usize];
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: one naturally aligned word of the row, which is borrowed; a single instruction,
-            // so that a signal handler of this thread that does the same comes before it or after it
-            // (guarded by `tests/main/rss.rs`, `a_signal_handler_adds_between_two_additions…`).
+            // SAFETY: one naturally aligned word of the row, which is borrowed. The access is a single
+            // instruction, so a signal handler of this thread that does the same comes before it or after
+            // it (guarded by `tests/main/rss.rs`, `a_signal_handler_adds_between_two_additions…`).
             unsafe {
                 std::arch::asm!(
                     "add qword ptr [{word}], {n}",
@@ -61,7 +61,8 @@ impl Row {
 
     /// Adds to the words for others if the row still has the owner of that generation.
     ///
-    /// Returns what did not fit (the word was clamped), or `None` if the owner has gone.
+    /// Returns the amount that did not fit, by which the word was clamped, or `None` if the owner has
+    /// gone.
     pub(super) fn add_elsewhere(&self, generation: u32, kind: Kind, n: i64) -> Option<i64> {
         let word = &self.elsewhere[kind as usize];
         let mut left = 0;
@@ -75,14 +76,14 @@ impl Row {
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| left)
     }
 
-    /// What the row itself holds of a kind.
+    /// Returns the pages of a kind in the row itself.
     pub(super) fn pages(&self, kind: Kind) -> i128 {
         let own = self.own[kind as usize].load(Ordering::Relaxed) as i64;
         let elsewhere = self.elsewhere[kind as usize].load(Ordering::Relaxed) as i64 >> VALUE;
         i128::from(own) + i128::from(elsewhere)
     }
 
-    /// Makes the row ready for an owner of that generation. The row is the caller's.
+    /// Prepares the row for an owner of that generation. The caller owns the row.
     pub(super) fn open(&self, generation: u32) {
         for word in &self.elsewhere {
             word.store(elsewhere(0, generation), Ordering::Relaxed);
@@ -91,8 +92,8 @@ impl Row {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// Empties the words of a kind. Returns what they held. `closed` is a generation that no owner has, so
-    /// that nothing is added to the words for others from here on. The row is the caller's.
+    /// Empties the words of a kind. Returns their pages. `closed` is a generation that no owner has, so
+    /// nothing is added to the words for others from here on. The caller owns the row.
     pub(super) fn take(&self, closed: u32, kind: Kind) -> i128 {
         let own = self.own[kind as usize].swap(0, Ordering::Relaxed) as i64;
         let word = &self.elsewhere[kind as usize];
@@ -107,7 +108,7 @@ const fn elsewhere(pages: i64, generation: u32) -> u64 {
 
 #[cold]
 fn take_back(word: &AtomicU64, n: i64) -> bool {
-    // Relaxed: the word is all there is to see. Atomic, because a signal handler may come between.
+    // Relaxed: the word is all there is to see. Atomic, because a signal handler may come in between.
     word.fetch_sub(n as u64, Ordering::Relaxed);
     false
 }
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     fn row() -> Row {
-        // SAFETY: a row is atomics and integers, for which zero is a value.
+        // SAFETY: a row consists of atomics and integers, for which zero is a valid value.
         let row: Row = unsafe { std::mem::zeroed() };
         row.open(0x0007_0001);
         row

@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 /// How many words a cell has.
 const KINDS: usize = Kind::ALL.len();
 
-/// The id of an owner: a row, and how often that was used. The id of an owner that has gone is refused.
+/// The id of an owner: a row, and how often it was used. The id of an owner that has gone is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerId {
     pub(super) row: u32,
@@ -50,7 +50,7 @@ impl fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// The mistakes of callers that a table has counted.
+/// Mistakes of callers, as counted by a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
     /// How many updates of more than 2^46 pages at once, and sums past 2^47 pages, were clamped.
@@ -59,7 +59,7 @@ pub struct Mistakes {
     pub negative: u64,
 }
 
-/// The first 128 bytes of the region, in the place of row 0 (which the free list never holds).
+/// The first 128 bytes of the region, in the place of row 0, which the free list never holds.
 #[repr(C)]
 #[derive(Debug)]
 struct Header {
@@ -74,9 +74,9 @@ const _: () = assert!(size_of::<Header>() <= size_of::<Row>());
 
 /// Resident pages by owner. See the [module](super).
 ///
-/// Threads may share it. It is usually in a `static LazyLock`, or leaked, so that owners are
-/// `Owner<'static>`. Making it costs address space; then it costs 128 bytes and a mask an owner, and 32
-/// bytes for each CPU that ran a shared one.
+/// Threads may share it. It is usually in a `static LazyLock`, or leaked, so that owners are `Owner<'static>`. Making
+/// it costs address space. In use it costs 128 bytes and a mask per owner, and 32 bytes for each CPU that ran a shared
+/// owner.
 #[derive(Debug)]
 pub struct Table {
     header: *const Header,
@@ -89,7 +89,7 @@ pub struct Table {
     region: Region,
 }
 
-// SAFETY: the region is touched through atomics and sections only, and mapped as long as the table.
+// SAFETY: the region is accessed only through atomics and sections, and mapped as long as the table.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
@@ -119,9 +119,9 @@ impl Table {
             rows: region.at(0),
             masks: region.at(masks),
             mask_words,
-            // SAFETY: the region has a column of `stride` bytes there for each possible CPU (and strangers), and lives
-            // as long as the table. The cells are written through `Words`, and by `close`, where an
-            // owner has no other user.
+            // SAFETY: the region has a column of `stride` bytes there for each possible CPU, and for strangers, and
+            // lives as long as the table. The cells are written through `Words`, and by `close`, when the owner has no
+            // other user.
             cells: unsafe { Words::new(region.at(cells), stride) },
             capacity,
             region,
@@ -146,8 +146,8 @@ impl Table {
         Ok(OwnerId { row, generation })
     }
 
-    /// The pages of an owner, on any thread. It is exact when the owner's writers are still, otherwise off
-    /// by what moved during the call. Costs a few loads, and a line for each CPU that ran the owner.
+    /// Returns the pages of an owner, on any thread. They are exact if no writer of the owner is active, otherwise off
+    /// by the pages that moved during the call. Costs a few loads, and a line for each CPU that ran the owner.
     ///
     /// # Errors
     /// [`Gone`].
@@ -167,12 +167,11 @@ impl Table {
         Ok(pages)
     }
 
-    /// Adds `n` pages to an owner from other code: a reclaimer, or a thread that returns what another took.
-    /// It is an atomic operation on the owner's row. Async-signal-safe. Clamps (and counts) as [`Mistakes`]
-    /// says.
+    /// Adds `n` pages to an owner from other code, such as a reclaimer or a thread that returns pages of another. It
+    /// is an atomic operation on the owner's row. Async-signal-safe. Clamps and counts as [`Mistakes`] describes.
     ///
     /// # Errors
-    /// [`Gone`]; nothing is changed then, not even if the row has another owner by now.
+    /// [`Gone`]. Nothing is changed then, even if the row has another owner by now.
     pub fn add_to(&self, owner: OwnerId, kind: Kind, n: i64) -> Result<(), Gone> {
         let row = self.checked(owner.row).ok_or(Gone)?;
         if row.generation.load(Ordering::Relaxed) != owner.generation {
@@ -185,7 +184,7 @@ impl Table {
         Ok(())
     }
 
-    /// All owners with their pages, one after the other.
+    /// Iterates over all owners with their pages.
     pub fn owners(&self) -> impl Iterator<Item = (OwnerId, Pages)> + '_ {
         (1..=self.header().high_water.load(Ordering::Relaxed)).filter_map(|row| {
             let generation = self.row(row).generation.load(Ordering::Relaxed);
@@ -194,7 +193,7 @@ impl Table {
         })
     }
 
-    /// The mistakes of callers so far.
+    /// Returns the mistakes of callers so far.
     pub fn mistakes(&self) -> Mistakes {
         Mistakes {
             clamped: self.header().clamped.load(Ordering::Relaxed),
@@ -202,12 +201,12 @@ impl Table {
         }
     }
 
-    /// Bytes of memory that the table takes now.
+    /// Returns the bytes of memory that the table takes now.
     pub fn resident(&self) -> u64 {
         self.region.resident()
     }
 
-    /// How many owners it can have at a time.
+    /// Returns how many owners it can have at a time.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -223,24 +222,24 @@ impl Table {
 
     /// Puts a CPU into an owner's mask.
     pub(super) fn note(&self, row: u32, column: u32) {
-        // Relaxed: a reader that must see the cell was told of the update, and so sees this too.
+        // Relaxed: a reader that must see the cell has synchronized with the update, and so sees this, too.
         self.mask(row)[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
     }
 
-    /// The CPUs that ran an owner since it was shared.
+    /// Iterates over the CPUs that ran an owner since it was shared.
     pub(super) fn ran_on(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(self.mask(row)).flat_map(|(at, word)| {
             Bits(word.load(Ordering::Relaxed)).map(move |bit| at * 64 + bit as u32)
         })
     }
 
-    /// The sum of an owner's words.
+    /// Returns the sum of an owner's words.
     pub(super) fn sum(&self, row: u32) -> Pages {
         let own = Kind::ALL.map(|kind| self.row(row).pages(kind));
         self.pages(row, own, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Ends an owner: empties all its words and frees its row. Returns what the words held.
+    /// Ends an owner: empties all its words and frees its row. Returns the pages of the words.
     pub(super) fn close(&self, owner: OwnerId) -> Pages {
         let row = self.row(owner.row);
         let closed = owner.generation.wrapping_add(1);
@@ -260,8 +259,8 @@ impl Table {
         pages
     }
 
-    /// Adds what an owner's cells hold to what its row held. A sum past an `i64` (which takes 2^16 largest updates) is
-    /// clamped and counted.
+    /// Adds the pages in an owner's cells to those of its row. A sum beyond an `i64`, which takes 2^16 largest
+    /// updates, is clamped and counted.
     fn pages(&self, row: u32, own: [i128; 4], read: impl Fn(&AtomicU64) -> u64) -> Pages {
         let mut sums = own;
         for column in self.ran_on(row) {
@@ -283,7 +282,7 @@ impl Table {
         unsafe { &*self.header }
     }
 
-    /// The row of that number, if the table has it.
+    /// Returns the row of that number, if the table has it.
     fn checked(&self, row: u32) -> Option<&Row> {
         (1..=self.capacity).contains(&row).then(|| self.row(row))
     }
@@ -297,7 +296,7 @@ impl Table {
 
     fn mask(&self, row: u32) -> &[AtomicU64] {
         debug_assert!((1..=self.capacity).contains(&row));
-        // SAFETY: as in `row`; a mask of `mask_words` words lies there for each.
+        // SAFETY: as in `row`. Each row has a mask of `mask_words` words there.
         unsafe {
             let mask = self.masks.add(row as usize * self.mask_words);
             std::slice::from_raw_parts(mask, self.mask_words)
@@ -305,12 +304,12 @@ impl Table {
     }
 
     fn cell(&self, column: u32, row: u32, kind: Kind) -> &AtomicU64 {
-        // SAFETY: columns in a mask are columns; the slot of a row of the table is within each.
+        // SAFETY: a mask contains only valid columns, and the slot of a row of the table is within each.
         unsafe { self.cells.word(column, slot(row, kind)) }
     }
 }
 
-/// The index of a word in a column.
+/// Returns the index of a word in a column.
 #[inline(always)]
 pub(super) fn slot(row: u32, kind: Kind) -> usize {
     row as usize * KINDS + kind as usize

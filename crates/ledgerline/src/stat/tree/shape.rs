@@ -1,4 +1,4 @@
-//! The shape of a tree: its words, the multiple that each passes on, and the bounds that follow.
+//! The shape of a tree: its words, the multiple that each passes on, and the resulting bounds.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ const FIRST: u32 = 3;
 /// How many nodes share a node above them, as a power of two.
 const ABOVE: u32 = 2;
 
-/// How many words a tree has and when they pass on what they hold.
+/// The number of words of a tree, and when they pass on their values.
 ///
-/// [`Shape::new`] chooses so that the bound is small and no line is busy: when all CPUs add at one pace, a
+/// [`Shape::new`] chooses a shape with a small bound and no busy line: if all CPUs add at the same pace, a
 /// node is written once for each `batch / 8` units that each of them adds, and the top no more often. The
 /// table compares shapes for 256 CPUs, a batch of 32 and pages of 4 KiB, with the kernel's hierarchical
-/// counter first (`atomics` is how many additions to nodes and top a page costs, `busiest` how often the
-/// busiest line is written for a page on each CPU, `top` how often the top is):
+/// counter first. `atomics` is the number of additions to nodes and top per page. `busiest` is how often
+/// the busiest line is written for a page on each CPU, `top` how often the top is:
 ///
 /// | CPUs a node: multiples           | bound           | lines | atomics | busiest | top  |
 /// |----------------------------------|-----------------|-------|---------|---------|------|
@@ -52,19 +52,19 @@ pub(super) struct Level {
     pub(super) shift: u32,
     /// How many words.
     pub(super) words: u32,
-    /// The index of the first among the words of all levels.
+    /// The index of this level's first word among the words of all levels.
     pub(super) first: usize,
-    /// They pass on multiples of this.
+    /// The words pass on multiples of this.
     pub(super) multiple: u64,
-    /// They get multiples of this.
+    /// The words receive multiples of this.
     step: u64,
-    /// The words with this parity start half a multiple up, the others a step less.
+    /// Words with this parity start at half a multiple, the others a step lower.
     parity: u32,
 }
 
 impl Level {
-    /// The start value of the word, with which truncating it rounds to the nearest multiple. The word can
-    /// be that much below a multiple.
+    /// Returns the start value of the word, with which truncating it rounds to the nearest multiple. The
+    /// word can be that far below a multiple.
     pub(super) fn start(self, word: u32) -> u64 {
         match self.multiple == self.step {
             true => 0,
@@ -73,7 +73,7 @@ impl Level {
         }
     }
 
-    /// How far above a multiple the word can be.
+    /// Returns how far above a multiple the word can be.
     pub(super) fn above(self, word: u32) -> u64 {
         self.multiple - self.step - self.start(word)
     }
@@ -92,8 +92,9 @@ pub enum BadShape {
         /// The batch.
         batch: u64,
     },
-    /// The numbers of a level of nodes do not fit: the CPUs below a node and the multiple are powers of
-    /// two, the former larger than in the level below, the latter not smaller, and at most 2^40.
+    /// The numbers of a level of nodes do not fit. The CPUs below a node must be a power of two, and more
+    /// than in the level below. The multiple must be a power of two up to 2^40, and not smaller than in
+    /// the level below.
     Level {
         /// CPUs below a node.
         cpus: u32,
@@ -121,8 +122,9 @@ impl fmt::Display for BadShape {
 impl std::error::Error for BadShape {}
 
 impl Shape {
-    /// Makes the shape for this many CPUs and a batch: eight CPUs share a node, four nodes the node above,
-    /// and each level passes on larger multiples by as much as the node above has words below it.
+    /// Makes the shape for this many CPUs and a batch: eight CPUs share a node, and four nodes share the
+    /// node above. From level to level the multiple is multiplied by the number of nodes that share the
+    /// one above.
     ///
     /// # Errors
     /// When there are no CPUs or more than 65 536, or the batch is not a power of two up to 2^20.
@@ -142,11 +144,11 @@ impl Shape {
         Shape::with_levels(cpus, batch, &levels)
     }
 
-    /// Makes a shape of the caller's own. `levels` has, for each level of nodes from the CPUs up, the CPUs
-    /// below a node and the multiples that it passes on.
+    /// Makes a custom shape. `levels` has, for each level of nodes from the CPUs up, the CPUs below a node
+    /// and the multiple that it passes on.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and when a level does not fit on the one below.
+    /// As for [`new`](Self::new), and if a level does not fit on the one below.
     pub fn with_levels(cpus: u32, batch: u64, levels: &[(u32, u64)]) -> Result<Shape, BadShape> {
         if !(1..=CPUS_MAX).contains(&cpus) {
             return Err(BadShape::Cpus { cpus });
@@ -180,43 +182,46 @@ impl Shape {
         Ok(Shape { levels: all.into(), below, above })
     }
 
-    /// How many CPUs.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.levels[0].words
     }
 
-    /// A CPU's cell passes on multiples of this.
+    /// Returns the batch: a CPU's cell passes on multiples of it.
     pub fn batch(&self) -> u64 {
         self.levels[0].multiple
     }
 
-    /// Multiples of this reach the top.
+    /// Returns the multiple that the highest level passes on to the top.
     pub fn top_multiple(&self) -> u64 {
         self.levels[self.levels.len() - 1].multiple
     }
 
-    /// Lines of memory: cells, nodes, and the top.
+    /// Returns the number of lines in memory: cells, nodes, and the top.
     pub fn lines(&self) -> usize {
         self.levels.iter().map(|level| level.words as usize).sum::<usize>() + 1
     }
 
-    /// The most by which the sum can be below the top when no update is in flight. It is attained.
+    /// Returns the most by which the sum can be below the top if no update is in flight. The bound is
+    /// tight.
     ///
-    /// A word of level *l* keeps a multiple of `m[l-1]` between `-m[l]/2` and `m[l]/2 - m[l-1]` (every
-    /// other word: the same with the signs changed), so that over all words there is
-    /// `words[l] * (m[l] - m[l-1])` between the ends of each level.
+    /// A word of level *l* keeps a multiple of `m[l-1]` between `-m[l]/2` and `m[l]/2 - m[l-1]`. Every
+    /// other word has the same range with the signs changed. So the range of a whole level is
+    /// `words[l] * (m[l] - m[l-1])`.
     pub fn below(&self) -> u64 {
         self.below
     }
 
-    /// The most by which the sum can be above the top when no update is in flight. It is attained.
+    /// Returns the most by which the sum can be above the top if no update is in flight. The bound is
+    /// tight.
     pub fn above(&self) -> u64 {
         self.above
     }
 
-    /// The most by which the top can be off in addition, on either side, while `writers` threads are in the
-    /// middle of adding at most `largest`, up or down. It is attained. Each thread has one carry in flight,
-    /// and the largest carry is `largest` rounded up to what reaches the top. Clamped at `u64::MAX`.
+    /// Returns the most by which the top can be off in addition, on either side, while `writers` threads
+    /// are in the middle of adding at most `largest`, up or down. The bound is tight. Each thread has one
+    /// carry in flight, and the largest carry is `largest` rounded up to the multiple that reaches the
+    /// top. Clamped at `u64::MAX`.
     pub fn in_flight_bound(&self, writers: u64, largest: u64) -> u64 {
         let multiple = self.top_multiple();
         let carry = u128::from(largest.div_ceil(multiple)) * u128::from(multiple);

@@ -1,15 +1,16 @@
-//! Bounds that hold and that are attained, comparisons that are right, nothing lost.
+//! Tests that bounds hold and are tight, that comparisons are right, and that nothing is lost.
 
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, fence};
 
-/// The kernel's shape for 256 CPUs: each level passes on eight times what the one below does.
+/// Returns the kernel's shape for 256 CPUs: each level passes on multiples eight times those of the
+/// level below.
 fn kernels() -> Shape {
     Shape::with_levels(256, 32, &[(8, 256), (64, 2048)]).unwrap()
 }
 
-/// Small trees: without nodes, with one level of them and with two, with words that keep nothing.
+/// Small trees: without nodes, with one and two levels of them, and with words that keep nothing.
 fn small() -> Vec<Shape> {
     let shape =
         |cpus, batch, levels: &[(u32, u64)]| Shape::with_levels(cpus, batch, levels).unwrap();
@@ -94,8 +95,8 @@ fn the_trade_is_as_documented() {
     );
 }
 
-/// Additions to nodes and top for a page, and to the top for a page on each CPU: counted, with all CPUs
-/// adding in turn for one period of the largest multiple.
+/// Counts the additions to nodes and top per page, and those to the top for a page on each CPU. All
+/// CPUs add in turn for one period of the largest multiple.
 fn traffic(shape: Shape) -> (f64, f64) {
     let pages = shape.top_multiple();
     let sum = Sum::with_shape(shape);
@@ -155,7 +156,7 @@ fn the_bound_in_flight_is_attained() {
             let writers = 3;
             let mut held = Vec::new();
             for cpu in 0..writers {
-                // Every word at its end: the next addition passes through all of them.
+                // Every word is at its end, so the next addition passes through all of them.
                 bring_to_end(&sum, up);
                 let mut update = sum.begin(cpu, if up { largest } else { -largest });
                 for _ in 0..sum.shape.levels.len() {
@@ -232,7 +233,7 @@ fn a_comparison_of_sums_far_apart_asks_the_tops_alone() {
         Sum::with_shape(Shape::new(64, 32).unwrap()),
     );
     a.add_on(3, 1 << 20);
-    // A cell that says otherwise, which only a precise sum would look at.
+    // This cell contradicts the top. Only a precise sum would read it.
     b.lines[9].0.store(1 << 40, Ordering::Relaxed);
     assert_eq!(compare(&a, &b), cmp::Ordering::Greater);
     assert_eq!(compare(&b, &a), cmp::Ordering::Less);
@@ -303,7 +304,7 @@ fn threads_lose_nothing_and_stay_within_the_bound_in_flight() {
                 .collect();
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // Nobody subtracts, so the truth is between the two when the top is read.
+                    // No thread subtracts, so the truth is between the two when the top is read.
                     let before = sum.precise();
                     fence(Ordering::SeqCst);
                     let about = sum.approximate();
@@ -359,7 +360,7 @@ proptest! {
         }
     }
 
-    /// Updates of several writers, cut into their steps and mixed at will.
+    /// Splits updates of several writers into their steps and interleaves them.
     #[test]
     fn bounds_hold_with_updates_in_flight(
         cpus in 1u32..=300,

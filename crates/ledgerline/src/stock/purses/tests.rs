@@ -23,16 +23,16 @@ fn pairs(group: Group<'static>, count: u32) {
     });
 }
 
-/// The purses of a group's ledger that are open.
+/// Returns the open purses of a group's ledger.
 fn open_in(group: Group<'_>) -> Vec<&'static Purse> {
     let mut open = Vec::new();
     purses::each(group.table(), |_, purse| open.push(purse));
     open
 }
 
-/// Whether threads may carry units here. Then the calling one does.
+/// Returns whether threads may have purses here. If so, the calling thread has one afterwards.
 fn carries(group: Group<'static>) -> bool {
-    // (Another test's thread may have the lock when this one asks for it.)
+    // Another test's thread may have the lock when this one asks for it.
     let start = Instant::now();
     while are_for(group.table()) {
         pairs(group, 300);
@@ -60,12 +60,12 @@ fn tasks_of_a_few_blocks_leave_the_purse_as_it_is() {
         opened += u32::from(has != had);
         had = has;
     }
-    // After 128, 256, 512, 1024 and 2048 of the 3000 blocks that it did not serve.
+    // The purse is opened after 128, 256, 512, 1024 and 2048 of the 3000 blocks that it did not serve.
     assert!(opened <= 5, "{opened} times");
     assert_eq!([group.precise(), other.precise()], [0, 0]);
 }
 
-/// Not even in the scope that begins while another thread has the lock.
+/// This holds even in the scope that begins while another thread has the lock.
 #[test]
 fn a_thread_that_does_not_get_the_lock_asks_again_some_blocks_later() {
     let group = group();
@@ -152,7 +152,7 @@ fn a_ledger_that_keeps_flows_has_no_purses() {
     assert!(!are_for(group.table()) && open_in(group).is_empty());
 }
 
-/// Where no purse can be had, it is asked for once in a while: in between the cell serves in one step.
+/// If no purse is available, the thread asks only now and then: in between the cell serves in one step.
 #[test]
 fn a_ledger_in_a_file_is_not_asked_for_a_purse_at_each_block() {
     let file = tempfile::tempfile().unwrap();
@@ -167,18 +167,19 @@ fn a_ledger_in_a_file_is_not_asked_for_a_purse_at_each_block() {
     assert_eq!(due, 0);
 }
 
-/// A thread that lost its CPU in the middle of a fetch: units have left the cell, and are not in the purse.
+/// Simulates a thread that was preempted in the middle of a fetch: units have left the cell, and are not in the purse.
 #[test]
 fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
     let (start, more) = (Instant::now(), 4000);
-    // (Where the thread has gone to another CPU, or another test had the lock, the cell there has too few. Then anew.)
+    // If the thread has moved to another CPU, or another test had the lock, the cell has too few units. The loop then
+    // starts anew.
     let (group, base, held, moving) = loop {
         let group = group();
         if !carries(group) {
             return;
         }
-        // SAFETY: here and below: the size is not zero, and what is freed was made in that layout.
+        // SAFETY: here and below: the size is not zero, and each block is freed with its own layout.
         let base = group.scope(|| unsafe { ALLOC.alloc(layout(100_000)) });
         pairs(group, 100);
         let held = lock::lock();
@@ -192,7 +193,7 @@ fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
         assert!(start.elapsed() < LONG, "the cell has too few");
     };
     let (table, id) = (group.table(), group.id());
-    // What another thread is charged makes its walk look. (A free would wait for the lock.)
+    // A charge in another thread makes its walk look into the cells. A free would wait for the lock.
     let there = std::thread::spawn(move || {
         // SAFETY: as above.
         group.scope(|| unsafe { ALLOC.alloc(layout(90_000)).expose_provenance() })
@@ -211,7 +212,7 @@ fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
     assert!(least <= most, "{most} were charged at most, and {least} at least");
 }
 
-/// Ends a thread that goes round, also where an assertion fails.
+/// Stops a looping thread, even if an assertion fails.
 struct Stops<'s>(&'s AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -235,7 +236,7 @@ fn a_scan_takes_no_count_back_while_purses_are_fetched_for() {
                     break;
                 }
                 pairs(group, 50);
-                // SAFETY: the size is not zero; each was made in that layout.
+                // SAFETY: the size is not zero; each block is freed with its own layout.
                 group.scope(|| unsafe {
                     if let Some(old) = held[turn % 12].replace(ALLOC.alloc(large)) {
                         ALLOC.dealloc(old, large);
@@ -251,7 +252,7 @@ fn a_scan_takes_no_count_back_while_purses_are_fetched_for() {
         let (start, mut before) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_millis(700) {
             let seen = ledger.snapshot().groups.iter().map(|group| group.charges).sum::<u64>();
-            // (Without purses it may be as much as one CPU's words count.)
+            // Without purses the difference may be as large as the counts in one CPU's words.
             assert!(seen + 127 * 4 >= before, "{before}, and then {seen}");
             before = seen;
         }
