@@ -1,4 +1,4 @@
-//! Builds the library that `layout record` preloads, so that it lies inside the command.
+//! Builds the library that `layout record` preloads and embeds it in the command.
 
 fn main() {
     ledgerline_interpose::build::carry("record", &["recorder"]);

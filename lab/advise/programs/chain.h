@@ -1,4 +1,4 @@
-/* What the programs here share: the time, and work that waits for itself. */
+/* Shared by the programs here: a clock, and a chain of dependent work. */
 #include <stdint.h>
 #include <time.h>
 

@@ -1,11 +1,11 @@
-/* What false sharing costs by what depends on what: two threads use words of one line, with work between two operations.
- * Prints nanoseconds an operation for each length of work, of one thread by itself and of both (the mean; the least of
- * four tries, since a machine may change meanwhile).
+/* Measures how the cost of false sharing depends on data dependences. Two threads use words of one line, with work between
+ * two operations. Prints nanoseconds an operation for each length of work, of one thread alone and of both. Each figure is
+ * the mean; the least of four tries counts, since a machine may change meanwhile.
  *
  *     dependence MODE
  *
- * The place of the word is known before the work, or needs its result ("late"); the work that follows needs what the
- * access brought, or does not. The same is played in the model by
+ * The place of the word is known before the work, or depends on its result ("late"). The work that follows depends on the
+ * accessed value, or does not. The same combinations run in the model with
  *
  *     cargo run --release -p ledgerline-coherence --example dependence -- MACHINE
  *
@@ -29,7 +29,7 @@ static const char *const modes[] = {"atomics", "atomic-load", "load-atomic", "re
 #define ADD(at) atomic_fetch_add_explicit(&words[at], 1, memory_order_relaxed)
 #define LOAD(at) atomic_load_explicit(&words[at], memory_order_relaxed)
 
-/* Nothing below is decided in the loop: each combination is compiled by itself. */
+/* Always inlined, so that each combination is compiled by itself and the loop decides nothing. */
 static inline __attribute__((always_inline)) double loop(long me, int mode, int late, int needed) {
     uint64_t x = 88172645463325252ull + me, count = 0;
     double start = now();

@@ -1,12 +1,12 @@
-/* Two dozen small programs in which two threads share a structure, for ci/predictions. Built twice: as they are, and with
- * -DAPART, where what each thread uses begins a pair of lines of its own, and so does what both use. In the first dozen the
- * threads share nothing then; in the second one they go on sharing what they mean to.
+/* Two dozen small programs in which two threads share a structure, for ci/predictions. They are built twice:
+ * as they are, and with -DAPART. Then the data of each thread begins a pair of lines of its own, and so does the data of
+ * both. In the first dozen the threads share nothing then; in the second one they still share the data of both.
  *
- *     two_dozen NAME            runs one for a moment; prints nanoseconds an operation, of the one thread and of the other
- *     two_dozen NAME one|other  the same with one of the threads alone; nan of the other
+ *     two_dozen NAME            runs one for a moment; prints nanoseconds an operation, for the one thread and for the other
+ *     two_dozen NAME one|other  the same with one of the threads alone; nan for the other
  *
- * Each operation works for itself: a chain of shifts, some five cycles a round, that goes on from operation to operation.
- * Where a program says so, the chain needs what an access brought; otherwise a processor may go on while it waits. */
+ * Each operation has work of its own: a chain of shifts, some five cycles a round, that continues across operations. In some
+ * programs the chain depends on an accessed value. In the others, a processor may work on while it waits. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
@@ -50,14 +50,14 @@ static uint64_t slots[QUEUE];
         atomic_store_explicit(&shared.lock, 0, memory_order_release);                                                  \
     } while (0)
 
-/* name, rounds of work, what the one thread does and what the other does in an operation */
+/* name, rounds of work, operation of the one thread, operation of the other */
 #define PROGRAMS(P)                                                                                                    \
     P(tickets, 4, x += ADD(a), x += ADD(b))                           /* numbers that are used at once */              \
     P(ids, 20, x += ADD(a), x += ADD(b))                                                                               \
-    P(counters, 4, ADD(a), ADD(b))                                    /* statistics that nobody needs */               \
+    P(counters, 4, ADD(a), ADD(b))                                    /* statistics without a reader */                \
     P(sums, 4, shared.plain_a++, shared.plain_b++)                                                                     \
     P(averages, 12, (x += shared.plain_a, shared.plain_a = x), (x += shared.plain_b, shared.plain_b = x))              \
-    P(flag, 6, STORE(a, x), x += LOAD(b))                             /* a setting beside what is written */           \
+    P(flag, 6, STORE(a, x), x += LOAD(b))                             /* a setting beside a written field */           \
     P(setting, 30, shared.plain_a++, x += LOAD(b))                                                                     \
     P(pointer, 60, ADD(a), x += LOAD(b))                                                                               \
     P(locks, 12, LOCKED(a, shared.plain_a += x & 7), LOCKED(b, shared.plain_b += x & 7))                               \

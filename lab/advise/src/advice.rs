@@ -1,8 +1,8 @@
-//! A better order for a type, with the reason and the gain of each move; or that today's is good.
+//! Finds a better order for a type, with the reason and the gain of each move, or reports that today's order is good.
 //!
-//! The search uses a quick estimate. What it finds is simulated beside today's layout, at each design point. An
-//! order is proposed only if it is cheaper at half of them and dearer at none, and each move that gains nothing by
-//! itself is taken back.
+//! The search uses a quick estimate. The best orders that it finds are simulated beside today's layout, at each design
+//! point. An order is proposed only if it is cheaper at half of the points and dearer at none. A move that gains
+//! nothing by itself is taken back.
 
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::Error;
@@ -16,25 +16,26 @@ use crate::reason::{Change, Group};
 use crate::search::{self, Problem};
 use crate::uses::Uses;
 
-/// How many orders are simulated.
+/// Number of orders that are simulated.
 const CANDIDATES: usize = 3;
-/// How often moves without a gain are looked for.
+/// Most moves without a gain that are taken back.
 const ROUNDS: usize = 8;
 
-/// What the user wishes of an order.
+/// The user's wishes for an order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
-    /// What may not move, and what may be taken apart.
+    /// Members that may not move, and members that may be taken apart.
     pub freedom: Freedom,
-    /// Bytes that the type may have; if not said, today's size in whole lines and one pair of lines.
+    /// Bytes that the type may have. The default is today's size in whole lines and one pair of lines.
     pub size_max: Option<u64>,
-    /// All addresses of objects are multiples of this; if not said, objects are taken to begin a pair of lines.
+    /// All addresses of objects are multiples of this. By default, objects begin a pair of lines.
     pub base: Option<u64>,
-    /// Where operations were timed, for profiles that have times as a whole; if not said, where the question is asked.
+    /// The machine on which operations were timed, for profiles that have times of whole operations. The default is the
+    /// machine of the question.
     pub timed: Option<Timed>,
 }
 
-/// What a type costs today, and what would be better.
+/// The cost of a type today, and a better order if there is one.
 #[derive(Clone, Debug)]
 pub struct Advice {
     /// The type.
@@ -43,19 +44,19 @@ pub struct Advice {
     pub pieces: Pieces,
     /// The profile's accesses.
     pub uses: Uses,
-    /// The works that were found for times that the profile has.
+    /// The works that were fitted to the profile's times.
     pub works: Vec<Work>,
     /// Bytes that it may have.
     pub size_max: u64,
-    /// Where its fields are.
+    /// The places of its fields.
     pub place: Place,
-    /// Whether the place of objects is assumed, because nobody said it.
+    /// Whether the place of objects is assumed, because neither the wishes nor the profile give it.
     pub assumed: bool,
-    /// What that costs.
+    /// The cost of today's layout.
     pub today: Cost,
-    /// What is better, if anything is.
+    /// The better order, if there is one.
     pub proposal: Option<Proposal>,
-    /// The gain of the best order that was found, where that is not surely better.
+    /// The gain of the best order that was found, if it is not certain.
     pub unsure: Option<Difference>,
 }
 
@@ -66,17 +67,17 @@ pub struct Proposal {
     pub order: Vec<usize>,
     /// Each piece's new offset, by its index.
     pub offsets: Vec<u64>,
-    /// What the compiler must be told of each piece: that it begins a line (64) or a pair (128); 1 is nothing.
+    /// The alignment that each piece needs in the source: 64 to begin a line, 128 to begin a pair, 1 for none.
     pub begins: Vec<u64>,
     /// Its size in bytes.
     pub size: u64,
     /// Its alignment.
     pub align: u64,
-    /// Where the fields are.
+    /// The places of the fields.
     pub place: Place,
-    /// What it costs.
+    /// The cost of the new order.
     pub cost: Cost,
-    /// What it changes.
+    /// The difference from today's cost.
     pub change: Difference,
     /// Which fields move, and why.
     pub moves: Vec<Move>,
@@ -87,23 +88,23 @@ pub struct Proposal {
 pub struct Move {
     /// Their names.
     pub fields: Vec<String>,
-    /// Where the first begins, before and after, in bytes.
+    /// The offset of the first field, before and after, in bytes.
     pub offsets: (u64, u64),
     /// 64 if the first begins a line now, 128 if a pair of lines.
     pub begins: Option<u64>,
-    /// One sentence.
+    /// The reason, as one sentence.
     pub reason: String,
-    /// Nanoseconds an operation that this move brings: what taking it back alone would cost. `None` where nobody
-    /// touches what moves.
+    /// Nanoseconds an operation that this move gains: the cost of taking it back alone. `None` if no role touches the
+    /// fields that move.
     pub gain: Option<Interval>,
 }
 
-/// What a type costs, and a better order for it.
+/// Predicts the cost of a type, and looks for a better order.
 ///
 /// Takes seconds: a search, and some ten simulations for each design point.
 ///
 /// # Errors
-/// When the type has no order (a union), when the profile names what is not there, or too much, and when a wish
+/// If the type has no order, like a union; if the profile names fields that do not exist, or too many; and if a wish
 /// cannot be granted.
 pub fn advise(
     types: &Types,
@@ -139,7 +140,7 @@ pub fn advise(
     Ok(advice)
 }
 
-/// What is better, and the gain of the best order that was found where that is not surely better.
+/// The proposal, if there is one; otherwise the uncertain gain of the best order that was found.
 type Proposed = (Option<Proposal>, Option<Difference>);
 
 fn propose(advice: &Advice, question: &Question<'_>) -> Result<Proposed, Error> {
@@ -153,7 +154,7 @@ fn propose(advice: &Advice, question: &Question<'_>) -> Result<Proposed, Error> 
     let orders = apart.into_iter().chain(search::best(&problem));
     for order in orders {
         let laid = problem.lay(&order);
-        // (Where objects begin matters by itself only in a row.)
+        // The alignment of objects matters by itself only in a row.
         let alike = |other: &[u64], align: u64| {
             laid.offsets == other && (place.row.is_none() || laid.align == align)
         };
@@ -167,7 +168,8 @@ fn propose(advice: &Advice, question: &Question<'_>) -> Result<Proposed, Error> 
             break;
         }
     }
-    // They come by their price. A later one goes first where the simulation is sure that it is cheaper.
+    // Orders are sorted by their estimated price. A later one wins only if the simulation is certain that it is
+    // cheaper.
     let sooner = |best: Tried, next: Tried| {
         let change = cost::difference(&best.cost, &next.cost);
         if change.is_gain() { next } else { best }
@@ -191,7 +193,7 @@ fn propose(advice: &Advice, question: &Question<'_>) -> Result<Proposed, Error> 
             offsets: (pieces.list[group.pieces[0]].offset, new[group.pieces[0]]),
             begins: Some(best.order.begins[group.pieces[0]]).filter(|&begins| begins > 1),
             reason: {
-                // A gain that is too small to tell has no cause.
+                // No reason is given for a gain that is too small to be certain.
                 let told = gain.as_ref().filter(|(change, _)| change.is_sure());
                 let undone = told.map(|(_, undone)| (undone, problem.offsets(&undone.laid)));
                 let undone = undone.as_ref().map(|(undone, at)| (&undone.cost, &at[..]));
@@ -210,7 +212,8 @@ fn propose(advice: &Advice, question: &Question<'_>) -> Result<Proposed, Error> 
     Ok((Some(proposal), None))
 }
 
-/// Objects that lie in a row, and share lines with those beside them, as they are but apart: each begins a line, or a pair.
+/// Returns today's order with objects aligned to a line or to a pair of lines, for objects in a row that share lines
+/// with their neighbours.
 fn apart(pieces: &Pieces, place: &Place) -> Vec<Order> {
     let shares = |line: u64| {
         place.row.is_some_and(|row| {
@@ -237,12 +240,12 @@ impl Tried {
     fn new(problem: &Problem<'_>, order: Order) -> Result<Tried, Error> {
         let laid = problem.lay(&order);
         let cost = cost::of(problem.question, problem.uses, &problem.place(&laid))?;
-        // The order as it came out: pieces that filled holes are declared there.
+        // The order of the result: pieces that filled holes are declared there.
         let order = Order { sequence: sequence(problem.pieces, &laid), fill: false, ..order };
         Ok(Tried { order, laid, cost })
     }
 
-    /// Pieces that move together, by the new order.
+    /// Groups the pieces that move together, by the new order.
     fn groups(&self, problem: &Problem<'_>) -> Vec<Group> {
         let today = Order::today(problem.pieces);
         let weight = |piece: usize| if problem.cold[piece] { 1.01 } else { 1.0 };
@@ -271,7 +274,7 @@ impl Tried {
         groups
     }
 
-    /// The order with a group back where it is today.
+    /// Returns the order with a group back at its place of today.
     fn without(&self, problem: &Problem<'_>, group: &Group) -> Order {
         let today = Order::today(problem.pieces);
         let mut order = self.order.clone();
@@ -290,8 +293,8 @@ impl Tried {
         order
     }
 
-    /// The order without a move that gains nothing by itself: the estimate finds that no dearer, and the simulation is
-    /// not sure that it is.
+    /// Returns the order without a move that gains nothing by itself: by the estimate the order is no dearer without
+    /// it, and the simulation is not certain that it is.
     fn idle(&self, problem: &Problem<'_>, today: &Cost) -> Result<Option<Tried>, Error> {
         let price = problem.price(&self.order);
         for group in self.groups(problem) {
@@ -308,7 +311,7 @@ impl Tried {
         Ok(None)
     }
 
-    /// What each group's move brings, and the order without it; `None` for a group that nobody touches.
+    /// Returns the gain of each group's move, with the order without it. `None` for a group that no role touches.
     fn gains(&self, problem: &Problem<'_>) -> Result<Vec<Option<(Difference, Tried)>>, Error> {
         let gain = |group: Group| {
             if group.moved && group.pieces.iter().all(|&piece| problem.cold[piece]) {

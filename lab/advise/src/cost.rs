@@ -1,9 +1,10 @@
-//! What a layout costs the program that uses it, by simulation.
+//! Predicts by simulation what a layout costs the program that uses it.
 //!
-//! From a type's fields at offsets, the [`Uses`] of a profile, a machine and a number of CPUs it predicts nanoseconds
-//! an operation: the whole, the waiting by field and by line, and which field's writing makes which field's access
-//! wait. Every figure is a median with a range over the machine's design points (they fill evenly what no source says
-//! of the machine). The same question has the same answer, bit for bit.
+//! The input is a type's fields at offsets, the [`Uses`] of a profile, a machine and a number of CPUs. The prediction
+//! is in nanoseconds an operation: the whole, the waiting by field and by line, and the pairs of a field that is
+//! written and a field whose access waits for it. Every figure is a median with a range over the machine's design
+//! points, which fill the range of each unknown of the machine evenly. The same question has the same answer, bit for
+//! bit.
 //!
 //! ```
 //! use ledgerline_advise::cost::{self, Place, Question};
@@ -77,10 +78,10 @@ pub struct Question<'m> {
 }
 
 impl Question<'_> {
-    /// Whether it has an answer.
+    /// Checks that the question has an answer.
     ///
     /// # Errors
-    /// When no point is asked for, or more CPUs than the machine has.
+    /// If it asks for no point, or for more CPUs than the machine has.
     pub fn check(&self) -> Result<(), Error> {
         if self.points == 0 {
             let error = Error::new("a cost of no design point is asked for");
@@ -96,39 +97,39 @@ impl Question<'_> {
     }
 }
 
-/// Where the fields lie, and where objects begin.
+/// The places of the fields and of the objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Of each spot of the [`Uses`], from the start of the type.
+    /// The offset of each spot of the [`Uses`] from the start of the type.
     pub offsets: Vec<u64>,
-    /// Objects begin at multiples of this, a power of two. From 128 on they begin a pair of lines. Below, the design
-    /// points take the possible places in turn.
+    /// Objects begin at multiples of this, a power of two. If it is 128 or more, they begin a pair of lines. If it is
+    /// less, the design points take the possible places in turn.
     pub base: u64,
-    /// How objects of different CPUs lie, where they lie in a row.
+    /// The distances of different CPUs' objects, if they lie in a row.
     pub row: Option<Row>,
 }
 
 pub use ledgerline_coherence::layout::PAIR;
 
-/// A difference below this share of a cost is below what a simulation resolves.
+/// A smaller difference, as a share of a cost, is below the resolution of a simulation.
 pub(crate) const RESOLVED: f64 = 5e-4;
 
 impl Place {
-    /// Today's, of objects that begin a pair of lines, if the profile does not say otherwise.
+    /// Returns today's place. Objects begin a pair of lines, unless the profile has their place.
     #[must_use]
     pub fn of(uses: &Uses) -> Place {
         let row = uses.instances.row();
         Place { offsets: uses.offsets(), base: row.map_or(PAIR, Row::base), row }
     }
 
-    /// The same of objects whose addresses are all multiples of `base`, if somebody says so.
+    /// Returns the same place with all addresses of objects at multiples of `base`, if given.
     #[must_use]
     pub fn based(self, base: Option<u64>) -> Place {
         let Some(base) = base else { return self };
         Place { base, row: self.row.map(|row| Row { begins: None, ..row }), ..self }
     }
 
-    /// Where in a pair objects begin (of a row, the first) at one of the design points.
+    /// Returns where in a pair of lines objects begin at one of the design points; of a row, the first object.
     #[must_use]
     pub fn begins(&self, point: usize) -> u64 {
         if let Some(Row { begins: Some(begins), .. }) = self.row {
@@ -140,37 +141,37 @@ impl Place {
     }
 }
 
-/// What a layout costs.
+/// The cost of a layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// The time of an operation, averaged over the CPUs.
     pub nanoseconds: Interval,
-    /// The part of it that is waiting for lines that others hold.
+    /// The part of it that is waiting for lines that other CPUs hold.
     pub waiting: Interval,
     /// By spot, in the order of the [`Uses`].
     pub fields: Vec<FieldCost>,
-    /// Which field makes which other wait, the dearest pair first.
+    /// Pairs of a field that is written and a field that waits for it, the dearest pair first.
     pub pairs: Vec<PairCost>,
-    /// The same, point by point.
+    /// The answer of each design point.
     pub points: Vec<Point>,
 }
 
-/// What the accesses to a field cost.
+/// The cost of the accesses to a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldCost {
     /// Its path.
     pub path: String,
-    /// Waiting because others wrote its line or the line's neighbour, in nanoseconds an operation.
+    /// Waiting because other CPUs wrote its line or the line's neighbour, in nanoseconds an operation.
     pub waiting: Interval,
-    /// What it costs to fetch its line from the second cache, in nanoseconds an operation, since the operation's other
-    /// work has filled the first; from the last cache, where a CPU has more objects than its second cache holds.
+    /// The cost of fetching its line from the second cache, in nanoseconds an operation, if the operation's other work
+    /// has filled the first. If a CPU has more objects than its second cache holds, the line comes from the last cache.
     pub fetching: f64,
 }
 
-/// What a line costs.
+/// The cost of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineCost {
-    /// Which.
+    /// Its number.
     pub line: u64,
     /// The sum of its fields' waiting.
     #[serde(rename = "waiting_ns")]
@@ -189,32 +190,32 @@ pub struct PairCost {
     pub writer: String,
     /// The field whose access waits for the line.
     pub victim: String,
-    /// How long, in nanoseconds an operation.
+    /// The waiting, in nanoseconds an operation.
     #[serde(rename = "waiting_ns")]
     pub waiting: Interval,
 }
 
-/// One design point's answer, in nanoseconds an operation.
+/// The answer of one design point, in nanoseconds an operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// All of it.
+    /// The whole.
     pub nanoseconds: f64,
     /// Waiting.
     pub waiting: f64,
     /// Waiting, by writer and victim.
     pub pairs: BTreeMap<(usize, usize), f64>,
-    /// Transfers of each spot's line an operation, put down to the first spot of the line.
+    /// Transfers of each spot's line an operation, counted at the first spot of the line.
     pub transfers: BTreeMap<usize, f64>,
     /// Fetching, by spot.
     pub fetching: Vec<f64>,
 }
 
-/// What a layout costs.
+/// Predicts the cost of a layout.
 ///
-/// Takes some hundredth of a second for each point. Points run at once on the cores there are.
+/// Takes some hundredth of a second for each point. Points run in parallel on the available cores.
 ///
 /// # Errors
-/// As [`Question::check`].
+/// Like [`Question::check`].
 pub fn of(question: &Question<'_>, uses: &Uses, place: &Place) -> Result<Cost, Error> {
     let points = run::points(question, uses, place)?;
     let waiting = |wanted: &dyn Fn(usize, usize) -> bool| {
@@ -257,8 +258,8 @@ fn over(points: &[Point], of: impl Fn(&Point) -> f64) -> Interval {
 }
 
 impl Cost {
-    /// What lines of `size` bytes cost, 128 for pairs, counted from the start of the type as if it began a line; `place` is
-    /// the one that the cost is of.
+    /// Returns the costs of lines of `size` bytes, 128 for pairs, counted from the start of the type as if it began a
+    /// line. `place` is the one that the cost is of.
     #[must_use]
     pub fn by_lines(&self, place: &Place, size: u64) -> Vec<LineCost> {
         let line = |spot: usize| place.offsets[spot] / size;
@@ -284,20 +285,20 @@ impl Cost {
     }
 }
 
-/// What another layout changes.
+/// The difference between two layouts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// New less old, in nanoseconds an operation: above zero it became dearer.
+    /// New less old, in nanoseconds an operation. Positive if the new layout is dearer.
     pub change: Interval,
     /// The same as a share of the old cost, in per cent.
     pub percent: Interval,
-    /// The same of throughput, in per cent: below zero it became slower.
+    /// The change of throughput, in per cent. Negative if the new layout is slower.
     pub throughput: Interval,
 }
 
 impl Difference {
-    /// Whether the sign is sure: more is changed in the middle than the simulation resolves, and nowhere the other way.
-    /// (Somewhere nothing may change, where a program hides all of its waiting.)
+    /// Returns whether the sign is certain: the median is beyond the resolution of the simulation, and no point is
+    /// beyond it on the other side. Some points may have no change, because a program may hide all of its waiting.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         let Interval { median, low, high } = self.percent;
@@ -305,19 +306,19 @@ impl Difference {
         (median > resolved && low > -resolved) || (median < -resolved && high < resolved)
     }
 
-    /// Whether the new layout is cheaper for sure.
+    /// Returns whether the new layout is certainly cheaper.
     pub(crate) fn is_gain(&self) -> bool {
         self.is_sure() && self.change.median < 0.0
     }
 }
 
-/// What `new` costs beyond `old`. The difference is taken at each design point, so that what is unknown about the
-/// machine, and common to both, does not blur it.
+/// Returns the cost of `new` less that of `old`. The difference is taken at each design point, so that unknowns of the
+/// machine that both have in common do not blur it.
 ///
-/// Both must be answers to one question.
+/// Both must answer the same question.
 ///
 /// # Panics
-/// When they are of different numbers of points.
+/// If they have different numbers of points.
 #[must_use]
 pub fn difference(old: &Cost, new: &Cost) -> Difference {
     assert_eq!(old.points.len(), new.points.len(), "both answer one question");

@@ -1,4 +1,4 @@
-//! An order of members that somebody proposes, and where the fields come to lie by it.
+//! An order of members that the user proposes, and the offsets of the fields in it.
 
 use ledgerline_layout::Error;
 
@@ -7,12 +7,12 @@ use crate::order::Order;
 use crate::pieces::Pieces;
 use crate::uses::Uses;
 
-/// A member, in the order in which members are declared.
+/// A member of the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.
     pub name: String,
-    /// What its offset must be a multiple of besides its own alignment: 64 to begin a line, 128 a pair, 1.
+    /// The alignment of its offset beyond its own: 64 to begin a line, 128 to begin a pair, 1 for none.
     pub begins: u64,
 }
 
@@ -21,17 +21,18 @@ pub struct Declared {
 pub struct Given {
     /// Bytes of the type.
     pub size: u64,
-    /// Where its fields are.
+    /// The places of its fields.
     pub place: Place,
 }
 
-/// What a compiler makes of members in an order, for objects that begin at multiples of `base` today.
+/// Lays out members in an order like a compiler, for objects that begin at multiples of `base` today.
 ///
-/// Members that are not named come after those that are, as they lie today. Those that an order cannot move (base
-/// classes, a record that begins the type) stay. Of bitfields in one unit the first that is named counts.
+/// Members that are not named come after those that are, as they lie today. Members that an order cannot move stay:
+/// base classes, and a record that begins the type. Bitfields of one unit move together, to the place of the first that
+/// is named.
 ///
 /// # Errors
-/// When a name is not a member's, or comes twice.
+/// If a name is not a member's, or occurs twice.
 pub fn lay(pieces: &Pieces, uses: &Uses, base: u64, order: &[Declared]) -> Result<Given, Error> {
     let today = Order::today(pieces);
     let mut sequence = Vec::with_capacity(today.sequence.len());

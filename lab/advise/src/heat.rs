@@ -9,14 +9,15 @@ use ledgerline_layout::show::Access;
 use crate::profile::{TypeProfile, find};
 use crate::uses::Uses;
 
-/// How often which role touches which bits of a type. Roles are told apart where the profile has several.
+/// Returns how often each role touches which bits of a type. Accesses have the names of roles if the profile has
+/// several.
 ///
 /// # Errors
-/// When the profile names a field that the type does not have; the error has the names that resemble it.
+/// If the profile names a field that the type does not have. The error lists similar names.
 pub fn accesses(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Vec<Access>, Error> {
     let mut accesses = Vec::new();
     for role in &profile.roles {
-        // What an operation of this role does to each field.
+        // The reads and writes of each field in an operation of this role.
         let mut rates: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for phase in &role.phases {
             for access in &phase.accesses {
@@ -27,7 +28,7 @@ pub fn accesses(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Vec<
         }
         for (field, (reads, writes)) in rates {
             let Some(leaf) = find(types, id, field) else {
-                // It says which names resemble it.
+                // Its error lists similar names.
                 Uses::resolve(types, id, profile)?;
                 continue;
             };

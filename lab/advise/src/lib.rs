@@ -1,9 +1,9 @@
-//! What a type's layout costs the program that uses it, and what order would cost less.
+//! Predicts what a type's layout costs the program that uses it, and finds an order that costs less.
 //!
-//! A [`profile`] says who reads and writes which field how often. `ledgerline_layout` knows the types, and
-//! `ledgerline_coherence` the price of moving lines. This crate brings the three together.
+//! A [`profile`] holds how often each role reads and writes each field. `ledgerline_layout` knows the types, and
+//! `ledgerline_coherence` the price of moving lines. This crate combines the three.
 //!
-//! [`recording`] makes a profile of a program that runs; [`trial`] replays one on real CPUs, on both layouts.
+//! [`recording`] makes a profile of a running program. [`trial`] replays a profile on real CPUs, on both layouts.
 
 #![deny(unsafe_code)]
 

@@ -4,38 +4,38 @@ use crate::cost::Place;
 use crate::pieces::{Held, Piece, Pieces};
 use crate::uses::Uses;
 
-/// Bytes of a hole that is worth filling.
+/// The smallest hole that is filled, in bytes.
 const HOLE: u64 = 8;
 
 /// The order in which pieces are declared, and which of them begin a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// The pieces that are free, as they are declared.
+    /// The pieces that are free, in the order of their declaration.
     pub sequence: Vec<usize>,
-    /// For each piece, what its offset must be a multiple of besides its own alignment: 64, 128, or 1.
+    /// For each piece, the alignment of its offset beyond its own: 64, 128, or 1.
     pub begins: Vec<u64>,
-    /// Whether untouched pieces are taken forward to fill holes.
+    /// Whether untouched pieces move forward to fill holes.
     pub fill: bool,
 }
 
 /// Pieces at offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Laid {
-    /// Of each piece.
+    /// The offset of each piece.
     pub offsets: Vec<u64>,
-    /// Of the record.
+    /// The size of the record.
     pub size: u64,
-    /// Of the record.
+    /// The alignment of the record.
     pub align: u64,
 }
 
 impl Laid {
-    /// Objects' addresses are multiples of this: as today, of `base`, or as the record now asks for.
+    /// Returns the number of which objects' addresses are multiples: today's `base`, or the record's new alignment.
     pub(crate) fn base(&self, pieces: &Pieces, base: u64) -> u64 {
         if self.align > pieces.align { base.max(self.align) } else { base }
     }
 
-    /// Where the fields lie, and where objects begin that begin at multiples of `base` today.
+    /// Returns the places of the fields and of objects, if objects begin at multiples of `base` today.
     pub(crate) fn place(&self, pieces: &Pieces, uses: &Uses, base: u64) -> Place {
         let offsets = uses.spots.iter().map(|spot| {
             let (piece, within) = pieces.holds(spot.offset);
@@ -48,7 +48,7 @@ impl Laid {
 }
 
 impl Order {
-    /// Today's order: the pieces as they lie, with what a compiler must have been told to put them there.
+    /// Returns today's order: the pieces as they lie, with the alignments that put them there.
     pub(crate) fn today(pieces: &Pieces) -> Order {
         let list = &pieces.list;
         let sequence = (0..list.len()).filter(|&index| list[index].held.is_none()).collect();
@@ -67,7 +67,7 @@ impl Order {
         Order { sequence, begins, fill: false }
     }
 
-    /// What a compiler makes of it; `cold` says which pieces nothing touches.
+    /// Lays the order out like a compiler. `cold` marks the pieces that no role touches.
     pub(crate) fn lay(&self, pieces: &Pieces, cold: &[bool]) -> Laid {
         let list = &pieces.list;
         let mut held: Vec<&Piece> =
@@ -84,7 +84,7 @@ impl Order {
             let wanted = piece.align.max(self.begins[index]);
             laid.align = laid.align.max(wanted);
             let mut at = cursor.next_multiple_of(wanted);
-            // It goes behind whatever is held there.
+            // The piece goes behind the pieces that are held there.
             let mut from = next;
             while let Some(held) = held.get(from)
                 && held.offset < at + piece.size
@@ -126,7 +126,7 @@ impl Order {
         laid
     }
 
-    /// Takes the largest untouched pieces that fit from further back, until nothing fits.
+    /// Fills a hole with the largest untouched pieces that fit from further back, until none fits.
     #[expect(clippy::too_many_arguments, reason = "one place, of a loop's own state")]
     fn fill(
         &self,
@@ -139,7 +139,7 @@ impl Order {
         offsets: &mut [u64],
     ) {
         while cursor < end {
-            // Also between pieces that are held within the hole.
+            // Pieces that are held within the hole divide it.
             let next = held.iter().find(|held| held.end() > cursor);
             let until = next.map_or(end, |held| held.offset.min(end));
             let at = |index: usize| cursor.next_multiple_of(list[index].align);
@@ -160,7 +160,7 @@ impl Order {
     }
 }
 
-/// The free pieces as they come in a layout.
+/// Returns the free pieces in the order of a layout.
 pub(crate) fn sequence(pieces: &Pieces, laid: &Laid) -> Vec<usize> {
     let mut order: Vec<usize> =
         (0..pieces.list.len()).filter(|&index| pieces.list[index].held.is_none()).collect();
@@ -168,7 +168,7 @@ pub(crate) fn sequence(pieces: &Pieces, laid: &Laid) -> Vec<usize> {
     order
 }
 
-/// The pieces that left today's order: the fewest, by weight, without which the others keep it.
+/// Returns the pieces that left today's order: the fewest, by weight, without which the others keep it.
 pub(crate) fn moved(sequence: &[usize], weight: impl Fn(usize) -> f64) -> Vec<usize> {
     // Pieces are numbered by today's order: the heaviest rising subsequence stays.
     let mut best: Vec<(f64, Option<usize>)> = Vec::with_capacity(sequence.len());
@@ -186,7 +186,7 @@ pub(crate) fn moved(sequence: &[usize], weight: impl Fn(usize) -> f64) -> Vec<us
     (0..sequence.len()).filter(|&at| !stays[at]).map(|at| sequence[at]).collect()
 }
 
-/// How many pieces [`moved`] names where all weigh the same. Takes n log n.
+/// Returns how many pieces [`moved`] returns if all weights are equal. Takes n log n.
 pub(crate) fn count_moved(sequence: &[usize]) -> usize {
     let mut tails: Vec<usize> = Vec::new();
     for &piece in sequence {

@@ -1,4 +1,4 @@
-//! The pieces of a record that an order consists of: those that move, and those that stay.
+//! The pieces of a record that an order arranges: free ones, and ones that stay in place.
 
 use ledgerline_layout::Error;
 use ledgerline_layout::align;
@@ -14,10 +14,10 @@ const MOST_PIECES: usize = 2000;
 /// Records with more bytes are not ordered.
 const LARGEST: u64 = 1 << 30;
 
-/// Members that lie together whatever the order.
+/// Members that lie together in every order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// What is declared in it, in order.
+    /// Its members, in order.
     pub fields: Vec<Field>,
     /// Its first byte today.
     pub offset: u64,
@@ -25,14 +25,14 @@ pub struct Piece {
     pub size: u64,
     /// Its offset is a multiple of this.
     pub align: u64,
-    /// Why it stays where it is, if it does.
+    /// The reason if it stays in place.
     pub held: Option<Held>,
 }
 
 /// A declaration in a [`Piece`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, behind that of the member that was opened for it, if one was: `memory.usage`.
+    /// Its name; the member of an opened member has the path, like `memory.usage`.
     pub name: String,
     /// Its type.
     pub ty: TypeId,
@@ -42,25 +42,25 @@ pub struct Field {
     pub bits: Option<u64>,
 }
 
-/// Why a piece stays.
+/// The reason why a piece stays in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Somebody asked for it.
+    /// The user asked for it.
     Asked,
-    /// A record that begins the record: code may take the one's address for the other's.
+    /// A record that begins the record: code may use the address of one for the other.
     First,
-    /// A base class or the table pointer of virtual functions: the compiler puts it there.
+    /// A base class or the pointer to the table of virtual functions, which the compiler places.
     Compiler,
     /// An array without a length: it comes last.
     Last,
 }
 
-/// The pieces of a record by today's offsets, and what belongs to none of them.
+/// The pieces of a record by today's offsets, and the members that belong to none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
     /// By offset.
     pub list: Vec<Piece>,
-    /// Members without a size, markers and paddings, which an order does not need.
+    /// Members without a size, markers and padding, which an order does not need.
     pub dropped: Vec<String>,
     /// The record's size.
     pub size: u64,
@@ -68,25 +68,25 @@ pub struct Pieces {
     pub align: u64,
 }
 
-/// What may not move, and what may be taken apart.
+/// Members that may not move, and members that may be taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freedom {
     /// Fields that stay where they are.
     pub pinned: Vec<String>,
-    /// Members that are records, whose members may move on their own.
+    /// Members that are records whose own members may move.
     pub opened: Vec<String>,
     /// Whether a record that begins the record may move.
     pub first: bool,
 }
 
 impl Piece {
-    /// What people call it: the name of its first field.
+    /// Returns the name of its first field, which stands for the piece.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.fields[0].name
     }
 
-    /// The byte after its last.
+    /// Returns the byte after its last.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.size)
@@ -97,7 +97,7 @@ impl Pieces {
     /// Takes a record apart.
     ///
     /// # Errors
-    /// When the record has no order (a union, a Rust enum), or lacks a field to pin or a member to open.
+    /// If the record has no order, like a union or a Rust enum, or lacks a field to pin or a member to open.
     pub fn of(types: &Types, id: TypeId, name: &str, freedom: &Freedom) -> Result<Pieces, Error> {
         let Some((id, record)) = leaf::record(types, id) else {
             return Err(Error::new(format!("{name} has no members to order")));
@@ -146,7 +146,7 @@ impl Pieces {
         Ok(Pieces { list, dropped, size, align: record.align.bytes().clamp(1, 1 << 20) })
     }
 
-    /// The piece that has a byte of today's layout.
+    /// Returns the piece that contains a byte of today's layout.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<usize> {
         let flexible = |piece: &Piece| piece.held == Some(Held::Last) && piece.offset <= offset;
@@ -155,7 +155,7 @@ impl Pieces {
             .position(|piece| (piece.offset <= offset && offset < piece.end()) || flexible(piece))
     }
 
-    /// The piece of a byte of today's layout, and where in it; the first where none has it.
+    /// Returns the piece of a byte of today's layout and the offset in it; the first piece if none contains it.
     pub(crate) fn holds(&self, offset: u64) -> (usize, u64) {
         let piece = self.at(offset).unwrap_or(0);
         (piece, offset.saturating_sub(self.list[piece].offset))
@@ -189,7 +189,7 @@ impl Taken<'_> {
         }
     }
 
-    /// An anonymous member is called by what it has.
+    /// Returns a member's name. An anonymous member is named after its contents.
     fn name(&self, member: &Member) -> String {
         let name = name_of(self.types, member);
         if !name.is_empty() {
@@ -215,7 +215,7 @@ impl Taken<'_> {
         }
         let unit = (base / 8).saturating_add(member.offset);
         let wide = member.align.or_else(|| align::of(self.types, member.ty)).unwrap_or(1);
-        // A packed record puts members where their types would not.
+        // A packed record ignores the alignment of its members' types.
         let packed = unit > 0 && !unit.is_multiple_of(wide.max(1));
         let align = if packed { 1 << unit.trailing_zeros() } else { wide.max(1) };
         let align = align.min(self.record.align.bytes().max(1)).min(1 << 12);
@@ -251,8 +251,8 @@ impl Taken<'_> {
     }
 }
 
-/// Bits may have their unit begin in a byte of the member before. That member comes along, so that the piece begins
-/// where its unit does.
+/// Joins bits whose unit begins in a byte of the member before with that member, so that the piece begins at the start
+/// of the unit.
 fn align_starts(list: &mut Vec<Piece>) {
     let mut index = 1;
     while index < list.len() {

@@ -1,4 +1,4 @@
-//! Advice as text, as JSON, and the proposed order as a sketch of the source.
+//! Prints advice as text or as JSON, and the proposed order as a sketch of the source.
 
 mod json;
 mod sketch;
@@ -12,20 +12,20 @@ use ledgerline_coherence::experiments::Interval;
 
 use crate::cost::Question;
 
-/// What is printed beside the advice itself.
+/// Input of the printers besides the advice.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// Where it was predicted.
+    /// The question that was answered.
     pub question: &'a Question<'a>,
-    /// Where the profile comes from.
+    /// The source of the profile.
     pub profile: &'a str,
     /// Bytes of a line in the table: 64, or 128 for pairs.
     pub line: u64,
-    /// Whether colours are written.
+    /// Whether to use colours.
     pub colour: bool,
 }
 
-/// A figure with as many digits as matter.
+/// Formats a figure with the significant digits.
 #[must_use]
 pub fn figure(value: f64) -> String {
     let text = match value.abs() {
@@ -41,7 +41,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A median and its range.
+/// Formats a median and its range.
 #[must_use]
 pub fn range(interval: &Interval) -> String {
     let (low, high) = (figure(interval.low), figure(interval.high));
@@ -49,7 +49,7 @@ pub fn range(interval: &Interval) -> String {
     if low == high { median } else { format!("{median} ({low} .. {high})") }
 }
 
-/// The range of what is gained: that of a loss, with the sign turned.
+/// Returns the range of a gain from that of a loss, with the sign reversed.
 #[must_use]
 pub fn negated(interval: &Interval) -> Interval {
     Interval { median: -interval.median, low: -interval.high, high: -interval.low }

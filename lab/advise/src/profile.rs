@@ -1,13 +1,13 @@
-//! Who reads and writes which field of a type, how often.
+//! Profiles: how often each role reads and writes each field of a type.
 //!
-//! A [`Profile`] speaks of operations: whatever the program repeats (a charge, a fault, a packet). Each CPU
-//! plays a [`Role`]; an operation of that role computes for a while and goes through its [`Phase`]s, each
-//! so many times, and a phase touches fields. What happens in one phase happens together: a phase that comes
-//! once in 64 operations touches all of its fields then.
+//! A [`Profile`] is about operations. An operation is anything that the program repeats: a charge, a fault, a packet.
+//! Each CPU plays a [`Role`]. An operation of that role computes for a while and goes through its [`Phase`]s, each a
+//! number of times, and a phase touches fields. Accesses of one phase happen together: a phase that occurs once in 64
+//! operations touches all of its fields then.
 //!
-//! [`Profile::open`] tells these apart by their content:
+//! [`Profile::open`] recognizes these formats by their content:
 //!
-//! | what | who touches what | what it cannot say |
+//! | format | accesses | missing |
 //! |---|---|---|
 //! | TOML by hand, or of a recorder | as written | |
 //! | tables of the kernel's `net_cachelines` | fields by path, transmission and reception | how often; how many objects |
@@ -15,11 +15,11 @@
 //! | `perf mem report --stdio`, `perf mem -D report` | addresses, by CPU or thread where printed | operations |
 //! | `perf.data`; `perf script` with addresses | addresses by CPU, weighed by period | operations |
 //!
-//! Addresses become fields by the objects in [`Known`]. Where operations are not known, one is what lies between
-//! two accesses of the busiest CPU to the field that it touches most: that field is touched once, others in
-//! proportion. In a table each field is touched once. None of these formats knows the other work of an operation, so
-//! that is taken to be 1000 ns. Such a profile says which CPUs share which fields, and which hot fields lie side by
-//! side. It says nanoseconds once somebody has corrected it ([`Profile::to_toml`] writes it down for that).
+//! The objects in [`Known`] map addresses to fields. If operations are not known, one operation spans two accesses of
+//! the busiest CPU to the field that it touches most: that field is touched once, others in proportion. In a table each
+//! field is touched once. None of these formats has the other work of an operation, so that is taken to be 1000 ns.
+//! Such a profile tells which CPUs share which fields, and which hot fields lie side by side. Its nanoseconds are
+//! meaningful only after a user has corrected the work; [`Profile::to_toml`] writes the profile for that.
 //!
 //! ```
 //! use ledgerline_advise::profile::{Access, Instances, Kind, Phase, Role, TypeProfile, WorkBasis};
@@ -68,41 +68,41 @@ use serde::Serialize;
 pub use fields::{find, lines};
 pub use known::{Known, Object, Where};
 
-/// What [`Role::name`] is where all CPUs do the same and nobody named it.
+/// The [`Role::name`] if all CPUs do the same and the profile has no name.
 pub const EVERYONE: &str = "all";
-/// What [`Phase::name`] is for what happens in every operation.
+/// The [`Phase::name`] of accesses that happen in every operation.
 pub const ALWAYS: &str = "always";
 
-/// The time that an operation is taken to need besides its accesses where nobody knows, in nanoseconds.
+/// The default work of an operation besides its accesses, in nanoseconds.
 const WORK_NS: f64 = 1000.0;
 
-/// What was seen, or is believed, of a program's accesses.
+/// The observed or assumed accesses of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// Where it comes from, as an error or a report names it: a file.
+    /// The name of its source in errors and reports: a file.
     pub source: String,
-    /// The machine file or built-in machine on which it was taken, where it says so.
+    /// The machine file or built-in machine on which it was taken, if known.
     pub machine: Option<String>,
-    /// How many CPUs took part, where it says so.
+    /// The number of CPUs that took part, if known.
     pub cpus: Option<usize>,
-    /// The types it knows, in its own order.
+    /// The types that it knows, in its own order.
     pub types: Vec<TypeProfile>,
-    /// On which line of the source a field is first named, where people write them.
+    /// The line on which the source first names a field, for sources that people write.
     pub lines: BTreeMap<String, usize>,
 }
 
-/// What a profile says of one type.
+/// The profile of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeProfile {
-    /// As the type is spelt in debug information.
+    /// The name in debug information.
     pub name: String,
-    /// How many objects of it there are.
+    /// The number of its objects.
     pub instances: Instances,
-    /// The roles that use them; their shares add up to one.
+    /// The roles that use them. Their shares add up to one.
     pub roles: Vec<Role>,
 }
 
-/// How many objects of a type CPUs use.
+/// The number of objects of a type, and how CPUs share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instances {
     /// One, by all.
@@ -110,10 +110,10 @@ pub enum Instances {
     Shared,
     /// One a CPU, each on lines of its own.
     PerCpu,
-    /// One a CPU, in a row: elements of an array, or what an allocator laid side by side. Lines may be shared by objects of
-    /// CPUs that follow each other.
+    /// One a CPU, in a row: elements of an array, or adjacent blocks of an allocator. Objects of neighbouring CPUs may
+    /// share lines.
     Row(Row),
-    /// So many, dealt out to the CPUs in turn.
+    /// A number of objects, dealt out to the CPUs in turn.
     Dealt(usize),
 }
 
@@ -122,19 +122,20 @@ pub enum Instances {
 pub struct Row {
     /// Bytes from the start of an object to the start of the next.
     pub stride: u64,
-    /// Where in a pair of lines the first begins; `None` where its alignment alone is known.
+    /// The offset of the first object in a pair of lines; `None` if only its alignment is known.
     pub begins: Option<u64>,
 }
 
 impl Row {
-    /// What the stride is a multiple of, up to a pair of lines. All objects begin at multiples of that if the first does.
+    /// Returns the largest power of two, up to a pair of lines, that divides the stride. All objects begin at multiples
+    /// of it if the first does.
     #[must_use]
     pub fn base(self) -> u64 {
         (1 << self.stride.trailing_zeros().min(63)).min(PAIR)
     }
 
-    /// The row when the type has `size` bytes aligned to `align` and not `today` bytes. What an allocator, or a record around
-    /// it, has between objects is there still.
+    /// Returns the row if the type has `size` bytes aligned to `align` instead of `today` bytes. The gap that an
+    /// allocator or an enclosing record leaves between objects is kept.
     #[must_use]
     pub fn of_size(self, today: u64, size: u64, align: u64) -> Row {
         let align = align.max(1);
@@ -145,7 +146,7 @@ impl Row {
 }
 
 impl Instances {
-    /// The row in which objects lie, if they do.
+    /// Returns the row of the objects, if they lie in one.
     #[must_use]
     pub fn row(self) -> Option<Row> {
         match self {
@@ -155,23 +156,23 @@ impl Instances {
     }
 }
 
-/// What a part of the CPUs does over and over.
+/// The program that a share of the CPUs repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Role<A = Access> {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// Which part of the CPUs, from 0 to 1.
+    /// Its share of the CPUs, from 0 to 1.
     pub share: f64,
     /// The time of an operation besides these accesses, in nanoseconds.
     pub work_ns: f64,
-    /// How that is known.
+    /// The source of the work.
     pub basis: WorkBasis,
-    /// What it touches.
+    /// Its accesses.
     pub phases: Vec<Phase<A>>,
 }
 
 impl Role {
-    /// One that touches fields in every operation, of whose work nothing is known.
+    /// Returns a role that touches fields in every operation and whose work is not known.
     fn supposed(name: &str, share: f64, accesses: Vec<Access>) -> Role {
         let phases = vec![Phase { name: ALWAYS.to_owned(), times: 1.0, accesses }];
         let basis = WorkBasis::Stated;
@@ -179,59 +180,58 @@ impl Role {
     }
 }
 
-/// How the work of an operation is known.
+/// The source of an operation's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum WorkBasis {
     /// It is stated.
     #[default]
     Stated,
-    /// It is somewhere between two figures, in nanoseconds.
+    /// It lies between two figures, in nanoseconds.
     Within {
-        /// At least.
+        /// The least.
         low: f64,
-        /// At most.
+        /// The most.
         high: f64,
     },
-    /// An operation was timed as a whole, waits included: the work is to be found
-    /// ([`settle`](crate::cost::settle)).
+    /// An operation was timed as a whole, waits included: the work has to be found ([`settle`](crate::cost::settle)).
     Takes {
-        /// What it took on today's layout, in nanoseconds.
+        /// The time on today's layout, in nanoseconds.
         ns: f64,
-        /// Which part of that recording took.
+        /// The part of it that recording took.
         recording_ns: f64,
     },
-    /// An operation was timed where its thread ran alone: the work is to be found from that.
+    /// An operation was timed while its thread ran alone: the work has to be found from that.
     Alone {
-        /// What it took alone, in nanoseconds.
+        /// The time alone, in nanoseconds.
         ns: f64,
-        /// What it took on today's layout with all others, in nanoseconds, if that was timed as well.
+        /// The time on today's layout beside all others, in nanoseconds, if that was measured too.
         takes_ns: Option<f64>,
     },
 }
 
-/// What is touched together.
+/// Accesses that happen together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase<A = Access> {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// How many times an operation, on average; less than one for what is rare.
+    /// Occurrences in an operation, on average; less than one for a rare phase.
     pub times: f64,
-    /// In order.
+    /// The accesses, in order.
     pub accesses: Vec<A>,
 }
 
-/// A field is touched.
+/// An access to a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// The field's path from the type, as `layout show --expand` prints it: `memory.usage`, `stat[3]`.
     pub field: String,
-    /// How.
+    /// The kind of access.
     pub kind: Kind,
-    /// How many times a phase, on average.
+    /// Occurrences in a phase, on average.
     pub times: f64,
 }
 
-/// How a field is touched.
+/// A kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Read.
@@ -243,13 +243,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it takes the line from others.
+    /// Returns whether it takes the line from other CPUs.
     #[must_use]
     pub fn writes(self) -> bool {
         self != Kind::Load
     }
 
-    /// As a profile spells it.
+    /// Returns the word of a profile for it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -261,13 +261,13 @@ impl Kind {
 }
 
 impl TypeProfile {
-    /// All accesses, in the order of the profile.
+    /// Returns all accesses, in the order of the profile.
     fn accesses(&self) -> impl Iterator<Item = &Access> {
         let phases = self.roles.iter().flat_map(|role| &role.phases);
         phases.flat_map(|phase| &phase.accesses)
     }
 
-    /// How often an operation touches a field in a way, averaged over all CPUs.
+    /// Returns how often an operation touches a field in a way, averaged over all CPUs.
     #[must_use]
     pub fn times(&self, field: &str, kind: Kind) -> f64 {
         let mut sum = 0.0;
@@ -281,29 +281,29 @@ impl TypeProfile {
     }
 }
 
-/// What is said of a file that cannot be read.
+/// Returns the error of a file that cannot be read.
 fn cannot(error: &std::io::Error) -> Error {
     Error::new(format!("cannot be read ({error})"))
 }
 
 impl Profile {
-    /// The line that names the first field of `of` that the type does not have, if the source has lines.
+    /// Returns the line that names the first field of `of` that the type does not have, if the source has lines.
     #[must_use]
     pub fn line_of_unknown(&self, types: &Types, id: TypeId, of: &TypeProfile) -> Option<usize> {
         let unknown = of.accesses().find(|access| find(types, id, &access.field).is_none())?;
         self.lines.get(&unknown.field).copied()
     }
 
-    /// The profile as TOML, which [`Profile::open`] and [`Profile::parse`] read.
+    /// Returns the profile as TOML, which [`Profile::open`] and [`Profile::parse`] read.
     ///
-    /// All accesses of a phase to one field are written in the place of the first. Where the profile came from
+    /// All accesses of a phase to one field are written at the place of the first. The source of the profile
     /// ([`Profile::source`]) is not written.
     #[must_use]
     pub fn to_toml(&self) -> String {
         write::toml(self)
     }
 
-    /// What it says of a type.
+    /// Returns the profile of a type.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<&TypeProfile> {
         self.types.iter().find(|of| of.name == name)

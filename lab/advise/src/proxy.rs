@@ -1,8 +1,8 @@
-//! A quick estimate of a layout's cost, for the search to try thousands by.
+//! A quick estimate of a layout's cost, with which the search tries thousands.
 //!
-//! It works with averages in place of events. A CPU that comes back to a line has lost it if another wrote it since;
-//! the rates give the probability. A line that many CPUs want has a queue. The neighbour in a pair comes and goes with
-//! the line. What the search finds by this estimate is simulated before it is proposed.
+//! It uses averages instead of events. A CPU that comes back to a line has lost it if another CPU wrote it since; the
+//! rates give the probability. A line that many CPUs want has a queue. The neighbour in a pair comes and goes with the
+//! line. The orders that the search finds by this estimate are simulated before one is proposed.
 //!
 //! ```text
 //! visits     of a line, by a CPU of a role, a nanosecond:       those of its phases that touch it
@@ -10,8 +10,8 @@
 //! read miss  P(another wrote since)       = others' writes / (others' writes + own visits)
 //! write miss P(another came since)        = others' visits / (others' visits + own visits)
 //! a miss     waits the mean transfer and the line's queue, as far as its kind of access waits at all
-//! queue      service x busy / (1 - busy), busy the line's transfers x service; who waits in it takes the
-//!            line from under the rest of a visit
+//! queue      service x busy / (1 - busy), busy the line's transfers x service; a CPU that waits in it
+//!            takes the line before the visit of another one is over
 //! an operation's time changes the rates: a few rounds settle it
 //! ```
 
@@ -23,17 +23,17 @@ use crate::uses::{self, Spot, Uses};
 
 /// Rounds after which times and rates agree well enough.
 const ROUNDS: usize = 6;
-/// The share of a store's miss that its CPU notices: the rest the store buffer hides.
+/// The share of a store's miss that its CPU waits for. The store buffer hides the rest.
 const STORE_WAITS: f64 = 0.15;
-/// No queue is busier.
+/// The largest utilization of a queue.
 const BUSIEST: f64 = 0.95;
 
-/// What the estimate rests on.
+/// The inputs of the estimate.
 pub(crate) struct Proxy<'u> {
     spots: &'u [Spot],
     visits: Vec<Visit>,
     roles: Vec<RoleLoad>,
-    /// How many CPUs share an instance, and which part of all CPUs they are.
+    /// The number of CPUs that share an instance, and their share of all CPUs.
     sharing: f64,
     part: f64,
     transfer: f64,
@@ -55,7 +55,7 @@ struct RoleLoad {
 /// A phase of a role.
 struct Visit {
     role: usize,
-    /// How often an operation.
+    /// Occurrences in an operation.
     times: f64,
     touches: Vec<Touch>,
 }
@@ -63,30 +63,30 @@ struct Visit {
 struct Touch {
     spot: usize,
     writes: bool,
-    /// What it pays for a line that it touches first.
+    /// The cost of the line if this is its first touch.
     price: f64,
     /// The share of a miss that is waited for.
     waits: f64,
     times: f64,
 }
 
-/// What a visit does to one line.
+/// The accesses of a visit to one line.
 #[derive(Clone, Copy)]
 struct Entry {
     role: usize,
     line: usize,
-    /// What the first touch pays for the line.
+    /// The cost of the line at the first touch.
     price: f64,
     /// Visits an operation.
     visits: f64,
-    /// Of those, how many write.
+    /// The visits that write.
     writes: f64,
-    /// The first touch: whether it writes, and what share of its miss is waited for.
+    /// Whether the first touch writes, and the share of its miss that is waited for.
     writes_first: bool,
     waits: f64,
-    /// The same share for the write that follows a reading.
+    /// The share that is waited for at a write that follows a read.
     upgrade_waits: f64,
-    /// The same share for what is read after a write, if a queue took the line away meanwhile.
+    /// The share that is waited for at a read after a write, if a queue took the line in between.
     later_waits: f64,
 }
 
@@ -97,7 +97,7 @@ impl<'u> Proxy<'u> {
         let cpus = question.cpus as f64;
         let sharing = match uses.instances {
             Instances::Shared => cpus,
-            // (What objects of a row share is no matter of the order: `advice` tries it.)
+            // Sharing between objects of a row does not depend on the order: `advice` tries that.
             Instances::PerCpu | Instances::Row(_) => 1.0,
             Instances::Dealt(count) => (cpus / count.max(1) as f64).max(1.0),
         };
@@ -144,13 +144,13 @@ impl<'u> Proxy<'u> {
         }
     }
 
-    /// Nanoseconds an operation, averaged over places of the base.
+    /// Returns nanoseconds an operation, averaged over the places of the base.
     pub(crate) fn cost(&self, offsets: &[u64], begins: &[u64]) -> f64 {
         self.cost_and_touching(offsets, begins).0
     }
 
-    /// The cost, and what the touched lines could cost where nothing hides it: so an order that costs no more but
-    /// touches fewer lines is preferred.
+    /// Returns the cost, and the cost of the touched lines if nothing hides it. The second makes the search prefer an
+    /// order that costs no more but touches fewer lines.
     pub(crate) fn cost_and_touching(&self, offsets: &[u64], begins: &[u64]) -> (f64, f64) {
         let (mut cost, mut touching) = (0.0, 0.0);
         for &begins in begins {
@@ -161,12 +161,12 @@ impl<'u> Proxy<'u> {
         (cost / begins.len() as f64, touching / begins.len() as f64)
     }
 
-    /// Touches that an estimate looks at, for one place of the base.
+    /// Returns the number of touches that an estimate looks at, for one place of the base.
     pub(crate) fn touches(&self) -> usize {
         self.visits.iter().map(|visit| visit.touches.len()).sum()
     }
 
-    /// The lines that are touched, and each visit to one.
+    /// Returns the lines that are touched, and each visit to one.
     fn entries(&self, offsets: &[u64], begins: u64) -> (Vec<u64>, Vec<Entry>) {
         let mut lines: Vec<u64> = Vec::new();
         let mut entries: Vec<Entry> = Vec::new();
@@ -225,7 +225,7 @@ impl<'u> Proxy<'u> {
         }
         let neighbours: Vec<Option<usize>> =
             (lines.iter()).map(|line| lines.iter().position(|other| *other == line ^ 1)).collect();
-        // By line and role: visits, writes; of a CPU, a nanosecond.
+        // By line and role, of one CPU in a nanosecond: visits and writes.
         let mut visits = vec![0.0; count * roles];
         let mut writes = vec![0.0; count * roles];
         let mut queues = vec![0.0; count];
@@ -274,13 +274,13 @@ impl<'u> Proxy<'u> {
                     costs[role] += upgrade * wait * entry.upgrade_waits;
                     writing[line] += upgrade * cpus;
                 }
-                // Who waits in the queue gets the line before the visit is over.
+                // A CPU that waits in the queue gets the line before the visit is over.
                 let again = miss * taken[line];
                 costs[role] += again * wait * entry.later_waits;
                 reading[line] += again * cpus * entry.later_waits;
             }
             for line in 0..count {
-                // Of the readers that a write has sent away, the first comes to the owner.
+                // Of the readers that lost the line to a write, the first gets it from the owner.
                 let firsts = reading[line].min(total(&writes, line));
                 let busy = writing[line] * self.write_service
                     + firsts * self.first_of_readers
@@ -294,15 +294,15 @@ impl<'u> Proxy<'u> {
                 missed[line] = if all > 0.0 { (served / all).min(1.0) } else { 0.0 };
             }
             for (role, time) in times.iter_mut().enumerate() {
-                // Half way, in proportion: a full step swings where lines are never idle.
+                // The geometric mean of the old and new time: a full step oscillates if lines are never idle.
                 *time = (*time * (self.roles[role].work_ns.max(1.0) + costs[role])).sqrt();
             }
         }
         self.mean(&times)
     }
 
-    /// What an operation of each role pays for lines that nobody took: as accesses pay, or the second
-    /// cache's price for each of them.
+    /// Returns the cost of lines that no other CPU took, for an operation of each role: the price of each access, or
+    /// the second cache's price for each line.
     fn fetching(&self, lines: &[u64], entries: &[Entry], alike: bool) -> Vec<f64> {
         let roles = self.roles.len();
         let mut seen = vec![0.0f64; lines.len() * roles];
@@ -310,7 +310,7 @@ impl<'u> Proxy<'u> {
         for entry in entries.iter().filter(|entry| self.roles[entry.role].outgrows) {
             let passes = self.roles[entry.role].passes;
             let here = entry.line * roles + entry.role;
-            // Certain touches once a pass; those by chance each time.
+            // Certain touches count once a pass, others each time.
             let times = entry.visits.min((passes - seen[here]).max(0.0));
             seen[here] =
                 (seen[here] + if entry.visits >= passes { passes } else { 0.0 }).min(passes);
@@ -333,11 +333,11 @@ impl<'u> Proxy<'u> {
     }
 }
 
-/// A changed line's mean way between two of so many CPUs, in nanoseconds.
+/// Returns the mean time of a modified line between two of `cpus` CPUs, in nanoseconds.
 fn transfer(settings: &Settings, cpus: usize) -> f64 {
     let topology = &settings.topology;
     let cpus = cpus.min(topology.cpus());
-    // CPUs are alike: a few of them speak for all.
+    // CPUs are alike, so a sample of them is enough.
     let some = cpus.div_ceil(8).max(1);
     let (mut sum, mut pairs) = (0.0, 0.0);
     for one in (0..cpus).step_by(some) {

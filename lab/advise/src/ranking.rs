@@ -1,10 +1,13 @@
-//! What the difference of two builds costs, by the changes in which fields share a line, and by pairs of fields.
+//! Predicts the cost of the difference between two builds, by the changes in which fields share a line, and by pairs of
+//! fields.
 //!
-//! Both builds answer one [`Question`]. The difference is taken at each design point, so that what is unknown of the
-//! machine, and common to both, does not blur it. How long fields wait for each other changes from build to build. A
-//! pair's change is put down to the change that parted the two fields or brought them onto one line; where there is
-//! none, to the change that moved the field that waits; where there is none, to the change that moved the field that is
-//! written.
+//! Both builds answer one [`Question`]. The difference is taken at each design point, so that unknowns of the machine
+//! that both builds have in common do not blur it. The waiting of fields for each other changes from build to build.
+//! The change of a pair's waiting is attributed to the first of these that exists:
+//!
+//! 1. the change that separated the two fields or brought them onto one line,
+//! 2. the change that moved the field that waits,
+//! 3. the change that moved the field that is written.
 
 mod print;
 
@@ -24,31 +27,31 @@ use crate::cost::{self, Cost, Place, Question, Timed};
 use crate::profile::{Row, TypeProfile, find};
 use crate::uses::Uses;
 
-/// What a [`Difference`] costs.
+/// The cost of a [`Difference`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priced {
-    /// Nanoseconds of an operation before.
+    /// Nanoseconds of an operation in the old build.
     pub before: Interval,
-    /// After.
+    /// Nanoseconds of an operation in the new build.
     pub after: Interval,
-    /// After less before.
+    /// The new build less the old.
     pub difference: cost::Difference,
-    /// For each of [`Difference::changes`], what it did to the waiting, in nanoseconds an operation.
+    /// For each of [`Difference::changes`], its effect on the waiting, in nanoseconds an operation.
     pub changes: Vec<Share>,
-    /// Waiting that no such change explains: mostly of fields that became neighbours in a pair of lines.
+    /// Waiting that no such change explains, mostly of fields that became neighbours in a pair of lines.
     pub rest: Share,
-    /// Fields of the profile that the build before does not have; their accesses are left out of its cost.
+    /// Fields of the profile that the old build does not have. Their accesses are left out of its cost.
     pub not_before: Vec<String>,
-    /// Fields that the build after does not have.
+    /// Fields of the profile that the new build does not have.
     pub not_after: Vec<String>,
 }
 
-/// What a change did to the waiting.
+/// The effect of a change on the waiting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// In nanoseconds an operation: above zero it became dearer.
+    /// In nanoseconds an operation. Positive if it became dearer.
     pub change: Interval,
-    /// Which field makes which other wait more, or less, the largest change first.
+    /// Pairs of fields whose waiting changed, the largest change first.
     pub culprits: Vec<Culprit>,
 }
 
@@ -59,13 +62,13 @@ pub struct Culprit {
     pub writer: String,
     /// The field whose access waits.
     pub victim: String,
-    /// How they lie in the build in which it waits longer.
+    /// Their places in the build in which the wait is longer.
     pub near: Near,
-    /// How much longer, in nanoseconds an operation; below zero how much less.
+    /// The change of the wait, in nanoseconds an operation.
     pub change: Interval,
 }
 
-/// How two fields lie.
+/// The places of two fields relative to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Near {
@@ -79,13 +82,13 @@ pub enum Near {
     Beside,
 }
 
-/// Prices a difference. Times of the profile are of the old build, and of where they were `timed`; objects begin at multiples of `base`
-/// bytes, of what the profile says, or of [`PAIR`](cost::PAIR).
+/// Prices a difference. Times of the profile belong to the old build, on the machine `timed`. Objects begin at
+/// multiples of `base` bytes, or else as the profile has it, or else of [`PAIR`](cost::PAIR).
 ///
-/// Fields that were renamed, or put into another record, are followed in either direction.
+/// Fields that were renamed, or moved into another record, are followed in either direction.
 ///
 /// # Errors
-/// When the profile names a field that neither build has, with the names that resemble it; as [`cost::of`].
+/// If the profile names a field that neither build has; the error lists similar names. Otherwise like [`cost::of`].
 pub fn price(
     sides: Sides<'_>,
     difference: &Difference,
@@ -107,7 +110,7 @@ pub fn price(
         let row = profile.instances.row();
         after.row = row.map(|row| row.of_size(old.size, new.size, new.align.bytes()));
     }
-    // What an operation took was timed with the old build.
+    // Operations were timed with the old build.
     let place = before.place(base);
     (before.uses, _) = cost::settle(question, timed, before.uses, &place)?;
     after.uses.settled.clone_from(&before.uses.settled);
@@ -136,7 +139,7 @@ pub fn price(
     })
 }
 
-/// Names of the old build to those of the new, and back.
+/// Maps names of the old build to those of the new, or back.
 type Renames = HashMap<String, String>;
 
 fn renames(difference: &Difference) -> (Renames, Renames) {
@@ -149,7 +152,7 @@ fn renames(difference: &Difference) -> (Renames, Renames) {
     (renamed, back)
 }
 
-/// What a path is called where the field it goes through, or is, has another name.
+/// Returns a path with the names of the other build, if it is, or goes through, a renamed field.
 fn translated(path: &str, names: &Renames) -> Option<String> {
     let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
     ends.filter_map(|end| Some(format!("{}{}", names.get(&path[..end])?, &path[end..]))).next_back()
@@ -158,9 +161,9 @@ fn translated(path: &str, names: &Renames) -> Option<String> {
 /// One build under the profile.
 struct Side {
     uses: Uses,
-    /// As in [`Place`].
+    /// Like in [`Place`].
     row: Option<Row>,
-    /// What the profile calls each spot.
+    /// The profile's name of each spot.
     names: Vec<String>,
     /// Fields that the profile names and this build does not have.
     unknown: Vec<String>,
@@ -211,7 +214,7 @@ impl Side {
     }
 }
 
-/// What one pair waits in each point, after less before.
+/// The wait of one pair at each point, new less old.
 #[derive(Clone)]
 struct Pair {
     writer: String,
@@ -222,7 +225,7 @@ struct Pair {
 
 fn changed_pairs(old: (&Side, &Cost), new: (&Side, &Cost)) -> Vec<Pair> {
     let points = old.1.points.len();
-    // What was waited in the build before, and in the one after.
+    // The waits in the old build and in the new one.
     let mut waits: BTreeMap<(String, String), (Vec<f64>, [f64; 2])> = BTreeMap::new();
     for (build, sign, (side, cost)) in [(0, -1.0, old), (1, 1.0, new)] {
         for (index, point) in cost.points.iter().enumerate() {
@@ -257,7 +260,7 @@ fn share(pairs: Vec<Pair>, points: usize) -> Share {
     Share { change, culprits }
 }
 
-/// The change that a pair's waiting is put down to.
+/// Returns the change that a pair's waiting is attributed to.
 fn explains(changes: &[Change], pair: &Pair, renamed: &Renames) -> Option<usize> {
     let now = |name: &str| translated(name, renamed).unwrap_or_else(|| name.to_owned());
     let (writer, victim) = (now(&pair.writer), now(&pair.victim));
@@ -275,9 +278,9 @@ fn explains(changes: &[Change], pair: &Pair, renamed: &Renames) -> Option<usize>
     .or_else(|| find(&|change| moved(change, &writer)))
 }
 
-/// Whether what a difference calls a field, `memory` or `stat[0..5]`, has what a path names in it.
+/// Returns whether a field of a difference, like `memory` or `stat[0..5]`, contains what a path names.
 fn covers(field: &str, path: &str) -> bool {
-    // Of an array whose other elements went elsewhere: those of it that count.
+    // The field may be a range of an array's elements.
     let (field, elements) = match field.split_once('[') {
         Some((before, rest)) => {
             let range = rest.split(']').next().and_then(|range| range.split_once(".."));

@@ -1,4 +1,4 @@
-//! Why a group of fields moves, in one sentence.
+//! Explains in one sentence why a group of fields moves.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +12,30 @@ const NAMED: usize = 4;
 /// Pieces that leave today's order together.
 pub(crate) struct Group {
     pub pieces: Vec<usize>,
-    /// Whether they left today's order, or only begin a line where they did not.
+    /// Whether they left today's order. If not, they only begin a line.
     pub moved: bool,
 }
 
-/// A move, and what comes of it.
+/// A move and its effect.
 pub(crate) struct Change<'a> {
     pub problem: &'a Problem<'a>,
     pub group: &'a Group,
     pub today: &'a Cost,
-    /// What the new order costs, and where its pieces are.
+    /// The cost of the new order, and the offsets of its pieces.
     pub cost: &'a Cost,
     pub new: &'a [u64],
-    /// What taking the move back alone comes to: the cost, and where the spots are then.
+    /// The cost if this move alone is taken back, and the offsets of the spots then.
     pub undone: Option<(&'a Cost, &'a [u64])>,
 }
 
 impl Change<'_> {
-    /// The spots of the group.
+    /// Returns the spots of the group.
     fn spots(&self) -> BTreeSet<usize> {
         let ours = |&spot: &usize| self.group.pieces.contains(&self.problem.spots[spot].0);
         (0..self.problem.spots.len()).filter(ours).collect()
     }
 
-    /// Where a spot is today.
+    /// Returns the offset of a spot today.
     fn was(&self, spot: usize) -> u64 {
         self.problem.uses.spots[spot].offset
     }
@@ -53,7 +53,7 @@ impl Change<'_> {
         few(&spots.iter().map(|&spot| self.path(spot)).collect::<Vec<_>>(), NAMED, ", ")
     }
 
-    /// The reason for the move.
+    /// Returns the reason for the move.
     pub(crate) fn reason(&self) -> String {
         let (spots, spared) = (self.spots(), self.spared());
         if spots.is_empty() && spared.is_none() {
@@ -97,7 +97,7 @@ impl Change<'_> {
         }
     }
 
-    /// The pair of fields that the move spares most of each other, and how much.
+    /// Returns the pair of fields whose waiting the move reduces most, and by how much.
     fn spared(&self) -> Option<String> {
         let (undone, at) = self.undone?;
         let waits = |cost: &Cost, writer: &str, victim: &str| {
@@ -138,7 +138,7 @@ impl Change<'_> {
         ))
     }
 
-    /// The spots that came onto the group's lines and are touched in the same phase, and that phase.
+    /// Returns the spots that came onto the group's lines and are touched in the same phase, and that phase.
     fn gathered(&self, spots: &BTreeSet<usize>) -> (BTreeSet<usize>, String) {
         let mut best: (BTreeSet<usize>, String) = Default::default();
         for role in &self.problem.uses.roles {
@@ -165,7 +165,7 @@ impl Change<'_> {
     }
 }
 
-/// A rate in words.
+/// Formats a rate in words.
 pub(crate) fn often(rate: f64) -> String {
     let times = |rate: f64| {
         let text = format!("{rate:.2}");

@@ -1,11 +1,11 @@
 //! The search for a better order.
 //!
-//! Pieces that are touched alike (in the same phases, read or written) are an atom. Atoms are put into groups, each of
-//! which begins a pair of lines: in every possible way where there are few atoms, otherwise by merging the two groups
-//! that gain most by it, again and again. Starting from the best of these, and from today's order, the search moves
-//! single pieces and runs and begins lines as long as that helps. An order costs what the proxy says, and a little for
-//! each member that leaves today's order, for each byte that the type grows and for each line that an operation
-//! touches.
+//! Pieces that are touched alike, in the same phases and either read or written, are an atom. Atoms are put into
+//! groups, each of which begins a pair of lines. Few atoms are grouped in every possible way. Many are grouped by
+//! merging, again and again, the two groups that gain most by it. Starting from the best of these and from today's
+//! order, the search moves single pieces and runs and begins lines as long as that helps. The price of an order is the
+//! estimate of the proxy, and a little for each member that leaves today's order, for each byte that the type grows and
+//! for each line that an operation touches.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,36 +15,36 @@ use crate::pieces::{Held, Pieces};
 use crate::proxy::Proxy;
 use crate::uses::Uses;
 
-/// The most atoms that are grouped in every way (877 of them).
+/// The most atoms that are grouped in every way: 877 groupings.
 const EXACT: usize = 7;
 /// Groupings from which the local search starts.
 const STARTS: usize = 4;
-/// What a moved member must gain, as a share of today's cost.
+/// The gain that a moved member has to bring, as a share of today's cost.
 const OF_A_MOVE: f64 = 5e-5;
-/// What a begun line must gain.
+/// The gain that a begun line has to bring.
 const OF_A_LINE: f64 = 2.5e-5;
-/// What 64 more bytes must gain.
+/// The gain that 64 more bytes have to bring.
 const OF_GROWTH: f64 = 5e-5;
-/// Touches that a search may look at, which take a second or two.
+/// Most touches that a search looks at, which take a second or two.
 const EFFORT: usize = 10_000_000;
 /// How often the search leaves the best order by random moves.
 const SHAKES: usize = 100;
-/// Places, besides those next to what is touched, where a piece is tried.
+/// Number of places where a piece is tried, besides those next to touched pieces.
 const PLACES: usize = 32;
 
-/// What the search is about.
+/// The input of the search.
 pub(crate) struct Problem<'a> {
     pub pieces: &'a Pieces,
     pub question: &'a Question<'a>,
     pub uses: &'a Uses,
     proxy: Proxy<'a>,
-    /// The piece of each spot, and where in it.
+    /// The piece of each spot, and the offset in it.
     pub spots: Vec<(usize, u64)>,
-    /// Which pieces nothing touches.
+    /// Marks the pieces that no role touches.
     pub cold: Vec<bool>,
     /// Bytes that the record may have.
     pub most: u64,
-    /// Where objects begin today: multiples of this.
+    /// Objects begin at multiples of this today.
     pub base: u64,
     /// Atoms: free pieces that are touched alike.
     atoms: Vec<Vec<usize>>,
@@ -74,17 +74,17 @@ impl<'a> Problem<'a> {
         order.lay(self.pieces, &self.cold)
     }
 
-    /// Where the spots are.
+    /// Returns the offsets of the spots.
     pub(crate) fn offsets(&self, laid: &Laid) -> Vec<u64> {
         self.spots.iter().map(|&(piece, within)| laid.offsets[piece] + within).collect()
     }
 
-    /// Where the spots are, and where objects begin then.
+    /// Returns the places of the spots and of the objects.
     pub(crate) fn place(&self, laid: &Laid) -> Place {
         laid.place(self.pieces, self.uses, self.base)
     }
 
-    /// The price: nanoseconds an operation by the proxy, and the small costs beside.
+    /// Returns the price: nanoseconds an operation by the proxy, and the small additions.
     pub(crate) fn price(&self, order: &Order) -> f64 {
         let laid = self.lay(order);
         if laid.size > self.most {
@@ -103,13 +103,13 @@ impl<'a> Problem<'a> {
         self.proxy.cost_and_touching(&self.offsets(laid), &begins)
     }
 
-    /// What a price takes, about, in touches that are looked at.
+    /// Returns about how many touches the computation of a price looks at.
     fn visits(&self) -> usize {
         4 * self.proxy.touches() * places(self.base).count() + self.pieces.list.len()
     }
 }
 
-/// Where in a pair of lines objects begin.
+/// Returns the offsets in a pair of lines at which objects may begin.
 fn places(base: u64) -> impl Iterator<Item = u64> {
     let step = base.clamp(1, PAIR);
     (0..PAIR / step).map(move |turn| turn * step)
@@ -118,7 +118,7 @@ fn places(base: u64) -> impl Iterator<Item = u64> {
 /// A role, a phase of it, and whether it writes.
 type Mark = (usize, usize, bool);
 
-/// Free pieces that are touched in the same phases in the same way, by today's order.
+/// Groups free pieces that are touched in the same phases in the same way, by today's order.
 fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>> {
     let mut marks: BTreeMap<usize, Vec<Mark>> = BTreeMap::new();
     for (role, of) in uses.roles.iter().enumerate() {
@@ -136,7 +136,7 @@ fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>
         }
         mark.sort_unstable();
         mark.dedup();
-        // A piece that fills lines of its own never joins others.
+        // A piece larger than a line never joins others.
         let wide = pieces.list[piece].size > 64;
         match atoms.iter_mut().find(|(known, _)| !wide && *known == mark) {
             Some((_, list)) => list.push(piece),
@@ -147,7 +147,7 @@ fn atoms(pieces: &Pieces, uses: &Uses, spots: &[(usize, u64)]) -> Vec<Vec<usize>
     atoms.into_iter().map(|(_, list)| list).collect()
 }
 
-/// The best orders that the search finds, the lowest price first. Today's is among those that it starts from.
+/// Returns the best orders that the search finds, the lowest price first. Today's order is one of the starts.
 pub(crate) fn best(problem: &Problem<'_>) -> Vec<Order> {
     let today = Order::today(problem.pieces);
     let mut starts: Vec<(f64, Order)> = groupings(problem)
@@ -174,7 +174,7 @@ pub(crate) fn best(problem: &Problem<'_>) -> Vec<Order> {
     improved.into_iter().map(|(_, order)| order).collect()
 }
 
-/// Ways to put atoms into groups.
+/// Returns ways to put atoms into groups.
 fn groupings(problem: &Problem<'_>) -> Vec<Vec<Vec<usize>>> {
     let atoms = &problem.atoms;
     if atoms.len() <= EXACT {
@@ -182,7 +182,7 @@ fn groupings(problem: &Problem<'_>) -> Vec<Vec<Vec<usize>>> {
         partitions(atoms, &mut Vec::new(), &mut all);
         return all;
     }
-    // Merging: from all apart to all together, every step is a start.
+    // Merges from all apart to all together. Every step is a start.
     let mut groups = atoms.clone();
     let mut all = vec![groups.clone()];
     while groups.len() > 1 {
@@ -227,7 +227,7 @@ fn partitions(atoms: &[Vec<usize>], groups: &mut Vec<Vec<usize>>, all: &mut Vec<
     }
 }
 
-/// Groups that begin a pair of lines each, in front of everything else or behind it.
+/// Returns an order with groups that begin a pair of lines each, before all other pieces or after them.
 fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order {
     let pieces = problem.pieces;
     let mut groups: Vec<&Vec<usize>> = groups.iter().collect();
@@ -240,7 +240,7 @@ fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order 
         order.sequence.extend(&rest);
     }
     for group in &groups {
-        // The widest alignment first, so that a group has no holes; today's order otherwise.
+        // The widest alignment comes first, so that a group has no holes; today's order otherwise.
         let mut group = (*group).clone();
         group.sort_by_key(|&index| (std::cmp::Reverse(pieces.list[index].align), index));
         if let Some(&first) = group.first() {
@@ -254,15 +254,15 @@ fn arranged(problem: &Problem<'_>, groups: &[Vec<usize>], front: bool) -> Order 
     order
 }
 
-/// Leaves the local minimum in which the best order lies: makes some random moves, improves the result, and keeps it if
-/// it is cheaper.
+/// Leaves the local minimum of the best order: makes some random moves, improves the result, and keeps it if it is
+/// cheaper.
 fn shaken(
     problem: &Problem<'_>,
     mut order: Order,
     mut price: f64,
     left: &mut usize,
 ) -> (f64, Order) {
-    // The random numbers are always the same, so the answer to a question does not change.
+    // The random numbers are always the same, so that the answer to a question does not change.
     let mut state = 0u64;
     let mut throw = |sides: usize| {
         const FACTOR: u64 = 6_364_136_223_846_793_005;
@@ -292,7 +292,7 @@ fn shaken(
     (price, order)
 }
 
-/// Moves pieces and begins lines as long as the price falls; at most `left` prices are asked for.
+/// Moves pieces and begins lines as long as the price falls. Computes at most `left` prices.
 fn improve(
     problem: &Problem<'_>,
     mut order: Order,
@@ -318,7 +318,7 @@ fn improve(
     }
 }
 
-/// Blocks that are moved as one: each touched piece, and each run of them.
+/// Returns the blocks that move as one: each touched piece, and each run of them.
 fn blocks(problem: &Problem<'_>, order: &Order) -> Vec<Vec<usize>> {
     let mut blocks = Vec::new();
     let mut run: Vec<usize> = Vec::new();
@@ -333,7 +333,7 @@ fn blocks(problem: &Problem<'_>, order: &Order) -> Vec<Vec<usize>> {
         }
         run.clear();
     }
-    // Where all that is touched is held, what lies between may still give way.
+    // If all touched pieces are held, the pieces between them may still make room.
     if blocks.is_empty() {
         blocks.extend(order.sequence.last().map(|&last| vec![last]));
     }
@@ -342,7 +342,7 @@ fn blocks(problem: &Problem<'_>, order: &Order) -> Vec<Vec<usize>> {
     blocks
 }
 
-/// Orders that differ by where a block is, or by what begins a line.
+/// Returns orders that differ in the place of a block, or in what begins a line.
 fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Order> {
     let rest: Vec<usize> =
         order.sequence.iter().copied().filter(|index| !block.contains(index)).collect();
@@ -353,7 +353,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
             places.extend([at, at + 1]);
         }
     }
-    // Back home: behind the piece that it follows today.
+    // Today's place: behind the piece that it follows today.
     let home = rest.iter().rposition(|&index| index < block[0]).map_or(0, |at| at + 1);
     places.push(home);
     let step = (rest.len() / PLACES).max(1);
@@ -365,7 +365,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
         let mut moved = Order { sequence: rest.clone(), ..order.clone() };
         moved.sequence.splice(place..place, block.iter().copied());
         let follower = rest.get(place).copied();
-        // As it is; with a line begun for it, for what follows, for both; with none for it.
+        // Unchanged; with a begun line for the block, for its follower, or for both; or with none for the block.
         let (pair, nothing) = (Some(PAIR), Some(1));
         for (own, after) in [
             (None, None),
@@ -388,7 +388,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
             next.push(wish);
         }
     }
-    // In its place, with other lines begun.
+    // The block in its place, with other begun lines.
     let at = order.sequence.iter().rposition(|index| block.contains(index)).unwrap_or(0);
     let follower = order.sequence.get(at + 1).copied();
     // An array without a length stays last, and may begin a line there.
@@ -401,7 +401,7 @@ fn neighbours(problem: &Problem<'_>, order: &Order, block: &[usize]) -> Vec<Orde
         }
     }
     next.push(Order { fill: !order.fill, ..order.clone() });
-    // In the place of an untouched piece of its size: nothing else moves.
+    // Swaps the piece with an untouched piece of its size, so that nothing else moves.
     if let [index] = block {
         let size = problem.pieces.list[*index].size;
         let like = order

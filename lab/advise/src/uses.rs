@@ -1,4 +1,4 @@
-//! Finds a profile's accesses in a type: which bytes are touched, how, and by which role.
+//! Finds a profile's accesses in a type: the bytes that are touched, the kind of access, and the role.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -10,81 +10,83 @@ use ledgerline_layout::pick::advise_field;
 
 use crate::profile::{self, Instances, Kind, Phase, Role, Row, TypeProfile};
 
-/// The most fields of one type whose accesses are told apart: there is a figure for each pair of them.
+/// The most fields of one type whose accesses are kept apart. There is a figure for each pair of them.
 pub const MOST_SPOTS: usize = 1000;
 
 /// A field that is touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// As the profile names it.
+    /// The profile's name of it.
     pub path: String,
     /// Its first byte, from the start of the type.
     pub offset: u64,
-    /// Bytes that it touches; 0 for an array without a length.
+    /// Bytes that it has; 0 for an array without a length.
     pub size: u64,
-    /// Whether each access goes to some part of it, since it is an array or a record that is named as a whole.
+    /// Whether each access goes to a part of it, because an array or a record is named as a whole.
     pub divided: bool,
-    /// Whether a CPU waits for a load, since it reads a pointer, which is followed. Other loads overlap with what comes
-    /// next.
+    /// Whether a CPU waits for a load, because the loaded value is a pointer that is followed. Other loads overlap with
+    /// the code behind them.
     pub awaited: bool,
 }
 
-/// A spot is touched.
+/// An access to a spot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Touch {
-    /// Which, as an index into [`Uses::spots`].
+    /// The spot, as an index into [`Uses::spots`].
     pub spot: usize,
-    /// How.
+    /// The kind of access.
     pub kind: Kind,
-    /// How many times a phase.
+    /// Occurrences in a phase.
     pub times: f64,
 }
 
 /// The accesses of a profile to the fields of one type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uses {
-    /// The type, as the profile spells it.
+    /// The profile's name of the type.
     pub name: String,
-    /// How many objects there are.
+    /// The number of objects.
     pub instances: Instances,
-    /// What is touched, in the order of the profile.
+    /// The touched fields, in the order of the profile.
     pub spots: Vec<Spot>,
-    /// Who touches it.
+    /// The roles that touch them.
     pub roles: Vec<Role<Touch>>,
-    /// Fields of the profile that the type does not have; their accesses are left out. Always empty after
+    /// Fields of the profile that the type does not have. Their accesses are left out. Always empty after
     /// [`Uses::resolve`].
     pub unknown: Vec<String>,
-    /// By design point, what times say of the program, where points differ in it ([`settle`](crate::cost::settle));
-    /// otherwise empty.
+    /// The program's properties by design point, if times make them differ ([`settle`](crate::cost::settle)); otherwise
+    /// empty.
     pub settled: Vec<Settled>,
 }
 
-/// What times say of the program at one design point.
+/// The properties of the program that times determine, at one design point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settled {
     /// The work of an operation by role, in nanoseconds.
     pub works: Vec<f64>,
-    /// What goes on while lines are on their way, in place of what the machine says of it.
+    /// How much of its waiting the program hides, in place of the machine's figures.
     pub hides: Option<Hides>,
-    /// By role, how many times what is simulated others make it wait: by times alone and beside others, or, where nobody was
-    /// timed alone, somewhere within what the model may be off by. Empty where no operation was timed.
+    /// By role, its waiting for other CPUs as a multiple of the simulated waiting. It follows from times alone and
+    /// beside others; without times alone, it lies within the error of the model. Empty if no operation was timed.
     pub waits: Vec<f64>,
-    /// The share of the work that lies between the accesses of an operation, and not in front of them. No time says it.
+    /// The share of the work that lies between the accesses of an operation, and not in front of them. No time
+    /// determines it.
     pub between: f64,
 }
 
-/// What a program has its CPU do while lines are on their way: it turns on what needs what.
+/// How much a program hides of the time in which lines are on their way. It depends on the dependences between
+/// instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hides {
-    /// How long before its turn an access has its line asked for, and how much of a wait other work hides, as a share of
-    /// what the machine allows.
+    /// How long before an access its line is requested, and how much of a wait other work hides, as a share of what the
+    /// machine allows.
     pub lead: f64,
-    /// How much of the work that follows needs nothing of what an access brings, in picoseconds.
+    /// How much of the following work does not depend on an access, in picoseconds.
     pub window: u64,
 }
 
 impl Settled {
-    /// The settings of a machine for this program.
+    /// Returns the settings of a machine for this program.
     pub(crate) fn on(&self, settings: &Settings) -> Settings {
         let Some(Hides { lead, window }) = self.hides else { return settings.clone() };
         let overlap = settings.overlap * lead;
@@ -97,8 +99,8 @@ impl Uses {
     /// Finds the fields of a profile in a type.
     ///
     /// # Errors
-    /// When the profile names a field that the type does not have (the error has the names that resemble it), says
-    /// nothing of the type, or names more than [`MOST_SPOTS`] fields.
+    /// If the profile names a field that the type does not have (the error lists similar names), has no access to the
+    /// type, or names more than [`MOST_SPOTS`] fields.
     pub fn resolve(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let uses = Uses::resolve_known(types, id, profile)?;
         if let (Some(Row { stride, .. }), Some(size)) = (uses.instances.row(), types.size(id))
@@ -114,10 +116,11 @@ impl Uses {
         Err(advise_field(error, types, id, name))
     }
 
-    /// The same for one of two builds: fields that the type does not have are listed in [`Uses::unknown`] and left out.
+    /// Like `resolve`, for one of two builds: fields that the type does not have are listed in [`Uses::unknown`] and
+    /// left out.
     ///
     /// # Errors
-    /// When the profile names no access to the type, or more than [`MOST_SPOTS`] fields.
+    /// If the profile names no access to the type, or more than [`MOST_SPOTS`] fields.
     pub fn resolve_known(types: &Types, id: TypeId, profile: &TypeProfile) -> Result<Uses, Error> {
         let mut numbers: HashMap<&str, Option<usize>> = HashMap::new();
         let mut uses =
@@ -162,7 +165,7 @@ impl Uses {
         Ok(uses)
     }
 
-    /// The same with other works, by role.
+    /// Returns the same uses with other works, by role.
     pub(crate) fn with_works(&self, works: &[f64]) -> Uses {
         let mut uses = Uses { settled: Vec::new(), ..self.clone() };
         for (role, &work) in uses.roles.iter_mut().zip(works) {
@@ -171,13 +174,13 @@ impl Uses {
         uses
     }
 
-    /// Where the spots lie today.
+    /// Returns the offsets of the spots today.
     #[must_use]
     pub fn offsets(&self) -> Vec<u64> {
         self.spots.iter().map(|spot| spot.offset).collect()
     }
 
-    /// How often an operation touches a spot: reading, writing.
+    /// Returns how often an operation reads and writes a spot.
     #[must_use]
     pub fn rates(&self, spot: usize) -> (f64, f64) {
         let (mut reads, mut writes) = (0.0, 0.0);
@@ -193,10 +196,10 @@ impl Uses {
     }
 }
 
-/// The field that a path names: `memory.usage`, `stat[3]`, `slots[2].next`.
+/// Returns the field that a path names: `memory.usage`, `stat[3]`, `slots[2].next`.
 #[must_use]
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
-    // No type is that large: the file lies.
+    // No type is that large: the file is wrong.
     let leaf = profile::find(types, id, path).filter(|leaf| leaf.end() < 1 << 43)?;
     let ty = types.resolve(leaf.ty);
     let divided = match types.get(ty) {
@@ -208,7 +211,7 @@ pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Spot> {
     Some(Spot { path: clean(path), offset: leaf.offset(), size: leaf.size(), divided, awaited })
 }
 
-/// A name without what could steer a terminal or break a line.
+/// Escapes the characters of a name that could control a terminal or break a line.
 pub(crate) fn clean(name: &str) -> String {
     let shown = |character: char| match character {
         control if control.is_control() => control.escape_default().to_string(),
@@ -217,7 +220,7 @@ pub(crate) fn clean(name: &str) -> String {
     name.chars().map(shown).collect()
 }
 
-/// The first `most` names, and how many more there are.
+/// Returns the first `most` names, and how many more there are.
 pub(crate) fn few<S: Borrow<str>>(names: &[S], most: usize, between: &str) -> String {
     let named = names[..names.len().min(most)].join(between);
     match names.len().checked_sub(most) {

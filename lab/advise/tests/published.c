@@ -1,4 +1,4 @@
-/* Published cases, as far as their descriptions tell; what they leave out is bytes. */
+/* Published cases, as far as they are described; members that the descriptions leave out are bytes. */
 
 struct css {
 	void *cgroup;

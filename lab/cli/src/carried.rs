@@ -1,4 +1,4 @@
-//! The library that the command carries (`build.rs` builds it), as `ledgerline_run::launch` takes it.
+//! The library that the command carries, in the form that `ledgerline_run::launch` takes. `build.rs` builds it.
 
 use ledgerline_protocol::blind::Serves;
 use ledgerline_run::launch::Library;

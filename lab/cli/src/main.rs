@@ -1,7 +1,7 @@
-//! The `ledgerline-lab` command: what the layout of hot structures costs, and what machines do.
+//! The `ledgerline-lab` command: costs of the layout of hot structures, and measurements of machines.
 //!
-//! This file parses the command line and hands over. `layout` lives here; the others live in their crates.
-//! `ledgerline layout`, `calibrate` and `reproduce` become this command.
+//! This file parses the command line and calls the subcommand. `layout` is part of this crate; the others are crates of
+//! their own. `ledgerline layout`, `calibrate` and `reproduce` become this command.
 
 mod carried;
 mod completions;

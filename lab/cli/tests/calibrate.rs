@@ -1,5 +1,5 @@
-//! `ledgerline-lab calibrate`: what it promises on any machine. What the figures are is the machine's business. A program of
-//! its own: beside other tests the machine is disturbed, and then nothing is promised.
+//! Tests of `ledgerline-lab calibrate` that hold on any machine: the values of the figures depend on the machine. This
+//! is a program of its own, because other tests would disturb the measurement.
 
 #[path = "../../../tests/support/held.rs"]
 mod held;
@@ -53,7 +53,7 @@ fn a_quick_run_writes_files_that_are_read_back_and_holds_predictions_against_run
         assert!(figure.source.starts_with(how), "{}", figure.source);
         assert!(figure.low <= Some(figure.value) && Some(figure.value) <= figure.high);
     }
-    // What is fitted says how near it comes, in the file as in the report.
+    // A fit states its error in the file and in the report.
     let [median, worst] = ["median_error_percent", "worst_error_percent"]
         .map(|key| modes[0]["fit"][key].as_f64().unwrap());
     assert!(0.0 <= median && median <= worst, "{median} {worst}");
@@ -77,7 +77,7 @@ fn a_quick_run_writes_files_that_are_read_back_and_holds_predictions_against_run
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Two CPUs that this process may use.
+/// Returns two CPUs that this process may use.
 fn first_two_cpus() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();

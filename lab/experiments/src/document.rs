@@ -1,4 +1,4 @@
-//! The five documents, as far as a reader must know them.
+//! The five documents.
 
 use super::reported::{RSS_CACHE, Reported};
 use ledgerline_coherence::experiments::study;
@@ -8,17 +8,17 @@ use ledgerline_coherence::experiments::study;
 pub(super) struct Document {
     /// The experiment's name.
     pub(super) name: &'static str,
-    /// What it compares.
+    /// The comparison that it makes.
     pub(super) title: &'static str,
-    /// Where it was published.
+    /// The place of its publication.
     pub(super) source: &'static str,
-    /// What a row is, in words.
+    /// The meaning of a row, in words.
     pub(super) rows: &'static str,
-    /// What it reports of whole programs; nothing of it is predicted.
+    /// Its figures of whole programs. None of them is predicted.
     pub(super) reported: &'static [Reported],
 }
 
-/// The oldest first.
+/// The documents, the oldest first.
 pub(super) const DOCUMENTS: [Document; 5] = [
     Document {
         name: "page-counter-lockless",
@@ -62,7 +62,7 @@ impl Document {
         DOCUMENTS.iter().find(|document| document.name == name)
     }
 
-    /// Whether anything is predicted for it. (`rss-cache` is not: the document gives no trace of context switches.)
+    /// Returns whether it has predictions. `rss-cache` has none, because the document has no trace of context switches.
     pub(super) fn is_simulated(&self) -> bool {
         study::NAMES.contains(&self.name)
     }

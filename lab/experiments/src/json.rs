@@ -1,4 +1,4 @@
-//! One JSON object a line.
+//! Prints one JSON object a line.
 
 use super::measured::Measured;
 use super::reported::{Here, Reported, printed_twice};
@@ -8,7 +8,7 @@ use ledgerline_coherence::experiments::{Basis, Interval};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// An object whose keys stand in the order in which they were put.
+/// An object whose keys keep the order in which they were put.
 struct Object(Vec<(String, Value)>);
 
 impl Object {
@@ -20,7 +20,7 @@ impl Object {
         self.0.push((key.to_owned(), value.into()));
     }
 
-    /// A median under `key`, and under the other two the ends of its interval.
+    /// Puts a median under `key`, and the ends of its interval under the other two keys.
     fn interval(&mut self, key: &str, [low, high]: [&str; 2], interval: Option<Interval>) {
         self.put(key, interval.map(|interval| rounded(interval.median)));
         self.put(low, interval.map(|interval| rounded(interval.low)));
@@ -34,7 +34,7 @@ impl Serialize for Object {
     }
 }
 
-/// The table's rows, or its curve's.
+/// Returns the table's rows, or its curve's.
 pub(super) fn lines(table: &Table, curves_alone: bool) -> Result<String, String> {
     let objects: Vec<Object> = match (&table.scaling, curves_alone) {
         (_, false) => {
@@ -52,18 +52,18 @@ pub(super) fn lines(table: &Table, curves_alone: bool) -> Result<String, String>
     Ok(text)
 }
 
-/// A thousandth of a unit is more than anything here means.
+/// Rounds to a thousandth of a unit, which is finer than any figure here.
 fn rounded(value: f64) -> f64 {
     let rounded = (value * 1000.0).round() / 1000.0;
-    // No minus before a zero.
+    // Avoids a negative zero.
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-/// A row of a table. What was not published, predicted or measured is null.
+/// Returns a row of a table, with null for values that were not published, predicted or measured.
 fn row(table: &Table, line: &Line) -> Object {
     let measured = line.measured.as_ref();
     let measured_unit = measured.map(|measured| measured.unit);
-    // Of what was published and predicted.
+    // The unit of the published and predicted values.
     let unit = match line.predicted {
         Some(_) => Some(table.unit),
         None => line.published.and(measured_unit),
@@ -77,7 +77,7 @@ fn row(table: &Table, line: &Line) -> Object {
     object.interval("predicted", ["low", "high"], line.predicted);
     let resolves = table.predicted.as_ref().and_then(|predicted| predicted.experiment.resolves);
     object.put("resolves", line.words.and(resolves).map(rounded));
-    // Whether what is published decided the figure; the base of others is neither fitted nor predicted.
+    // Whether the published value determined the figure. The base of other rows is neither fitted nor predicted.
     object.put("calibration", matches!(line.basis, Some(Basis::Calibrated | Basis::Floor)));
     object.put("basis", serde_json::to_value(line.basis).unwrap_or_default());
     let rates = line.throughput;
@@ -97,14 +97,14 @@ fn row(table: &Table, line: &Line) -> Object {
     object
 }
 
-/// What the document reports of a whole program.
+/// Returns a figure that the document reports of a whole program.
 fn reported(table: &Table, one: &Reported) -> Object {
     let mut object = Object::new("ledgerline/reproduce-reported.v1");
     object.put("experiment", table.document.name);
     object.put("row", one.what);
     object.put("method", "published");
     object.put("unit", one.unit);
-    // As they are printed there.
+    // With the digits of the document.
     object.put("published_before", one.before);
     object.put("published_after", one.after);
     object.put("change_percent", one.change().map(rounded));
@@ -120,7 +120,7 @@ fn reported(table: &Table, one: &Reported) -> Object {
     object
 }
 
-/// Each design on each number of CPUs.
+/// Returns an object for each design and number of CPUs.
 fn places(name: &str, scaling: &Scaling) -> Vec<Object> {
     let place = |row: &str, design: &str, at: &Scale, cost: Interval| {
         let mut object = Object::new("ledgerline/reproduce-curve.v1");
@@ -130,7 +130,7 @@ fn places(name: &str, scaling: &Scaling) -> Vec<Object> {
         object.put("cpus", at.cpus);
         object.put("unit", "ns");
         object.interval("predicted", ["low", "high"], Some(cost));
-        // Of all CPUs together.
+        // The sum of all CPUs.
         object.put("operations_per_second", (at.cpus as f64 * 1e9 / cost.median).round());
         object.put("machine", scaling.curve.machine);
         object.put("sockets", at.sockets);

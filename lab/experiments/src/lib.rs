@@ -3,16 +3,16 @@
 //!
 //! | module     | what it holds                                                        |
 //! |------------|----------------------------------------------------------------------|
-//! | `options`  | what the user asked for                                              |
+//! | `options`  | the command line                                                     |
 //! | `document` | the five documents                                                   |
-//! | `table`    | gathers all that was found about an experiment                       |
-//! | `history`  | the older designs; `bench`: how they count, beside ours              |
-//! | `measured` | what is measured here for real: the documents' designs, and ours     |
-//! | `text`     | tables for people; `plot`: curves of letters; `words`: numbers       |
-//! | `mark`     | what a predicted figure is worth                                     |
+//! | `table`    | all results of an experiment                                         |
+//! | `history`  | the older designs; `bench`: their counting, beside ours              |
+//! | `measured` | the measurements on this machine: the documents' designs, and ours   |
+//! | `text`     | tables as text; `plot`: curves of letters; `words`: numbers          |
+//! | `mark`     | how far a predicted figure is a prediction                           |
 //! | `published` | published layout changes, out of sample                             |
-//! | `reported` | what a document reports of whole programs, and what stands in for it |
-//! | `notes`    | what a reader must know of measured rows                             |
+//! | `reported` | figures of whole programs, and their substitutes here                |
+//! | `notes`    | notes about measured rows                                            |
 //! | `scale`    | scales of plots                                                      |
 //! | `json`     | one object a line                                                    |
 //! | `page`     | one self-contained page of tables and plots                          |
@@ -51,7 +51,7 @@ use ledgerline_view::terminal::style::Style;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Reproduces what was asked for and prints it.
+/// Reproduces the experiments that were asked for, and prints them.
 pub fn main(args: &ReproduceArgs) -> ExitCode {
     if let Err(error) = args.check() {
         return output::fail("reproduce", &error, 2);
@@ -64,7 +64,7 @@ pub fn main(args: &ReproduceArgs) -> ExitCode {
 
 fn run(args: &ReproduceArgs) -> Result<ExitCode, String> {
     if let Some(file) = args.html.as_deref().filter(|file| file.as_os_str() != "-") {
-        // Now, and not after minutes of measuring.
+        // The file is opened now, and not after minutes of measuring.
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
         opened.map_err(|error| unwritable(file, &error))?;
     }
@@ -83,7 +83,7 @@ fn run(args: &ReproduceArgs) -> Result<ExitCode, String> {
             output::fail("reproduce", &format!("{}: not measured: {error}", document.name), 1);
             status = ExitCode::FAILURE;
         }
-        // Each is printed as soon as it is there; the page alone is one file.
+        // Each experiment is printed as soon as it is done; only the page is one file.
         if args.json {
             print(&json::lines(&table, args.curves_alone())?)?;
         } else if args.html.is_none() {
@@ -111,7 +111,7 @@ fn unwritable(file: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}; name another file", file.display())
 }
 
-/// Prints, and ends the program where nobody reads any more.
+/// Prints, and ends the program if the output is closed.
 fn print(text: &str) -> Result<(), String> {
     if !output::print(text, "cannot write to standard output")? {
         std::process::exit(0);

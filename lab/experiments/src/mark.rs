@@ -1,21 +1,21 @@
-//! What a predicted figure is worth, as a sign, in a cell and in a sentence.
+//! Marks for how far a predicted figure is a prediction: as a sign, in a cell and in a sentence.
 
 use ledgerline_coherence::experiments::{Basis, Interval};
 
 /// A mark beside a predicted figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// The row was calibrated on.
+    /// The row was used for calibration.
     Calibrated,
-    /// It is all but a floor that was.
+    /// Nearly all of it is a floor that was used for calibration.
     Floor,
-    /// The other rows are told against it.
+    /// The other rows are relative to it.
     Base,
-    /// The published value lies outside.
+    /// The published value lies outside the range.
     Outside,
 }
 
-/// In the order of a legend.
+/// The marks in the order of a legend.
 pub(super) const MARKS: [Mark; 4] = [Mark::Calibrated, Mark::Floor, Mark::Base, Mark::Outside];
 
 impl Mark {
@@ -30,7 +30,7 @@ impl Mark {
         }
     }
 
-    /// In a column of text.
+    /// Returns the sign for a column of text.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Mark::Calibrated => "=",
@@ -40,7 +40,7 @@ impl Mark {
         }
     }
 
-    /// In a cell.
+    /// Returns the words for a cell.
     pub(super) fn short(self) -> &'static str {
         match self {
             Mark::Calibrated => "calibrated on",
@@ -50,7 +50,7 @@ impl Mark {
         }
     }
 
-    /// In a legend.
+    /// Returns the words for a legend.
     pub(super) fn long(self) -> &'static str {
         match self {
             Mark::Calibrated => "calibrated on: no prediction",

@@ -1,9 +1,9 @@
-//! What is measured here for real: the documents' older and newer designs, and ours.
+//! Measurements on this machine: the documents' older and newer designs, and ours.
 //!
 //! | module      | what it holds                                                                |
 //! |-------------|------------------------------------------------------------------------------|
 //! | `row`       | one variant, measured                                                        |
-//! | `variants`  | timing an experiment's variants side by side, and what may be read from it   |
+//! | `variants`  | times an experiment's variants side by side, and derives notes               |
 //! | `lockless`  | "mm: memcontrol: lockless page counters"                                     |
 //! | `layout`    | "memcg: optimize charge codepath"                                            |
 //! | `memcg`     | `struct mem_cgroup` in five layouts (2018)                                   |
@@ -11,13 +11,13 @@
 //! | `rss`       | resident pages of real programs                                              |
 //! | `asleep`    | the document's own program about them, from its source                       |
 //! | `programs`  | the programs                                                                 |
-//! | `trace`     | what the kernel tells of them                                                |
-//! | `script`    | what that means                                                              |
-//! | `replay`    | what each design makes of a script                                           |
-//! | `cost`      | how long it takes                                                            |
+//! | `trace`     | the kernel's records of them                                                 |
+//! | `script`    | a trace as steps for the designs                                             |
+//! | `replay`    | the outcome of a script for each design                                      |
+//! | `cost`      | the time that a design takes                                                 |
 //!
-//! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or
-//! allocation that it accounts for: on few CPUs its differences would drown in those.
+//! The designs are in `crate::history`. An operation is the accounting alone, without the fault, message or allocation
+//! that it accounts for, because on few CPUs those would hide the differences.
 
 mod asleep;
 mod cost;
@@ -38,10 +38,10 @@ use ledgerline_bench::measure::machine::allowed_cpus;
 pub(super) use self::row::{Measured, Note};
 use self::variants::Session;
 
-/// Measures an experiment, and tells `progress` where it stands.
+/// Measures an experiment, and reports to `progress`.
 ///
 /// # Errors
-/// A line for the user: no such experiment, or it cannot be measured here at all.
+/// A line for the user: there is no such experiment, or it cannot be measured here at all.
 pub(super) fn measure(
     experiment: &str,
     quick: bool,
@@ -69,7 +69,7 @@ mod tests {
     };
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Measures in short rounds, and checks that figures are figures.
+    /// Measures in short rounds, and checks the figures.
     fn rows(experiment: &str) -> Vec<Measured> {
         let told = AtomicBool::new(false);
         let rows = measure(experiment, true, &|_| told.store(true, Ordering::Relaxed)).unwrap();
@@ -135,7 +135,7 @@ mod tests {
             for row in mine {
                 let Some(Interval { median, low, high }) = row.ours else { continue };
                 assert!(low <= median && median <= high);
-                // Ours is exact, whatever was recorded.
+                // Our counts are exact for any recording.
                 assert!(!row.row.contains("error") || high == 0.0, "{row:?}");
                 assert!(row.unit != "%" || (0.0..=100.0).contains(&low), "{row:?}");
             }

@@ -1,10 +1,10 @@
-//! What a reader must know of measured rows, each thing once.
+//! Collects the notes of measured rows, each once.
 
 use super::measured::{Measured, Note};
 use super::table::{Line, group};
 use super::words::each_once;
 
-/// Each note once, with the rows that it is about unless that is all of them.
+/// Returns each note once, with the rows that it is about unless it is about all of them.
 pub(super) fn notes(lines: &[Line]) -> Vec<String> {
     let rows: Vec<(&str, &Measured)> = lines
         .iter()
@@ -40,9 +40,9 @@ fn with_rows(note: &Note, about: &[&str], rows: &[(&str, &Measured)]) -> String 
     if about == could || matches!(note, Note::Table(_)) && !grouped {
         return says;
     }
-    // Of a group of rows, its name says enough.
+    // A group of rows is named by the group.
     let names = each_once(about.iter().map(|name| group(name).0.unwrap_or(name)));
-    // Names that have commas themselves are kept apart by more than that.
+    // Names that contain commas are separated by semicolons.
     let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
     format!("{}: {says}", names.join(between))
 }

@@ -1,4 +1,4 @@
-//! What the user asked for.
+//! The command line.
 
 use super::document::{DOCUMENTS, Document};
 use clap::Args;
@@ -10,16 +10,16 @@ use ledgerline_coherence::experiments::study::MOST_CPUS;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// Most design points: beyond some tens the medians stand still.
+/// Most design points. Beyond some tens the medians no longer change.
 const MOST_POINTS: u64 = 1000;
 /// Most numbers of CPUs of a curve.
 const MOST_PLACES: usize = 64;
-/// Rows of the NUMA commit that can be calibrated on: on the others no line is contended.
+/// Rows of the NUMA commit that can be used for calibration. The other rows have no contended line.
 const ROWS: [&str; 5] = ["32", "64", "125", "256", "512"];
-/// The experiment that has them.
+/// The experiment with these rows.
 const HAS_ROWS: &str = "numa-threshold";
 
-/// What `ledgerline help reproduce` ends with.
+/// The end of `ledgerline help reproduce`.
 pub const HELP: &str = "\
 Experiments (none named: all):
   page-counter-lockless  page counters without locks, beside spinlocked ones; 144 CPUs
@@ -96,7 +96,7 @@ pub struct ReproduceArgs {
 }
 
 impl ReproduceArgs {
-    /// Refuses what does not go together.
+    /// Refuses options that contradict each other.
     ///
     /// # Errors
     /// One line for the user.
@@ -124,24 +124,24 @@ impl ReproduceArgs {
         }
     }
 
-    /// What is to be reproduced. There is no curve, and no prediction, of what is only measured.
+    /// Returns the documents to reproduce. A document that is only measured has no curve and no prediction.
     pub(super) fn documents(&self) -> impl Iterator<Item = &'static Document> {
         let all =
             DOCUMENTS.iter().filter(|document| self.name.is_none_or(|name| name == *document));
         all.filter(|document| document.is_simulated() || self.measures())
     }
 
-    /// Whether the curves are asked for instead of the tables.
+    /// Returns whether the curves replace the tables.
     pub(super) fn curves_alone(&self) -> bool {
         self.cpus_chosen() && self.html.is_none()
     }
 
-    /// Whether the user chose the numbers of CPUs.
+    /// Returns whether the user chose the numbers of CPUs.
     pub(super) fn cpus_chosen(&self) -> bool {
         !self.cpus.is_empty()
     }
 
-    /// Whether the designs are timed here.
+    /// Returns whether the designs are timed here.
     pub(super) fn measures(&self) -> bool {
         !self.no_measure && !self.curves_alone()
     }
@@ -150,12 +150,12 @@ impl ReproduceArgs {
         self.points_of(if self.quick { 4 } else { 16 })
     }
 
-    /// Design points, or so many where nobody chose.
+    /// Returns the number of design points, or `otherwise` if the user chose none.
     pub(super) fn points_of(&self, otherwise: usize) -> usize {
         self.points.unwrap_or(otherwise)
     }
 
-    /// Design points of a curve, each of which is run once a number of CPUs.
+    /// Returns the number of design points of a curve. Each is run once for each number of CPUs.
     pub(super) fn curve_points(&self) -> usize {
         self.points.unwrap_or(4)
     }
@@ -164,7 +164,7 @@ impl ReproduceArgs {
         self.row.unwrap_or(FITTED_ON)
     }
 
-    /// Numbers of CPUs, rising; none where no curve is asked for. (A page has one in any case.)
+    /// Returns the numbers of CPUs, ascending; empty if there is no curve. A page always has one.
     pub(super) fn curve(&self) -> Vec<usize> {
         match (&self.cpus[..], &self.html) {
             ([], None) => Vec::new(),
@@ -184,7 +184,8 @@ fn row() -> impl TypedValueParser<Value = u32> {
     PossibleValuesParser::new(ROWS).try_map(|row| row.parse())
 }
 
-/// A file for the page. The name of an experiment is taken for one where it stands after `--html`.
+/// Returns the parser of the page's file. Refuses the name of an experiment, which would be taken for the file after
+/// `--html`.
 fn page() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| match file.to_str().and_then(Document::named) {
         Some(Document { name, .. }) => {
@@ -194,7 +195,7 @@ fn page() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// A number of CPUs, or the first and the last of some: `1..1024`.
+/// Parses a number of CPUs, or the first and the last of a range: `1..1024`.
 fn range(part: &str) -> Result<RangeInclusive<usize>, String> {
     let number = |text: &str| {
         let number = text.trim().parse().ok().filter(|number| (1..=MOST_CPUS).contains(number));
@@ -205,7 +206,7 @@ fn range(part: &str) -> Result<RangeInclusive<usize>, String> {
     if range.is_empty() { Err("runs backwards".to_owned()) } else { Ok(range) }
 }
 
-/// The ends of each range and the powers of two between; rising, each once.
+/// Returns the ends of each range and the powers of two between, ascending, each once.
 fn numbers_of_cpus(ranges: &[RangeInclusive<usize>]) -> Vec<usize> {
     let numbers = |range: &RangeInclusive<usize>| {
         let powers = (0..usize::BITS).map(|bit| 1 << bit);

@@ -14,7 +14,7 @@ pub(super) struct Series {
     pub(super) values: Vec<(usize, f64)>,
 }
 
-/// The plot, at most `width` columns wide; `paint` is given each mark and its text.
+/// Returns the plot, at most `width` columns wide. `paint` colours the text of a mark.
 pub(super) fn plot(
     series: &[Series],
     width: usize,
@@ -34,7 +34,7 @@ pub(super) fn plot(
     }
     let mut text = String::new();
     for (row, cells) in cells.iter().enumerate() {
-        // A figure on every other row, and on the last.
+        // Every fourth row and the last one have a figure.
         let labelled = row % 4 == 0 || row == HEIGHT - 1;
         let label =
             if labelled { figure(up.value((HEIGHT - 1 - row) as f64)) } else { String::new() };
@@ -70,10 +70,10 @@ pub(super) fn plot(
     text
 }
 
-/// A logarithmic scale over so many cells, from the first to the last.
+/// Returns a logarithmic scale over `cells` cells, from the first to the last.
 fn scale(values: impl Iterator<Item = f64>, cells: usize) -> Scale {
     let (low, high) = ends(values).unwrap_or((1.0, 1.0));
-    // What hardly varies shall not fill the plot with its noise.
+    // The least range keeps the noise of nearly constant values small.
     Scale::logarithmic(low, high.max(1.2 * low), 0.0, (cells - 1) as f64)
 }
 

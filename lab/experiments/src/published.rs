@@ -1,4 +1,4 @@
-//! Published layout changes beside what the model predicts of them.
+//! Published layout changes beside the model's predictions.
 
 use super::options::ReproduceArgs;
 use super::words::wrapped;
@@ -6,15 +6,15 @@ use ledgerline_coherence::published::{BUILT_IN, Case, Decided, Predicted, table}
 use ledgerline_view::terminal::progress::Progress;
 use serde_json::{Value, json};
 
-/// Design points where nobody chose: a case has more unknowns than a document.
+/// Default number of design points: a case has more unknowns than a document.
 const POINTS: usize = 32;
 
-/// What is printed of these cases, or of all that come with the program.
+/// Returns the text of these cases, or of all built-in ones.
 ///
 /// # Errors
 /// One line for the user: a file that is no case, or a case that cannot be simulated.
 pub(super) fn text(args: &ReproduceArgs, names: &[String]) -> Result<String, String> {
-    // A mistake in the last file is told before the first is simulated.
+    // A mistake in the last file is reported before the first case is simulated.
     let cases: Vec<Case> = match names {
         [] => BUILT_IN.iter().filter_map(|(name, _)| Case::built_in(name)).collect(),
         names => {
@@ -42,7 +42,7 @@ pub(super) fn text(args: &ReproduceArgs, names: &[String]) -> Result<String, Str
     Ok(told + &table(&predicted))
 }
 
-/// Lines of 100 columns at most: what follows a line's first words begins below itself.
+/// Wraps lines at 100 columns. Continuations begin below the text that follows a line's first words.
 fn in_columns(text: &str) -> String {
     let lines = text.lines().map(|line| match line.split_once(": ") {
         Some((first, rest)) if line.starts_with(' ') => {
@@ -53,9 +53,9 @@ fn in_columns(text: &str) -> String {
     lines.collect::<String>() + "\n"
 }
 
-/// A row of a case, each an object.
+/// Returns an object for each row of a case.
 fn objects(case: &Case, rows: &[Predicted], decided: &Decided) -> Vec<Value> {
-    // A tenth of a per cent is more than anything here means.
+    // Rounds to a tenth of a per cent, which is finer than any figure here.
     let rounded = |value: f64| (value * 10.0).round() / 10.0;
     let turns: Vec<&str> = decided.turns_on().map(|alone| alone.name.as_str()).collect();
     let object = |row: &Predicted| {

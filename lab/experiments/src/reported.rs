@@ -1,12 +1,13 @@
-//! What a document reports of whole programs on its own machines, and what stands in for that here.
+//! Figures that a document reports of whole programs on its own machines, and their substitutes here.
 //!
-//! One kernel has one design, so nobody can run a program here before and after the document's change. What can be
-//! measured is how much of a program's time the accounting takes with each design: no change of it saves more.
+//! A kernel has only one design, so a program cannot be run here before and after the document's change. The substitute
+//! is the share of a program's time that the accounting takes with each design. No change of the accounting saves more
+//! than that.
 
 /// A figure that a document reports before and after its change.
 #[derive(Debug, PartialEq)]
 pub(super) struct Reported {
-    /// The program, and where it ran.
+    /// The program and the machine.
     pub(super) what: &'static str,
     pub(super) unit: &'static str,
     pub(super) before: Option<f64>,
@@ -16,17 +17,17 @@ pub(super) struct Reported {
     pub(super) here: Here,
 }
 
-/// What stands in for it here.
+/// The substitute for a figure here.
 #[derive(Debug, PartialEq)]
 pub(super) enum Here {
     /// A measured row, by its name.
     Row(&'static str),
-    /// Nothing, and why.
+    /// None, with the reason.
     Nothing(&'static str),
 }
 
 impl Reported {
-    /// By how many per cent it changed.
+    /// Returns the change in per cent.
     pub(super) fn change(&self) -> Option<f64> {
         Some(100.0 * (self.after? / self.before? - 1.0))
     }
@@ -51,7 +52,7 @@ const PGBENCH: &str = "pgbench: time of the accounting";
 const MESSAGES: &str = "messages: time of the accounting";
 const MAKE: &str = "make -j: time of the accounting";
 
-/// Of "Replace per-task RSS cache with per-CPU RSS cache".
+/// The figures of "Replace per-task RSS cache with per-CPU RSS cache".
 pub(super) const RSS_CACHE: [Reported; 12] = [
     run(
         "10000 threads asleep, shown by ps",
@@ -87,14 +88,14 @@ pub(super) const RSS_CACHE: [Reported; 12] = [
     run("kernel build, defconfig, 2 x 48 cores", "s", [42.7050, 42.7121], MAKE),
 ];
 
-/// Whether the count of hits stands at another figure as well: of two programs, one has the other's.
+/// Returns whether another figure has the same count of hits. Then one of the two programs has the other's count.
 pub(super) fn printed_twice(all: &[Reported], one: &Reported) -> bool {
     let hits = |figure: &Reported| figure.hits.map(|(hits, _)| hits);
     hits(one).is_some() && all.iter().filter(|other| hits(other) == hits(one)).count() > 1
 }
 
-/// What a reader must know of the figures: which rest on a count that the document prints twice, and what stands in
-/// for which here. `measured` says of a row whether it came to a figure; none where there is no such row.
+/// Returns the remarks about the figures: those with a count that the document prints twice, and the substitutes.
+/// `measured` returns whether a row has a figure; `None` if there is no such row.
 pub(super) fn remarks(all: &[Reported], measured: impl Fn(&str) -> Option<bool>) -> Vec<String> {
     let mut remarks = Vec::new();
     let doubtful: Vec<&Reported> = all.iter().filter(|one| printed_twice(all, one)).collect();

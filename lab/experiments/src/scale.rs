@@ -1,6 +1,6 @@
 //! Scales of plots, linear and logarithmic, and their ticks.
 
-/// Maps values to places.
+/// Maps values to positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -11,8 +11,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Over values, from one place to another; logarithmic where they are positive and differ more than
-    /// eightfold.
+    /// Makes a scale over values, from one position to another. It is logarithmic if the values are positive and differ
+    /// more than eightfold.
     pub(super) fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale {
         let (low, high) = ends(values.filter(|value| value.is_finite())).unwrap_or((0.0, 1.0));
         let logarithmic = low > 0.0 && high > 8.0 * low;
@@ -21,23 +21,23 @@ impl Scale {
             let room = (high / low).powf(0.03);
             Scale { low: low / room, high: high * room, ..scale }
         } else {
-            // What hardly varies shall not fill the plot with its noise.
+            // The least range keeps the noise of nearly constant values small.
             let room = (0.05 * (high - low)).max(0.02 * high.abs()).max(0.01);
             Scale { low: low - room, high: high + room, ..scale }
         }
     }
 
-    /// The same, logarithmic, with its ends at the values' own.
+    /// Makes a logarithmic scale with its ends at the values' own.
     pub(super) fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Scale {
         Scale { low, high: high.max(1.01 * low), from, to, logarithmic: true }
     }
 
-    /// What an axis of it is called.
+    /// Returns the title of its axis.
     pub(super) fn title(&self, of: &str) -> String {
         if self.logarithmic { format!("{of} (logarithmic)") } else { of.to_owned() }
     }
 
-    /// Where a value lies.
+    /// Returns the position of a value.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.low * 1e-3) / self.low).ln() / (self.high / self.low).ln()
@@ -47,13 +47,13 @@ impl Scale {
         self.from + (self.to - self.from) * share
     }
 
-    /// The value that lies at a place of a logarithmic scale.
+    /// Returns the value at a position of a logarithmic scale.
     pub(super) fn value(&self, place: f64) -> f64 {
         let share = (place - self.from) / (self.to - self.from);
         self.low * (self.high / self.low).powf(share)
     }
 
-    /// Round values to write beside it.
+    /// Returns round values for labels.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let decades = (self.high / self.low).log10();
@@ -80,7 +80,7 @@ impl Scale {
     }
 }
 
-/// The least and the most of some values; none of none.
+/// Returns the least and the greatest value; `None` without values.
 pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let ends = values.map(|value| (value, value));
     ends.reduce(|(low, high), (value, _)| (low.min(value), high.max(value)))

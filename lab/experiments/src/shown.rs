@@ -1,4 +1,4 @@
-//! What readers of the text, the JSON and the page are told, from the same tables.
+//! Tests that the text, the JSON and the page agree, since they come from the same tables.
 
 use super::document::Document;
 use super::measured::{Measured, Note};
@@ -28,7 +28,7 @@ fn objects(table: &Table) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The line of a text that begins with a word.
+/// Returns the line of a text that begins with a word.
 fn line<'a>(text: &'a str, word: &str) -> &'a str {
     let found = text.lines().find(|line| line.split_whitespace().next() == Some(word));
     found.unwrap_or_else(|| panic!("{word}: {text}"))
@@ -82,7 +82,7 @@ fn the_published_throughput_stands_beside_what_the_cycles_make_it() {
     );
     let page = page::page(&[table]);
     assert!(page.contains("<th>M/s, published</th>") && page.contains("<td>242</td>"));
-    // No other document has the column.
+    // Other documents do not have the column.
     let other = predicted("memcg-layout");
     assert!(!text::table(&other, Style::plain()).contains("M/s"));
     assert!(objects_all(&other, "published_throughput").iter().all(Value::is_null));
@@ -108,7 +108,7 @@ fn the_base_of_the_layouts_is_nowhere_called_calibrated_on() {
     assert!(!page.contains("<title>before, calibrated"));
 }
 
-/// The document that is only measured, with some rows.
+/// Returns the table of the document that is only measured, with these rows.
 fn followed(rows: Vec<Measured>) -> Table {
     let document = Document::named("rss-cache").unwrap();
     let lines = rows.into_iter().map(|row| {
@@ -173,7 +173,7 @@ fn what_a_document_reports_of_programs_is_shown_with_what_stands_in_or_why_nothi
     assert!(flat.contains(row) && page.contains(&row.replace('"', "&quot;")), "{text}");
 }
 
-/// The places of marks that begin with `begin`, from top to bottom: the second number after it.
+/// Returns the heights of the marks that begin with `begin`, from top to bottom: the second number of each.
 fn heights(plot: &str, begin: &str, between: &str) -> Vec<f64> {
     let marks = plot.split(begin).skip(1);
     marks
@@ -185,7 +185,7 @@ fn heights(plot: &str, begin: &str, between: &str) -> Vec<f64> {
         .collect()
 }
 
-/// The plots of a page, without those of a legend.
+/// Returns the plots of a page, without those of a legend.
 fn plots(page: &str) -> Vec<&str> {
     page.split("<div class=\"plot\">")
         .skip(1)
@@ -205,7 +205,7 @@ fn no_published_diamond_covers_a_dot() {
         let middle = diamond + 5.5;
         assert!(dots.iter().all(|dot| (dot - middle).abs() > 5.5 + 3.6), "{middle}: {dots:?}");
     }
-    // Where both lie over the threshold, the one is seen through the other.
+    // Over the threshold the two marks overlap, so the diamond is hollow.
     assert!(plots[1].contains("class=\"published hollow\""));
     assert!(page.contains(".hollow { fill: none;"));
 }
@@ -222,10 +222,10 @@ fn every_axis_is_called_by_its_unit_and_has_ticks() {
     assert_eq!(titles(plots[1]), ["cycles", "threshold (logarithmic)"]);
     for plot in &plots {
         let labels = plot.matches("class=\"tick\"").count();
-        // A line of the axis at each, and the axes.
+        // Each tick has a line, and so does each axis.
         assert!(labels >= 4 && plot.matches("class=\"axis\"").count() >= labels, "{plot}");
     }
-    // Labels that have room for themselves: one beside the other is left out, its tick is not.
+    // Labels with enough space are shown. A label beside another one is left out, but its tick stays.
     assert!(plots[1].contains(">20k<") && plots[1].contains(">65.5k<"), "{}", plots[1]);
 }
 

@@ -1,4 +1,4 @@
-//! An experiment as it is shown: published, predicted, measured, and ours.
+//! An experiment's results: published, predicted, measured, and ours.
 
 use super::document::Document;
 use super::mark::Mark;
@@ -12,24 +12,24 @@ use ledgerline_coherence::machine::Machine;
 use ledgerline_coherence::simulate::Error;
 use ledgerline_view::terminal::progress::Progress;
 
-/// An experiment with all that was found.
+/// An experiment with all its results.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) document: &'static Document,
-    /// Of what was published and predicted; empty where nothing was.
+    /// The unit of the published and predicted values; empty if there are none.
     pub(super) unit: &'static str,
-    /// What was simulated, and with how many design points.
+    /// The simulation, if there was one.
     pub(super) predicted: Option<Predicted>,
     pub(super) lines: Vec<Line>,
-    /// Why what was to be measured could not be.
+    /// The reason if the measurement failed.
     pub(super) measured: Result<(), String>,
     pub(super) scaling: Option<Scaling>,
 }
 
-/// What a prediction rests on.
+/// The basis of the predictions.
 #[derive(Debug)]
 pub(super) struct Predicted {
-    /// The simulation's; its rows are the table's lines.
+    /// The result of the simulation. Its rows are the table's lines.
     pub(super) experiment: Experiment,
     pub(super) cpus: usize,
     pub(super) points: usize,
@@ -37,7 +37,7 @@ pub(super) struct Predicted {
 }
 
 impl Predicted {
-    /// What the column of throughputs is, in `unit`.
+    /// Returns the title of the column of throughputs, in `unit`.
     pub(super) fn throughput(&self, unit: &str) -> String {
         let clock =
             Machine::built_in(self.experiment.machine).map_or(f64::NAN, |at| at.clock_ghz.value);
@@ -50,23 +50,23 @@ impl Predicted {
     }
 }
 
-/// A row of a document, or one that was measured alone.
+/// A row of a document, or one that was only measured.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) published: Option<f64>,
-    /// What the document says in words, where it has no figure.
+    /// The document's statement in words, if it has no figure.
     pub(super) words: Option<&'static str>,
     pub(super) predicted: Option<Interval>,
-    /// What the predicted figure rests on.
+    /// The basis of the predicted figure.
     pub(super) basis: Option<Basis>,
     pub(super) throughput: Option<Throughput>,
-    /// By our own design, there.
+    /// The prediction for our own design, on the document's machine.
     pub(super) ours: Option<Interval>,
     pub(super) measured: Option<Measured>,
 }
 
-/// What an operation costs by the number of CPUs.
+/// The cost of an operation by the number of CPUs.
 #[derive(Debug)]
 pub(super) struct Scaling {
     pub(super) curve: Curve,
@@ -74,11 +74,11 @@ pub(super) struct Scaling {
     pub(super) places: Vec<Scale>,
 }
 
-/// `before`, `after` or `ours`, what the document calls that design, and its cost at a number of CPUs.
+/// `before`, `after` or `ours`, the document's name of that design, and its cost at a number of CPUs.
 pub(super) type Design = (&'static str, &'static str, fn(&Scale) -> Interval);
 
 impl Scaling {
-    /// The three designs.
+    /// Returns the three designs.
     pub(super) fn designs(&self) -> [Design; 3] {
         let Curve { before, after, ours, .. } = self.curve;
         [
@@ -90,12 +90,12 @@ impl Scaling {
 }
 
 impl Line {
-    /// What the predicted figure is worth, where a reader must be told.
+    /// Returns the mark of the predicted figure, if it needs one.
     pub(super) fn mark(&self) -> Option<Mark> {
         Mark::of(self.basis?, self.published, self.predicted?)
     }
 
-    /// The published figure, or a sign that the document has words.
+    /// Returns the published figure, or a sign that the document has words.
     pub(super) fn published(&self) -> String {
         match (self.published, self.words) {
             (Some(value), _) => figure(value),
@@ -104,14 +104,14 @@ impl Line {
         }
     }
 
-    /// Whether the figure is shown in the place of a prediction and is none.
+    /// Returns whether the figure in the column of predictions is not a prediction.
     pub(super) fn predicts_nothing(&self) -> bool {
         self.basis.is_some_and(|basis| !basis.predicts())
     }
 }
 
 impl Table {
-    /// What the document says in words, each beside what the model can resolve of it.
+    /// Returns the document's statements in words, each with the resolution of the model.
     pub(super) fn in_words(&self) -> Vec<String> {
         let resolves = self.predicted.as_ref().and_then(|predicted| predicted.experiment.resolves);
         let said = self.lines.iter().filter_map(|line| {
@@ -130,12 +130,12 @@ impl Table {
         said.collect()
     }
 
-    /// The lines that were measured here, with what came of it.
+    /// Returns the lines that were measured here, with their results.
     pub(super) fn measured_lines(&self) -> Vec<(&Line, &Measured)> {
         self.lines.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect()
     }
 
-    /// What a reader must know of what the document reports of whole programs.
+    /// Returns the remarks about the document's figures of whole programs.
     pub(super) fn remarks(&self) -> Vec<String> {
         let measured = |row: &str| {
             let line = self.lines.iter().find(|line| line.name == row)?;
@@ -145,7 +145,7 @@ impl Table {
     }
 }
 
-/// Predicts and measures one experiment, as the options say.
+/// Predicts and measures one experiment, according to the options.
 pub(super) fn table(
     document: &'static Document,
     args: &ReproduceArgs,
@@ -176,7 +176,7 @@ pub(super) fn table(
             Ok(rows) => {
                 join(&mut table.lines, rows);
                 for one in document.reported.iter().filter(|one| one.hits.is_some()) {
-                    // The same figure, and not one that it bounds.
+                    // These rows have the same figure as the document, and not only a bound of it.
                     let Here::Row(row) = one.here else { continue };
                     if let Some(line) = table.lines.iter_mut().find(|line| line.name == row) {
                         line.published = one.after;
@@ -189,7 +189,7 @@ pub(super) fn table(
     Ok(table)
 }
 
-/// A simulation's error, for the user.
+/// Formats a simulation's error for the user.
 fn told(name: &str) -> impl Fn(Error) -> String + Copy {
     move |error| format!("{name}: {error}")
 }
@@ -231,7 +231,7 @@ fn scaling(
     let told = told(name);
     tell(&format!("fitting {} design points", args.curve_points()));
     let study = Study::fit(name, args.curve_points(), args.row()).map_err(told)?;
-    // Where nobody chose, the document's own number is worth a place.
+    // By default, the document's own number of CPUs is a place of the curve.
     if !args.cpus_chosen() {
         cpus.push(study.curve().document_cpus);
         cpus.sort_unstable();
@@ -248,7 +248,7 @@ fn scaling(
     })
 }
 
-/// Puts measured rows beside the document's, by name; others follow.
+/// Joins measured rows with the document's rows of the same name. Others follow.
 fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
     for row in rows {
         let free = |line: &&mut Line| line.name == row.row && line.measured.is_none();
@@ -261,7 +261,7 @@ fn join(lines: &mut Vec<Line>, rows: Vec<Measured>) {
     }
 }
 
-/// The group that a row belongs to, if its name says one (`group: row`), and the row.
+/// Splits the name of a row (`group: row`) into the group, if there is one, and the row.
 pub(super) fn group(name: &str) -> (Option<&str>, &str) {
     name.split_once(": ").map_or((None, name), |(group, row)| (Some(group), row))
 }

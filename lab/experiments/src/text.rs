@@ -1,4 +1,4 @@
-//! Tables for people, in 100 columns.
+//! Prints tables as text, in 100 columns.
 
 use super::mark::{MARKS, Mark};
 use super::measured::Measured;
@@ -9,20 +9,20 @@ use super::words::{exact, figure, range, wrapped};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_view::terminal::style::{Paint, Style};
 
-/// What the tables are made for.
+/// The standard width of tables.
 const WIDTH: usize = 100;
 
-/// Columns to print in: those of the terminal, where it has fewer.
+/// Returns the number of columns to print: the terminal's if it has fewer.
 fn width(style: Style) -> usize {
     style.width.unwrap_or(WIDTH).clamp(40, WIDTH)
 }
 
-/// Lines of what is said after `begin`, below which it stays.
+/// Wraps a text that follows `begin`, indented to its width.
 fn paragraph(begin: &str, says: &str, style: Style) -> String {
     wrapped(begin, says, begin.chars().count(), width(style))
 }
 
-/// The whole text of an experiment, with a newline at its end.
+/// Returns the whole text of an experiment, with a newline at its end.
 pub(super) fn table(table: &Table, style: Style) -> String {
     let document = table.document;
     let mut text = wrapped(
@@ -45,8 +45,8 @@ pub(super) fn table(table: &Table, style: Style) -> String {
     text
 }
 
-/// Cells under titles: the first column to the left, the others to the right. `paint` is asked for a cell by its row, counted
-/// from zero, and its column.
+/// Formats cells under titles: the first column is aligned left, the others right. `paint` returns the colour of a cell
+/// by its row, counted from zero, and its column.
 fn columns(
     titles: &[&str],
     rows: &[Vec<String>],
@@ -76,7 +76,7 @@ fn columns(
     text
 }
 
-/// What was published and what is predicted.
+/// Returns the table of published values and predictions.
 fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     let mut titles =
         vec!["predicted there", "published", "predicted", "low .. high", "", "ours", "low .. high"];
@@ -140,7 +140,7 @@ fn there(table: &Table, predicted: &Predicted, style: Style) -> String {
     text
 }
 
-/// What the document reports of whole programs.
+/// Returns the table of the document's figures of whole programs.
 fn reported(table: &Table, style: Style) -> String {
     let all = table.document.reported;
     if all.is_empty() {
@@ -165,7 +165,7 @@ fn reported(table: &Table, style: Style) -> String {
     text
 }
 
-/// What was measured on this machine.
+/// Returns the table of measurements on this machine.
 fn here(table: &Table, style: Style) -> String {
     let lines = table.measured_lines();
     match &table.measured {
@@ -177,7 +177,7 @@ fn here(table: &Table, style: Style) -> String {
     let one_unit = units.windows(2).all(|pair| pair[0] == pair[1]);
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut open = None;
-    // Of the others the notes say why there is nothing to show.
+    // The notes explain why the other rows have no figures.
     for (line, measured) in lines.iter().filter(|(_, measured)| measured.has_figures()) {
         let Measured { unit, transfer_ns, .. } = measured;
         let (of, row) = group(&line.name);
@@ -188,7 +188,7 @@ fn here(table: &Table, style: Style) -> String {
         }
         open = of;
         let indent = if of.is_some() { "  " } else { "" };
-        // (A row that counts "updates" need not say so twice.)
+        // A row that counts "updates" does not repeat the unit.
         let said = one_unit || row.starts_with(unit);
         let unit = if said { String::new() } else { format!(", {unit}") };
         let mut cells = vec![format!("{indent}{row}{unit}")];
@@ -222,7 +222,7 @@ fn here(table: &Table, style: Style) -> String {
     text
 }
 
-/// A median, and by how much of it the rounds lie apart at most.
+/// Formats a median and the largest distance of the rounds from it, as a share of it.
 fn spread(figures: Interval) -> String {
     let Interval { median, low, high } = figures;
     let apart = (median - low).max(high - median);
@@ -232,7 +232,7 @@ fn spread(figures: Interval) -> String {
     format!("{} \u{b1}{:.0}%", figure(median), 100.0 * apart / median.abs())
 }
 
-/// The scaling curve: a plot and its figures.
+/// Returns the scaling curve: a plot and its figures.
 fn curve(scaling: &Scaling, style: Style) -> String {
     let Scaling { curve, points, places } = scaling;
     let says = format!(

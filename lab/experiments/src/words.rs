@@ -1,6 +1,6 @@
-//! Numbers, sentences and lists as they are printed.
+//! Formats numbers, sentences and lists.
 
-/// A figure with as many digits as a median over some points means: three, or all before the point.
+/// Formats a figure with the significant digits of a median over some points: three, or all before the point.
 pub(super) fn figure(value: f64) -> String {
     let size = value.abs();
     let text = if size >= 100.0 {
@@ -10,19 +10,19 @@ pub(super) fn figure(value: f64) -> String {
     } else {
         format!("{value:.2}")
     };
-    // No minus before a zero.
+    // Avoids a negative zero.
     match text.strip_prefix('-') {
         Some(digits) if digits.chars().all(|digit| matches!(digit, '0' | '.')) => digits.to_owned(),
         _ => text,
     }
 }
 
-/// A figure that somebody else gave, with all digits but zeros at its end; nothing where there is none.
+/// Formats an external figure with all digits; empty without a figure.
 pub(super) fn exact(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// Each item once, in the order in which they first come.
+/// Returns each item once, in the order of first occurrence.
 pub(super) fn each_once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.fold(Vec::new(), |mut seen, item| {
         if !seen.contains(&item) {
@@ -32,13 +32,13 @@ pub(super) fn each_once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> 
     })
 }
 
-/// From the least to the most.
+/// Formats a range from the least to the greatest value.
 pub(super) fn range(low: f64, high: f64) -> String {
     format!("{} .. {}", figure(low), figure(high))
 }
 
-/// Lines of at most `width` columns that begin with `indent` columns; the first with `begin` instead. A word
-/// that is longer stays whole.
+/// Wraps a text into lines of at most `width` columns that are indented by `indent`. The first begins with `begin`
+/// instead. A longer word stays whole.
 pub(super) fn wrapped(begin: &str, text: &str, indent: usize, width: usize) -> String {
     let mut lines = String::new();
     let mut line = begin.to_owned();

@@ -1,19 +1,19 @@
-//! What the time of a thread that runs alone says of its program, at one design point.
+//! Derives the work and the hidden waiting of a program from the time of a thread that runs alone, at one design point.
 //!
-//! A time beside others is work and waiting, and does not say how much of each: a processor that works while it waits
-//! looks as one that has less to do. A time alone has no waiting. So it says the work, and then the time beside others
-//! says how much of the waiting the program hides:
+//! A time beside other threads is the sum of work and waiting. It cannot tell them apart: a processor that works while
+//! it waits looks like one that has less to do. A time alone has no waiting, so it gives the work. The time beside
+//! others then gives how much of the waiting the program hides:
 //!
 //! ```text
 //! work    the simulation of the role on one CPU takes the time alone
 //! hides   the simulation of all takes the times beside others: lines are asked for ahead of their accesses, or not;
 //!         then work goes on behind accesses, from none to as far as windows reach
-//! waits   what was measured beyond the time alone, as a share of what is simulated beyond it
+//! waits   the measured time beyond the time alone, as a share of the simulated time beyond it
 //! ```
 //!
-//! Where what several hide fits about as well, the points take them in turn, since they say different things of other
-//! layouts. The share is one where the model is right. It corrects what is left, for this machine and program: what
-//! another layout saves of the simulated waiting, it saves of the measured one.
+//! If several values of `hides` fit about equally well, the points take them in turn, since they predict different
+//! costs of other layouts. The share `waits` is one if the model is right. It corrects the remaining error for this
+//! machine and program: the measured waiting shrinks in proportion to the simulated waiting.
 
 use ledgerline_layout::Error;
 
@@ -23,36 +23,36 @@ use crate::uses::Hides;
 
 /// Windows that are tried, in picoseconds. No processor works on for longer while it waits.
 pub(super) const WINDOWS: [u64; 6] = [5_000, 10_000, 20_000, 40_000, 80_000, 120_000];
-/// How near to times beside others a simulation is where it fits: as a share of the time, or of the waiting, of which the
-/// model says no more than that where work is short (`calibrate --validate`).
+/// The largest error of a simulation that fits times beside others: as a share of the time, or of the waiting. The
+/// second is the model's error for short work (`calibrate --validate`).
 const NEAR_BESIDE: f64 = 0.02;
 const NEAR_WAITING: f64 = 0.4;
-/// By what share a time may be off: small programs whose fields lie apart took up to 8 % more or less beside others than
-/// alone (`ci/predictions`, AMD EPYC (Zen 3), 2026-11-23).
+/// The error of a time, as a share: small programs whose fields lie apart took up to 8 % more or less beside others
+/// than alone (`ci/predictions`, AMD EPYC (Zen 3), 2026-11-23).
 const TIMING: f64 = 0.08;
-/// How near a simulated time is to one that is looked for, as a share.
+/// The largest error of a simulated time that meets a given one, as a share.
 const NEAR: f64 = 0.003;
-/// How often works are halved.
+/// Steps of the bisection for a work.
 const WORK_HALVINGS: usize = 10;
-/// Simulated waiting below this share of a time says nothing of how much is waited.
+/// Simulated waiting below this share of a time is too little for a correction.
 const TOLD: f64 = 0.02;
-/// The correction is not larger: what is simulated is something else than what was timed.
+/// The largest correction. Beyond it, the simulation differs from the timed program.
 pub(crate) const MOST_WAITS: f64 = 4.0;
 
 /// A role that was timed alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lone {
     pub role: usize,
-    /// Its part of the CPUs.
+    /// Its share of the CPUs.
     pub share: f64,
-    /// What an operation takes alone, in nanoseconds.
+    /// The time of an operation alone, in nanoseconds.
     pub ns: f64,
-    /// What it takes beside the others.
+    /// The time of an operation beside the others.
     pub takes_ns: Option<f64>,
 }
 
 impl Lone {
-    /// The same with times that are off, by numbers from -1 to 1.
+    /// Returns the same role with errors of its times, given by numbers from -1 to 1.
     pub(super) fn off(self, alone: f64, takes: f64) -> Lone {
         Lone {
             ns: self.ns * (1.0 + TIMING * alone),
@@ -62,8 +62,8 @@ impl Lone {
     }
 }
 
-/// Finds the works of the roles, and what the program hides, if the simulation then takes the times beside others. Where
-/// nothing fits, it is what comes nearest.
+/// Finds the works of the roles, and how much the program hides so that the simulation meets the times beside others.
+/// If nothing fits, takes the nearest.
 pub(super) fn settle(
     stage: &dyn Stage,
     lone: &[Lone],
@@ -71,7 +71,8 @@ pub(super) fn settle(
     program: &mut Program,
 ) -> Result<(), Error> {
     let takes: f64 = lone.iter().filter_map(|of| Some(of.share * of.takes_ns?)).sum();
-    // By what share the simulation is too slow, over all roles that were timed both ways; hiding more makes it faster.
+    // The share by which the simulation is too slow, over all roles that were timed both ways. It falls as the program
+    // hides more.
     let mut slow = |hides: Option<Hides>| -> Result<f64, Error> {
         for of in lone {
             let alone = |work| stage.alone(of.role, work, hides);
@@ -95,7 +96,8 @@ pub(super) fn settle(
     let near = |off: f64| off.abs() <= NEAR_BESIDE.max(NEAR_WAITING * waited / takes);
     let mut fit = fit::all(&tried, near, between, |hides| slow(Some(hides)))?;
     if fit.is_empty() {
-        // Nothing fits: what comes about as near as the nearest. Where the simulation is too quick already, that is nothing.
+        // Nothing fits, so all that are about as near as the nearest are taken. If the simulation is too fast even
+        // without hiding, nothing is hidden.
         let least = tried.iter().map(|(_, off)| off.abs()).fold(f64::INFINITY, f64::min);
         let as_near = |off: f64| off.abs() <= least + NEAR_BESIDE + 0.1 * off.max(0.0);
         let nearest = tried.iter().filter(|(_, off)| as_near(*off));
@@ -107,7 +109,8 @@ pub(super) fn settle(
     Ok(())
 }
 
-/// What a program may hide, from nothing to all there is: first it asks for lines earlier, then work goes on.
+/// Returns the degrees of hiding that are tried, from none to all: first the program asks for lines earlier, then it
+/// works on while it waits.
 fn ladder() -> Vec<Hides> {
     let asked = [0.0, 0.5, 1.0].map(|lead| Hides { lead, window: 0 });
     let works_on = WINDOWS.map(|window| Hides { lead: 1.0, window });
@@ -121,8 +124,8 @@ fn between(one: Hides, other: Hides) -> Hides {
     }
 }
 
-/// One of the works with which an operation takes `ns` alone; more work never takes less. Where it takes longer without
-/// any, nothing, and how long.
+/// Returns one of the works with which an operation takes `ns` alone. The time never falls as work grows. If an
+/// operation takes longer even without work, returns no work and the time.
 fn work(
     ns: f64,
     which: f64,
@@ -132,7 +135,7 @@ fn work(
     if least > ns * (1.0 + NEAR) {
         return Ok((0.0, Some(least)));
     }
-    // From which work on it takes longer than that.
+    // The work at which the time exceeds `taken`.
     let edge = |taken: f64| {
         let (mut low, mut high) = (0.0, 2.0 * ns);
         for _ in 0..WORK_HALVINGS {
@@ -145,7 +148,7 @@ fn work(
     Ok((low + (high - low) * which, None))
 }
 
-/// Says how many times what is simulated beyond the time alone was measured, of roles that were timed both ways.
+/// Sets `waits` of the roles that were timed both ways: the measured waiting as a multiple of the simulated waiting.
 pub(super) fn correct(
     stage: &dyn Stage,
     lone: &[Lone],
@@ -170,7 +173,7 @@ pub(super) fn correct(
 mod tests {
     use super::*;
 
-    /// Operations that wait 40 ns for others, times a factor, less what the program hides.
+    /// Operations that wait 40 ns for others, times a factor, less the part that the program hides.
     struct Waiting {
         factor: f64,
     }
@@ -204,10 +207,11 @@ mod tests {
     fn a_time_alone_says_the_work_and_one_beside_others_what_is_hidden() {
         let (work, window, waits) = settled(1.0, Some(47.0));
         assert!((work[0] - 30.0).abs() < 0.1, "{work:?}");
-        // 15 of 40 are waited; of what is tried 20 is within the model's error, and the share makes up for the rest.
+        // 15 of 40 ns are waited. The tried window that leaves 20 is within the model's error, and the share corrects
+        // the rest.
         assert_eq!(window, Some(20_000));
         assert!((waits[0] - 15.0 / 20.0).abs() < 0.02, "{waits:?}");
-        // Between two that are tried, one that is nearer.
+        // The fit lies between two windows that are tried.
         let (_, window, waits) = settled(1.5, Some(42.0));
         assert!((window.unwrap() as f64 / 1000.0 - 50.0).abs() < 6.0, "{window:?}");
         assert!((waits[0] - 1.0).abs() < 0.5, "{waits:?}");
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn points_take_in_turn_what_fits_as_well() {
-        /// Nothing that is hidden changes what it takes.
+        /// A stage whose time does not depend on how much is hidden.
         struct Flat;
         impl Stage for Flat {
             fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
@@ -236,7 +240,7 @@ mod tests {
                 Ok(works.iter().map(|work| work + 20.0).collect())
             }
         }
-        // Whether it fits, or nothing does.
+        // The first time fits, the second does not.
         for takes in [50.0, 31.0] {
             let lone = [Lone { role: 0, share: 1.0, ns: 30.0, takes_ns: Some(takes) }];
             let chosen = |hides| {

@@ -1,7 +1,7 @@
-//! What the times of all say of roles that nobody timed alone, at one design point.
+//! Derives the work of roles that were not timed alone from the times beside others, at one design point.
 //!
-//! A time beside others is work and waiting, and does not say how much of each. So the point says what is not known, and
-//! the work follows from it:
+//! A time beside others is the sum of work and waiting and cannot tell them apart. The design point chooses the unknown
+//! part, and the work follows from it:
 //!
 //! ```text
 //! hides   how much of the waiting the program hides: points go from programs that wait for every line to such that
@@ -10,10 +10,11 @@
 //! work    with it the simulation of all takes the times
 //! ```
 //!
-//! In tight loops several works fit, since a visit to a contended line has whole operations, and time goes in steps. Points
-//! take them in turn. Where none fits, since the simulation takes longer even without work, the program hides more than
-//! the point says. Where the program that hides most still takes too long, the model waits too long: then the point says
-//! how much of the time is work, and the rest is what the simulated waiting counts for.
+//! In tight loops several works fit, since a visit to a contended line lasts for whole operations, and the time grows
+//! in steps. The points take them in turn. If none fits, because the simulation takes longer even without work, the
+//! program hides more than the point chose. If the simulation takes too long even with everything hidden, the model
+//! waits too long. Then the point chooses the share of work in the time, and the simulated waiting is scaled to the
+//! rest.
 
 use ledgerline_layout::Error;
 
@@ -22,31 +23,32 @@ use super::fit;
 use super::program::{Program, Stage, Unknown};
 use crate::uses::Hides;
 
-/// How near a simulated time has to be, as a share.
+/// The largest error of a simulated time, as a share.
 const NEAR: f64 = 0.03;
-/// Works that are tried in a round.
+/// Number of works that are tried in a round.
 const TRIED: usize = 20;
-/// Rounds over the roles, where there are several.
+/// Rounds over the roles, if there are several.
 const ROUNDS: usize = 4;
-/// How many times longer or shorter waits are than the model has them: nine of ten, of two CPUs that fight for a line
-/// (`calibrate --validate`, works from 10 to 1 000 cycles, both modes of an AMD EPYC (Zen 5), 2026-11-27).
+/// The factor by which measured waits exceed the model's, or fall short of them, in nine of ten cases of two CPUs that
+/// contend for a line (`calibrate --validate`, works from 10 to 1 000 cycles, both modes of an AMD EPYC (Zen 5),
+/// 2026-11-27).
 const ERROR: f64 = 1.6;
-/// The longest window of a program of which no time says how long it is, in picoseconds: most programs of
-/// `ci/predictions` hide less, by their times alone.
+/// The longest window of a program whose window no time gives, in picoseconds. By their times alone, most programs of
+/// `ci/predictions` hide less.
 const MOST_WINDOW: f64 = 40_000.0;
 
-/// A role of which only the time beside others is known.
+/// A role with a time beside others only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Joint {
     pub role: usize,
-    /// What an operation takes beside the others, in nanoseconds.
+    /// The time of an operation beside the others, in nanoseconds.
     pub takes_ns: f64,
-    /// The part of that which recording took.
+    /// The part of it that recording took.
     pub recorded_ns: f64,
 }
 
-/// Finds the works of the roles that were timed, the others as they are; `program.hides` is found as well, where that is
-/// not known yet.
+/// Finds the works of the roles that were timed; the other roles keep theirs. Also finds `program.hides`, if it is not
+/// known yet.
 pub(super) fn settle(
     stage: &dyn Stage,
     timed: &[Joint],
@@ -78,8 +80,8 @@ pub(super) fn settle(
     Ok(())
 }
 
-/// Has waits count for so much that the times are met, where no work does it. A role without one has the share `work` of
-/// its time for work.
+/// Scales the waits so that the times are met, if no work meets them. A role without a fitting work gets the share
+/// `work` of its time as work.
 fn meet(stage: &dyn Stage, timed: &[Joint], work: f64, program: &mut Program) -> Result<(), Error> {
     for of in timed.iter().filter(|of| program.misses[of.role].is_some()) {
         program.works[of.role] *= work;
@@ -94,7 +96,8 @@ fn meet(stage: &dyn Stage, timed: &[Joint], work: f64, program: &mut Program) ->
     Ok(())
 }
 
-/// What a program hides that is so far along from one that hides nothing; then what it hides if that is too little.
+/// Returns the hiding at a position from 0 for none to 1 for the most, and then the longer windows to try if that is
+/// too little.
 fn path(along: f64) -> Vec<Hides> {
     let (lead, window) = ((2.0 * along).min(1.0), (2.0 * along - 1.0).max(0.0) * MOST_WINDOW);
     let first = Hides { lead, window: window.round() as u64 };
@@ -111,7 +114,7 @@ fn with_recording(timed: &[Joint], works: &[f64]) -> Vec<f64> {
     works
 }
 
-/// Looks for a work of each role, the others as they are, until the roles agree.
+/// Finds a work for each role while the others keep theirs, until the works no longer change.
 fn rounds(
     stage: &dyn Stage,
     timed: &[Joint],
@@ -133,7 +136,7 @@ fn rounds(
             let (work, miss) = fitting(of.takes_ns, most, which, &time)?;
             (program.works[of.role], program.misses[of.role]) = (work, miss);
         }
-        // Roles that hardly meet agree at once.
+        // Roles that hardly contend agree after one round.
         let agrees = |(old, new): (&f64, &f64)| (old - new).abs() <= 0.01 * new.abs();
         if before.iter().zip(&program.works).all(agrees) {
             break;
@@ -142,8 +145,8 @@ fn rounds(
     Ok(())
 }
 
-/// One of the works up to `most` with which the time is `takes`: which, says `which`, from 0 to 1. Where there is
-/// none, `most`, and the least that the simulation takes.
+/// Returns one of the works up to `most` with which the time is `takes`; `which`, from 0 to 1, chooses among them. If
+/// none fits, returns `most` and the least simulated time.
 fn fitting(
     takes: f64,
     most: f64,
@@ -170,7 +173,7 @@ fn fitting(
 mod tests {
     use super::*;
 
-    /// Two threads that wait 40 ns for each other, less what the program hides.
+    /// Two threads that wait 40 ns for each other, less the part that the program hides.
     struct Waiting;
 
     impl Stage for Waiting {
@@ -195,7 +198,7 @@ mod tests {
         program
     }
 
-    /// What operations take by what was found.
+    /// Returns the times of operations in the program that was found.
     fn taken(program: &Program, timed: &[Joint]) -> Vec<f64> {
         let works = with_recording(timed, &program.works);
         let times = Waiting.beside(&works, program.hides).unwrap();
@@ -219,12 +222,12 @@ mod tests {
     #[test]
     fn points_go_from_programs_that_hide_nothing_to_such_that_go_on_with_their_work() {
         let of = |hides, error| found(&TIMED, Unknown { work: 0.5, hides, error });
-        // All of 40 ns are waited, then 30, then nearly 10.
+        // All of the 40 ns are waited, then 30, then nearly 10.
         let works = [0.0, 0.5, 0.999].map(|hides| of(hides, 0.5).works[0]);
         for (work, expected) in works.into_iter().zip([38.0, 48.0, 68.0]) {
             assert!((work - expected).abs() < 3.0, "{works:?}");
         }
-        // The model waits too little, or too much.
+        // The model waits too little, then too much.
         let (more, less) = (of(0.0, 0.0), of(0.0, 1.0));
         assert!((more.works[0] - (78.0 - 40.0 * ERROR)).abs() < 3.0, "{more:?}");
         assert!((less.works[0] - (78.0 - 40.0 / ERROR)).abs() < 3.0, "{less:?}");
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn where_nothing_fits_waiting_counts_for_less_and_that_is_told() {
-        // Whatever the program hides, 100 ns remain for the first, and as much as the first works for the other.
+        // However much the program hides, 100 ns remain for the first role, and for the other the work of the first.
         struct Slow;
         impl Stage for Slow {
             fn alone(&self, _: usize, work: f64, _: Option<Hides>) -> Result<f64, Error> {
@@ -288,7 +291,7 @@ mod tests {
         let line = |work: f64| Ok(work + 10.0);
         let (work, miss) = fitting(40.0, 40.0, 0.5, &line).unwrap();
         assert!((work - 30.0).abs() <= 1.2 && miss.is_none(), "{work}");
-        // A step: below 20 it takes 25, above it takes 50. Nothing takes 40, but the step passes it.
+        // A step: below 20 the time is 25, above it is 50. No work takes exactly 40, but the step crosses it.
         let step = |work: f64| Ok(if work < 20.0 { 25.0 } else { 50.0 });
         let (work, miss) = fitting(40.0, 40.0, 0.9, &step).unwrap();
         assert!((work - 20.0).abs() <= 0.5 && miss.is_none(), "{work}");

@@ -1,12 +1,12 @@
-//! Looks for what the simulation takes a time with, among what was tried one after the other.
+//! Finds the parameters with which the simulation meets a time, among a series that was tried.
 
 use ledgerline_layout::Error;
 
-/// How often the way between two is halved, where one is below the time and the other above.
+/// Steps of the bisection between two neighbours of which one is below the time and the other above.
 const HALVINGS: usize = 3;
 
-/// What fits of `tried`, each with how far its simulation is off: what is `near`, and what lies between two of which one is
-/// below and the other above.
+/// Returns the parameters of `tried` that fit; each comes with the error of its simulation. A parameter fits if its
+/// error is `near`, or if it lies between two neighbours whose errors have different signs.
 pub(super) fn all<T: Copy>(
     tried: &[(T, f64)],
     near: impl Fn(f64) -> bool,
@@ -33,7 +33,8 @@ pub(super) fn all<T: Copy>(
     Ok(fit)
 }
 
-/// One of what fits, by a number from 0 to 1: points that have other numbers take them in turn.
+/// Returns one of the parameters that fit, chosen by a number from 0 to 1. Points with different numbers take them in
+/// turn.
 pub(super) fn one<T: Copy>(fit: &[T], which: f64) -> Option<T> {
     fit.get(((which * fit.len() as f64) as usize).min(fit.len().saturating_sub(1))).copied()
 }

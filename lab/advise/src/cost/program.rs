@@ -1,43 +1,43 @@
-//! A program at one design point: what can be simulated of it, what no time tells, and what is found.
+//! A program at one design point: its simulation, its unknowns, and the values that were found.
 
 use ledgerline_layout::Error;
 
 use crate::uses::Hides;
 
-/// Simulates the program at a design point, which hides what the point says where nothing is given.
+/// Simulates the program at a design point. The point chooses how much is hidden if `hides` is `None`.
 pub(super) trait Stage {
-    /// What an operation of a role takes on one CPU, with a work.
+    /// Returns the time of an operation of a role on one CPU, with a work.
     fn alone(&self, role: usize, work: f64, hides: Option<Hides>) -> Result<f64, Error>;
-    /// What an operation of each role takes beside the others, with works.
+    /// Returns the time of an operation of each role beside the others, with these works.
     fn beside(&self, works: &[f64], hides: Option<Hides>) -> Result<Vec<f64>, Error>;
 }
 
-/// What the point says of what no time tells, each from 0 to 1.
+/// The point's choice for unknowns that no time gives, each from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unknown {
-    /// Which of several works it is that fit.
+    /// Chooses among several works that fit.
     pub work: f64,
-    /// How much the program hides, or which of several such that fit.
+    /// How much the program hides, or the choice among several degrees that fit.
     pub hides: f64,
-    /// How far the model is off, from waiting too little to waiting too much.
+    /// The error of the model, from waiting too little to waiting too much.
     pub error: f64,
 }
 
-/// What is found of the program.
+/// The values that were found for the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Program {
     /// The work of an operation, by role.
     pub works: Vec<f64>,
-    /// By role, what the simulation takes at least where no work fits.
+    /// By role, the least simulated time if no work fits.
     pub misses: Vec<Option<f64>>,
-    /// What it hides, if times say so.
+    /// How much it hides, if times give that.
     pub hides: Option<Hides>,
-    /// By role, how many times what is simulated others make it wait.
+    /// By role, its waiting for other CPUs as a multiple of the simulated waiting.
     pub waits: Vec<f64>,
 }
 
 impl Program {
-    /// One of which nothing but works is known.
+    /// Returns a program of which only the works are known.
     pub fn with_works(works: Vec<f64>) -> Program {
         let (misses, waits) = (vec![None; works.len()], vec![1.0; works.len()]);
         Program { works, misses, hides: None, waits }

@@ -1,4 +1,4 @@
-//! The simulations behind a cost, one for each design point.
+//! Runs the simulations behind a cost, one for each design point.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use super::{Place, Point, Question};
 use crate::profile::Role;
 use crate::uses::{Touch, Uses};
 
-/// Accesses that a simulation of one point may have, about.
+/// About the most accesses in the simulation of one point.
 const MOST_ACCESSES: f64 = 8e5;
-/// The same where many are simulated for one point.
+/// The same if one point needs many simulations.
 const QUICK: f64 = 1e5;
-/// How often the rarest phase should come while it is looked at, all CPUs together.
+/// How often the rarest phase should occur in the observed time, over all CPUs.
 const RARE_SEEN: f64 = 400.0;
-/// Operations of a CPU that are looked at, at least.
+/// The least number of operations of a CPU in the observed time.
 const LEAST_OPERATIONS: f64 = 200.0;
 
 pub(super) fn points(
@@ -33,7 +33,7 @@ pub(super) fn points(
     let settings = question.machine.design(question.points);
     let dealt = deal(&uses.roles, question.cpus);
     each(&settings, |point, settings| {
-        // Where no times say anything, that is the uses as they are.
+        // Without times, these are the uses as they are.
         let settled = uses.settled.get(point).cloned().unwrap_or_default();
         let (uses, settings) = (&uses.with_works(&settled.works), settled.on(settings));
         let (begins, between) = (place.begins(point), settled.between);
@@ -41,31 +41,31 @@ pub(super) fn points(
     })
 }
 
-/// What is simulated, on whatever CPUs.
+/// The input of a simulation, except the CPUs.
 pub(super) struct Stage<'a> {
     pub settings: Settings,
     pub uses: &'a Uses,
     pub place: &'a Place,
-    /// Where in a pair of lines objects begin.
+    /// The offset in a pair of lines at which objects begin.
     pub begins: u64,
     /// See [`Settled::between`](crate::uses::Settled::between).
     pub between: f64,
 }
 
-/// What an operation of each role takes, in nanoseconds.
+/// Returns the time of an operation of each role, in nanoseconds.
 pub(super) fn times(stage: &Stage<'_>, dealt: &[usize]) -> Result<Vec<f64>, Error> {
     let simulated = Simulated::run(stage, dealt, QUICK)?;
     let last: f64 = simulated.fetching.iter().map(|(_, last)| last).sum();
     Ok(simulated.times(stage.uses).into_iter().map(|time| time + last).collect())
 }
 
-/// The role of each CPU: as near to the shares as whole CPUs come, spread evenly over the machine.
+/// Returns the role of each CPU: as near to the shares as whole CPUs allow, spread evenly over the machine.
 pub(crate) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
     let shares: Vec<f64> = roles.iter().map(|role| role.share).collect();
     let mut dealt = program::deal(&shares, cpus);
     let mut counts = vec![0usize; roles.len()];
     dealt.iter().for_each(|&role| counts[role] += 1);
-    // A rare role takes part all the same, where there are CPUs enough.
+    // A rare role gets a CPU too, if there are enough.
     for role in 0..roles.len() {
         if counts[role] == 0 && roles[role].share > 0.0 {
             let most = (0..roles.len()).max_by_key(|&other| counts[other]).unwrap_or(role);
@@ -83,7 +83,7 @@ pub(crate) fn deal(roles: &[Role<Touch>], cpus: usize) -> Vec<usize> {
 
 fn simulate(stage: &Stage<'_>, dealt: &[usize], waits: &[f64]) -> Result<Point, Error> {
     let uses = stage.uses;
-    // What an operation takes without others, of which `waits` says nothing.
+    // The times of operations alone, which `waits` does not scale.
     let alone = |role: usize| {
         let alone = Simulated::run(stage, &[role], QUICK)?;
         Ok::<f64, Error>(alone.times(uses)[role])
@@ -96,11 +96,11 @@ fn simulate(stage: &Stage<'_>, dealt: &[usize], waits: &[f64]) -> Result<Point, 
     Ok(point)
 }
 
-/// A simulation that was run.
+/// A finished simulation.
 struct Simulated {
     outcome: Outcome,
     running: Vec<Running>,
-    /// Of each field in the simulator, the spot that it is a part of.
+    /// The spot of each field in the simulator.
     spot_of: HashMap<FieldId, usize>,
     /// First touches of lines, by spot: from the second cache, and from the last.
     fetching: Vec<(f64, f64)>,
@@ -135,7 +135,7 @@ impl Simulated {
         Ok(Simulated { outcome, running, spot_of, fetching })
     }
 
-    /// What an operation of each role takes, in nanoseconds; of a role that no CPU plays, its work.
+    /// Returns the time of an operation of each role, in nanoseconds. A role without a CPU has its work as its time.
     fn times(&self, uses: &Uses) -> Vec<f64> {
         let Simulated { outcome, running, .. } = self;
         let time = |role: usize| match outcome.cpus_of[role] {
@@ -149,12 +149,12 @@ impl Simulated {
         (0..running.len()).map(time).collect()
     }
 
-    /// What was found, in nanoseconds an operation. What a role takes beyond its time `alone` counts so often as `waits`
-    /// says, where that says something.
+    /// Returns the point, in nanoseconds an operation. If `alone` is not empty, the time of a role beyond its time
+    /// `alone` is multiplied by `waits`.
     fn point(&self, uses: &Uses, alone: &[f64], waits: &[f64]) -> Point {
         let Simulated { outcome, spot_of, .. } = self;
         let (mut simulated, mut nanoseconds, mut shares) = (0.0, 0.0, 0.0);
-        // Beyond the times alone, as it counts.
+        // The scaled time beyond the times alone.
         let mut counted = 0.0;
         for (role, time) in self.times(uses).into_iter().enumerate() {
             let share = uses.roles[role].share;
@@ -173,10 +173,10 @@ impl Simulated {
         let simulated = simulated / shares.max(f64::MIN_POSITIVE);
         let nanoseconds = nanoseconds / shares.max(f64::MIN_POSITIVE);
         let counted = counted / shares.max(f64::MIN_POSITIVE);
-        // Time of CPUs, as the part of an operation that it is.
+        // Converts a time of all CPUs to its part of an operation.
         let all = outcome.cpus as f64 * outcome.picoseconds as f64;
         let share = |stalled: u64| stalled as f64 / all * simulated;
-        // Of the time that CPUs stood, what others cost is what an operation takes beyond its time alone.
+        // The time beyond the times alone is split over the stalls in proportion.
         let stood = share(outcome.stalled);
         let counts = match stood {
             _ if alone.is_empty() => 1.0,
@@ -190,7 +190,7 @@ impl Simulated {
             *point.pairs.entry(pair).or_default() += part(blame.stalled);
         }
         for line in &outcome.lines {
-            // Transfers in the time of an operation of every CPU, for each.
+            // Transfers while every CPU does one operation, divided by the CPUs.
             let times = line.transfers as f64 / all * 1000.0 * simulated;
             *point.transfers.entry(spot_of[&line.field]).or_default() += times;
         }
@@ -198,7 +198,7 @@ impl Simulated {
     }
 }
 
-/// The time to simulate: long enough to see what is rare, and no longer than a user will wait.
+/// Returns the time to simulate: long enough to see rare phases, and short enough for a user to wait.
 fn window(uses: &Uses, running: &[Running], dealt: &[usize], most: f64) -> Window {
     let mut length = 100_000f64;
     let mut rate = 0.0;
@@ -207,7 +207,7 @@ fn window(uses: &Uses, running: &[Running], dealt: &[usize], most: f64) -> Windo
         if cpus == 0.0 {
             continue;
         }
-        // The time of the accesses is not known yet, so each is taken to need a little.
+        // The time of the accesses is not known yet, so each is assumed to be short.
         let pass = uses.roles[role].work_ns / running.passes + 5.0 + 5.0 * running.accesses;
         length = length.max(LEAST_OPERATIONS * pass);
         length = length.max(RARE_SEEN / running.rarest.max(1e-9) * pass / cpus);
@@ -238,7 +238,7 @@ mod tests {
         let count = |dealt: &[usize], role| dealt.iter().filter(|&&of| of == role).count();
         let dealt = deal(&roles(&[0.75, 0.25]), 72);
         assert_eq!((count(&dealt, 0), count(&dealt, 1)), (54, 18));
-        // Evenly: every four CPUs have one of the second.
+        // The roles are spread evenly: every four CPUs have one of the second role.
         assert!(dealt.chunks(4).all(|four| count(four, 1) == 1));
         let dealt = deal(&roles(&[0.99, 0.01]), 8);
         assert_eq!((count(&dealt, 0), count(&dealt, 1)), (7, 1));

@@ -1,4 +1,4 @@
-//! What the CPUs of a simulation do, for those who do it elsewhere: on real CPUs.
+//! The programs that the CPUs of a simulation run, for execution elsewhere: on real CPUs.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,30 @@ use ledgerline_coherence::program::Program;
 use super::{Place, run, steps};
 use crate::uses::Uses;
 
-/// What one simulation runs.
+/// The input of one simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     /// The role of each CPU, as an index into [`Script::roles`].
     pub dealt: Vec<usize>,
-    /// What the CPUs of each role do.
+    /// The program of each role's CPUs.
     pub roles: Vec<Part>,
-    /// The byte that an access to a field touches, from where the object begins.
+    /// The byte that an access to a field touches, counted from the start of the object.
     pub offsets: BTreeMap<FieldId, u64>,
 }
 
-/// What a role's CPUs do over and over.
+/// The program that a role's CPUs repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// A pass. Its cycles are nanoseconds: the clock has one gigahertz, and a hit takes one.
+    /// One pass. Its cycles are nanoseconds: the clock has one gigahertz, and a hit takes one cycle.
     pub program: Program,
     /// Passes that make an operation.
     pub passes: f64,
 }
 
-/// What `cpus` CPUs do with objects that begin `begins` bytes into a pair of lines.
+/// Returns the script of `cpus` CPUs, for objects that begin `begins` bytes into a pair of lines.
 ///
 /// # Panics
-/// When the place is not of these uses.
+/// If the place does not belong to these uses.
 #[must_use]
 pub fn script(uses: &Uses, place: &Place, begins: u64, cpus: usize) -> Script {
     assert_eq!(place.offsets.len(), uses.spots.len(), "a place has an offset for each spot");

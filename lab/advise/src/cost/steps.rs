@@ -10,13 +10,13 @@ use super::{PAIR, Place};
 use crate::profile::{Instances, Kind, Role};
 use crate::uses::{Spot, Touch, Uses};
 
-/// A phase that comes more often in an operation is spread over parts of the operation.
+/// A phase that occurs more often in an operation is spread over parts of the operation.
 const MOST_TIMES: f64 = 4.0;
-/// A phase repeats an access so often at most; the rest are hits, of which only the time counts.
+/// Most repetitions of an access in a phase. The rest are hits and only add time.
 const MOST_REPEATS: f64 = 16.0;
-/// An array that is touched as a whole is touched on so many of its lines.
+/// Most lines on which an array is touched that is touched as a whole.
 const MOST_PARTS: u64 = 32;
-/// An operation of that much other work has filled the first cache with other data.
+/// An operation with that much other work fills the first cache with other data.
 const OUTGROWS_NS: f64 = 250.0;
 /// Bytes of a second cache: the smallest of the machines that come with the simulator.
 const SECOND_CACHE: f64 = 262_144.0;
@@ -32,7 +32,7 @@ pub(super) struct Running {
     pub rarest: f64,
 }
 
-/// The lines that a spot touches when objects begin `begins` bytes into a pair: an offset on each.
+/// Returns one offset on each line that a spot touches, if objects begin `begins` bytes into a pair.
 pub(crate) fn parts(spot: &Spot, offset: u64, begins: u64) -> Vec<u64> {
     let first = (begins + offset) / 64;
     let last = (begins + offset).saturating_add(spot.size.saturating_sub(1)) / 64;
@@ -44,23 +44,23 @@ pub(crate) fn parts(spot: &Spot, offset: u64, begins: u64) -> Vec<u64> {
     (0..count).map(|part| (line(part) * 64).saturating_sub(begins).max(offset)).collect()
 }
 
-/// How often an access to a spot touches each of its parts.
+/// Returns how often an access to a spot touches each of its parts.
 pub(crate) fn share(spot: &Spot, parts: usize) -> f64 {
     if spot.divided { 1.0 / parts as f64 } else { 1.0 }
 }
 
-/// Whether what a role does between two operations empties its first cache.
+/// Returns whether a role's work between two operations empties its first cache.
 pub(crate) fn outgrows(role: &Role<Touch>) -> bool {
     role.work_ns >= OUTGROWS_NS
 }
 
-/// How many passes of a program make an operation of a role.
+/// Returns the number of passes of a program that make an operation of a role.
 pub(crate) fn passes(role: &Role<Touch>) -> f64 {
     let most = role.phases.iter().map(|phase| phase.times).fold(0.0, f64::max);
     (most / MOST_TIMES).ceil().max(1.0)
 }
 
-/// The fields in the simulator, and of each the spot that it is a part of.
+/// Returns the fields in the simulator, and the spot that each is a part of.
 pub(super) fn layout(
     uses: &Uses,
     place: &Place,
@@ -72,7 +72,7 @@ pub(super) fn layout(
         Instances::Shared => Scope::Machine,
         Instances::PerCpu => Scope::Cpu,
         Instances::Row(row) => Scope::Row(place.row.unwrap_or(row).stride),
-        // Nobody shares: the simulator need not look at what others do.
+        // Each CPU has an object of its own: the simulator need not look at other CPUs.
         Instances::Dealt(count) if count >= cpus => Scope::Cpu,
         Instances::Dealt(count) => Scope::Groups(count.max(1)),
     };
@@ -86,8 +86,8 @@ pub(super) fn layout(
     (layout, fields)
 }
 
-/// What a role's CPUs do: its work in front of its phases, a phase so often as it comes. A share of the work, `between`, is
-/// spread over the fields of a phase (in its first pass through them, where that is sure to come).
+/// Returns the program of a role's CPUs: its work, then its phases, each as often as it occurs. The share `between` of
+/// the work is spread over the fields of a phase, in its first pass through them, if that pass is certain.
 pub(super) fn running(
     role: &Role<Touch>,
     uses: &Uses,
@@ -106,7 +106,7 @@ pub(super) fn running(
     }
     for phase in &role.phases {
         let times = phase.times / passes;
-        // What is done to one field is done at once, as in a sum or a list's length.
+        // All accesses to one field happen at once, as in a sum or in a list's length.
         let by_field = phase.accesses.chunk_by(|one, next| one.spot == next.spot);
         let mut touches: Vec<Vec<Step>> = Vec::new();
         let mut given_back: Vec<Step> = Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn running(
         if let Some(last) = touches.last_mut() {
             last.extend(given_back);
         }
-        // In an even program each field has as much work in front of it as the others.
+        // In an even program, each field has the same work in front of it.
         let gap = work * between / touches.len().max(1) as f64;
         let gaps = if times >= 1.0 && gap >= 1.0 { touches.len().saturating_sub(1) } else { 0 };
         let front = work - gap * gaps as f64;
@@ -138,7 +138,7 @@ pub(super) fn running(
         for pass in 0..times as u64 {
             for (at, touch) in touches.iter().enumerate() {
                 if pass == 0 && (1..=gaps).contains(&at) {
-                    // It needs what the access before it brought: other work goes on while a CPU waits, and lies nowhere.
+                    // This work depends on the access before it, so it cannot run while the CPU waits for that access.
                     steps.push(Step::compute(gap));
                 }
                 steps.extend(touch.iter().cloned());
@@ -155,14 +155,14 @@ pub(super) fn running(
     running
 }
 
-/// Whether a touch comes last in its phase: a field that is changed atomically and stored to is a lock, and the store
-/// gives it back.
+/// Returns whether a touch comes last in its phase. A field that is changed atomically and stored to is a lock, and the
+/// store releases it.
 fn gives_back(touch: &Touch, phase: &[Touch]) -> bool {
     let takes = |other: &Touch| other.spot == touch.spot && other.kind == Kind::Atomic;
     touch.kind == Kind::Store && phase.iter().any(takes)
 }
 
-/// One spot's part, touched `times`: whole times and a chance of one more.
+/// Returns the accesses to one part of a spot, touched `times`: whole times, and a chance of one more.
 fn repeat(
     touch: &Touch,
     spot: &Spot,
@@ -187,15 +187,15 @@ fn repeat(
     }
 }
 
-/// What the first touch of a line in an operation costs when nobody took the line, in nanoseconds.
+/// The cost of the first touch of a line in an operation if no other CPU took the line, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fetch {
-    /// From the second cache, beyond the first, for an access that is waited for. Simulations have it.
+    /// From the second cache, beyond the first, for an access that is waited for. Simulations include it.
     pub second: f64,
-    /// From the last cache, beyond the second, where a CPU has more objects than its second cache holds. Simulations
-    /// know no capacity, so this is added to what they say.
+    /// From the last cache, beyond the second, if a CPU has more objects than its second cache holds. Simulations have
+    /// no capacity, so this is added to their result.
     pub last: f64,
-    /// The share of that which other work hides, where a load overlaps.
+    /// The share of it that other work hides, for a load that overlaps.
     pub overlap: f64,
     /// The probability that a line comes with its neighbour.
     pub pair: f64,
@@ -219,7 +219,7 @@ impl Fetch {
         }
     }
 
-    /// What an access of a kind pays of the second cache, and of the last.
+    /// Returns the cost of an access of a kind from the second cache, and from the last.
     pub(crate) fn price(&self, kind: Kind, awaited: bool) -> (f64, f64) {
         match kind {
             Kind::Atomic => (self.second, self.last),
@@ -230,16 +230,16 @@ impl Fetch {
     }
 }
 
-/// What each spot pays for first touches of lines, in nanoseconds an operation: from the second cache,
-/// which a simulation has, and from the last, which it has not.
+/// Returns the cost of each spot's first touches of lines, in nanoseconds an operation: from the second cache, which a
+/// simulation includes, and from the last, which it does not.
 pub(super) fn fetching(fetch: &Fetch, uses: &Uses, place: &Place, begins: u64) -> Vec<(f64, f64)> {
     let mut costs = vec![(0.0, 0.0); uses.spots.len()];
     for role in uses.roles.iter().filter(|role| outgrows(role)) {
         let passes = passes(role);
         let mut certain = BTreeSet::new();
         for phase in &role.phases {
-            // As the simulator has it: what is touched for certain is there for the rest of the pass, what
-            // is touched by chance for the rest of its phase.
+            // As in the simulator, a line that is touched for certain stays for the rest of the pass; one that is
+            // touched by chance stays for the rest of its phase.
             let times = phase.times / passes;
             let mut seen = certain.clone();
             let last = |touch: &&Touch| gives_back(touch, &phase.accesses);
@@ -278,12 +278,12 @@ mod tests {
     use crate::profile::{Phase, WorkBasis};
     use ledgerline_coherence::program::Spread;
 
-    /// A total that is added to, and then a list's length that is read and written.
+    /// Adds to a total, then reads and writes a list's length.
     fn program(between: f64) -> Vec<Step> {
         steps([(0, Kind::Atomic), (1, Kind::Load), (1, Kind::Store)], between)
     }
 
-    /// Touches of two fields, in the order of a profile.
+    /// Returns the steps of touches of two fields, in the order of a profile.
     fn steps<const TOUCHES: usize>(touches: [(usize, Kind); TOUCHES], between: f64) -> Vec<Step> {
         let spot = |path: &str, offset| Spot {
             path: path.to_owned(),
@@ -344,9 +344,9 @@ mod tests {
             });
             assert_eq!(works.collect::<Vec<_>>(), wanted);
             assert_eq!(steps.len(), 3 + wanted.len());
-            // Not between the load and the store of one field.
+            // No work between the load and the store of one field.
             assert!(matches!(steps[steps.len() - 2..], [Step::Load { .. }, Step::Store(_)]));
-            // What lies in front goes on while the CPU waits; what lies between needs what the CPU waits for.
+            // Work in front goes on while the CPU waits. Work in between depends on the access.
             assert!(matches!(steps[0], Step::Compute { spread: Spread::Beside(_), .. }));
             let uniform =
                 |step: &Step| matches!(step, Step::Compute { spread: Spread::Uniform(_), .. });

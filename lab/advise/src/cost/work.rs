@@ -1,10 +1,10 @@
-//! Finds the work of an operation from what the operation took as a whole.
+//! Finds the work of an operation from the time of the whole operation.
 //!
-//! Whoever times a program times waits as well, and a simulation adds the waits again. So where a profile says what an
-//! operation took ([`WorkBasis::Takes`]), the work is looked for with which the simulation of today's layout takes as
-//! long, at each design point by itself ([`beside`](super::beside)). How much of its waiting the program hides no such time
-//! says, so points differ in it, which widens what is predicted. Where the profile has the time of a thread alone as well
-//! ([`WorkBasis::Alone`]), the two times say it ([`alone`](super::alone)).
+//! The time of a whole operation includes waits, and a simulation would add the waits again. So if a profile has such a
+//! time ([`WorkBasis::Takes`]), each design point finds the work with which the simulation of today's layout meets it
+//! ([`beside`](super::beside)). Such a time does not give how much of its waiting the program hides, so the points
+//! differ in that, which widens the prediction. If the profile also has the time of a thread alone
+//! ([`WorkBasis::Alone`]), the two times determine it ([`alone`](super::alone)).
 
 use ledgerline_coherence::experiments::{Interval, each};
 use ledgerline_coherence::machine::{Machine, Settings};
@@ -26,7 +26,7 @@ const SQRT_5: f64 = 2.236_067_977_499_79;
 const SQRT_7: f64 = 2.645_751_311_064_59;
 const SQRT_11: f64 = 3.316_624_790_355_4;
 const SQRT_37: f64 = 6.082_762_530_298_219;
-/// By what share the cost of recording may be off.
+/// The error of the cost of recording, as a share.
 const RECORDING: f64 = 0.1;
 
 /// The work that was found for a role.
@@ -34,19 +34,19 @@ const RECORDING: f64 = 0.1;
 pub struct Work {
     /// The role.
     pub role: String,
-    /// What the profile says an operation took beside all others, in nanoseconds, without what recording took.
+    /// The profile's time of an operation beside all others, in nanoseconds, without the cost of recording.
     pub takes_ns: Option<f64>,
-    /// What it says an operation took alone.
+    /// The profile's time of an operation alone.
     pub alone_ns: Option<f64>,
     /// The work, over the design points, in nanoseconds.
     pub work_ns: Interval,
-    /// What the simulation takes at least at the points where no work fits; `None` where there are none.
+    /// The least simulated time, over the points where no work fits; `None` if there are none.
     pub least_ns: Option<Interval>,
-    /// How many times what is simulated others made it wait; `None` where no times say that.
+    /// The waiting for other CPUs as a multiple of the simulated waiting; `None` if no times give it.
     pub waits: Option<Interval>,
 }
 
-/// Where operations were timed.
+/// The machine and the CPUs on which operations were timed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// The machine.
@@ -55,21 +55,21 @@ pub struct Timed {
     pub cpus: usize,
 }
 
-/// What was found at one design point.
+/// The values that were found at one design point.
 struct Found {
     settled: Settled,
-    /// By role, the least simulated time where no work fits.
+    /// By role, the least simulated time if no work fits.
     misses: Vec<Option<f64>>,
 }
 
-/// The same uses with the works that the profile leaves open: by design point in [`Uses::settled`], and their median in
-/// each role. Today's layout is `place`. Operations were timed on the machine that is asked about, and on as many CPUs,
-/// if nothing else is known.
+/// Returns the uses with the works that the profile leaves open: by design point in [`Uses::settled`], and their median
+/// in each role. Today's layout is `place`. Without `timed`, operations were timed on the machine of the question, with
+/// as many CPUs.
 ///
-/// Takes as long as some hundred simulations for each point where the profile has times, and next to nothing otherwise.
+/// Takes as long as some hundred simulations for each point if the profile has times, and almost no time otherwise.
 ///
 /// # Errors
-/// As [`super::of`].
+/// Like [`super::of`].
 pub fn settle(
     question: &Question<'_>,
     timed: Option<&Timed>,
@@ -87,7 +87,7 @@ pub fn settle(
     let found = each(&settings, |point, settings| {
         find(&At { settings, dealt: &dealt, uses: &uses, place, point })
     })?;
-    // Waits were measured where operations were timed, and are corrected there alone.
+    // The correction of waits holds only for the machine and the CPUs on which operations were timed.
     let here = cpus == question.cpus && machine == question.machine;
     let mut settled = uses;
     let mut works = Vec::new();
@@ -155,7 +155,7 @@ impl Stage for At<'_> {
     }
 }
 
-/// What times say at one design point.
+/// Finds the works and the hiding at one design point.
 fn find(at: &At<'_>) -> Result<Found, Error> {
     let At { uses, point, .. } = *at;
     let unknown = Unknown {
@@ -164,7 +164,7 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
         error: evenly(point, SQRT_37),
     };
     let off_by = |step: f64| 2.0 * evenly(point, step) - 1.0;
-    // What makes one thread slower for a while makes all of them slower.
+    // All threads have the same error: a disturbance slows all of them.
     let (alone_off, takes_off) = (off_by(SQRT_3), off_by(SQRT_5));
     let recording_off = 1.0 + RECORDING * off_by(SQRT_2);
     let (mut lone, mut timed, mut works) = (Vec::new(), Vec::new(), Vec::new());
@@ -192,13 +192,14 @@ fn find(at: &At<'_>) -> Result<Found, Error> {
     Ok(Found { settled: Settled { works, hides, waits, between: between(point) }, misses })
 }
 
-/// How much of the work lies between accesses at a design point. Programs have all there is, from accesses side by side to
-/// such that lie far apart, and neither counts nor times tell them.
+/// Returns how much of the work lies between accesses at a design point. Programs range from adjacent accesses to
+/// distant ones, and neither counts nor times determine it.
 fn between(point: usize) -> f64 {
     evenly(point, SQRT_7)
 }
 
-/// Multiples of an irrational number, without their whole part: evenly between 0 and 1 after a few points as after many.
+/// Returns the fraction of a multiple of an irrational number. The values are evenly distributed between 0 and 1 for
+/// any number of points.
 fn evenly(point: usize, step: f64) -> f64 {
     ((point + 1) as f64 * step).fract()
 }

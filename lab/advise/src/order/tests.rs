@@ -2,7 +2,7 @@ use super::*;
 use crate::pieces::Field;
 use ledgerline_layout::model::TypeId;
 
-/// Pieces of sizes, laid out as C does; a size with its alignment.
+/// Returns pieces of sizes and alignments, laid out like in C.
 pub(crate) fn pieces(sizes: &[(u64, u64)]) -> Pieces {
     let mut list = Vec::new();
     let mut end = 0u64;
@@ -20,7 +20,7 @@ pub(crate) fn pieces(sizes: &[(u64, u64)]) -> Pieces {
 #[test]
 fn todays_order_lays_out_as_today() {
     let mut pieces = pieces(&[(8, 8), (4, 4), (1, 1), (8, 8), (64, 1), (2, 2)]);
-    // What an attribute put on a line of its own.
+    // An attribute put this member on a line of its own.
     pieces.list[5].offset = 128;
     pieces.size = 192;
     pieces.align = 64;
@@ -38,7 +38,7 @@ fn holes_are_filled_by_what_nothing_touches_and_nothing_overlaps_what_is_held() 
     order.begins[1] = 128;
     order.fill = true;
     let laid = order.lay(&pieces, &cold);
-    // f2 fills behind f0, up to what is held at 64; then f4 and f5 behind that.
+    // f2 fills the space behind f0, up to the piece held at 64; f4 and f5 follow that.
     assert_eq!(laid.offsets, [0, 128, 8, 64, 56, 80]);
     assert_eq!((laid.size, laid.align), (256, 128));
     let again = Order { sequence: sequence(&pieces, &laid), fill: false, ..order };

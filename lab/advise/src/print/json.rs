@@ -1,4 +1,4 @@
-//! Advice as one JSON object.
+//! Prints advice as one JSON object.
 
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::model::{TypeId, Types};
@@ -117,11 +117,11 @@ fn costs<'a>(advice: &'a Advice, cost: &'a Cost, place: &Place, width: u64) -> C
     }
 }
 
-/// Advice as one JSON object. Figures are nanoseconds an operation; lines count from 0
-/// and have `line_size` bytes.
+/// Returns advice as one JSON object. Figures are nanoseconds an operation. Lines count from 0 and have `line_size`
+/// bytes.
 ///
-/// `proposed` says whether there is a `proposal`; `unsure_gain_ns` is what the best order that was found
-/// gains where that is too little or too unsure.
+/// `proposed` is true if there is a `proposal`. `unsure_gain_ns` is the gain of the best order that was found if it is
+/// too small or too uncertain.
 #[must_use]
 pub fn json(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>) -> String {
     let question = options.question;

@@ -1,4 +1,4 @@
-//! The proposed order as a declaration, to copy and to check.
+//! Prints the proposed order as a declaration, to copy and to check.
 
 use std::fmt::Write;
 
@@ -12,17 +12,17 @@ use crate::advice::{Advice, Proposal};
 use crate::pieces::Field;
 use crate::uses;
 
-/// In which language.
+/// The language of a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// C and C++.
     C,
-    /// Rust, `repr(C)`. (The compiler chooses the order of other types.)
+    /// Rust, `repr(C)`. The compiler chooses the order of other types.
     Rust,
 }
 
 impl Language {
-    /// The language of a type, by the names of its members' types.
+    /// Guesses the language of a type from the names of its members' types.
     #[must_use]
     pub fn of(types: &Types, advice: &Advice) -> Language {
         const OF_RUST: [&str; 15] = [
@@ -33,7 +33,7 @@ impl Language {
         let rust = fields.into_iter().any(|field| {
             let spelled = spell(types, field.ty).to_string();
             let bare = spelled.split('[').next().unwrap_or_default().trim();
-            // The kernel has types of these names, but they are typedefs there.
+            // The kernel has types of these names, but as typedefs.
             let base = matches!(types.get(field.ty), Type::Base { .. });
             (base && OF_RUST.contains(&bare)) || spelled.starts_with("core::")
         });
@@ -41,7 +41,7 @@ impl Language {
     }
 }
 
-/// The record with its members in the proposed order, and where lines begin.
+/// Returns the record with its members in the proposed order, and marks the begins of lines.
 #[must_use]
 pub fn sketch(types: &Types, id: TypeId, advice: &Advice, language: Language) -> String {
     let Some(proposal) = &advice.proposal else { return String::new() };
@@ -66,16 +66,16 @@ struct Sketch<'a> {
     proposal: &'a Proposal,
     language: Language,
     out: String,
-    /// Behind what was declared.
+    /// The end of the declared members.
     end: u64,
     gaps: usize,
-    /// Whether that was a bitfield.
+    /// Whether the last member was a bitfield.
     after_bits: bool,
-    /// What a C++ compiler places itself, by name.
+    /// The members that a C++ compiler places itself, by name.
     placed: Vec<(String, Role)>,
 }
 
-/// Bases, and the pointer to the table of virtual functions.
+/// Returns the bases, and the pointer to the table of virtual functions.
 fn placed(types: &Types, id: TypeId) -> Vec<(String, Role)> {
     let members = record(types, id).into_iter().flat_map(|(_, record)| &record.members);
     let placed = members.filter(|member| {
@@ -84,7 +84,7 @@ fn placed(types: &Types, id: TypeId) -> Vec<(String, Role)> {
     placed.map(|member| (uses::clean(name_of(types, member)), member.role)).collect()
 }
 
-/// A C++ name without the namespaces and classes around it, and its template arguments.
+/// Splits a C++ name into the name without its namespaces and classes, and its template arguments.
 fn parts(name: &str) -> (&str, &str) {
     let (mut depth, mut start, mut arguments) = (0usize, 0, name.len());
     for (at, character) in name.char_indices() {
@@ -165,7 +165,7 @@ impl Sketch<'_> {
         let mut aligned = None;
         let first = piece.fields.first().and_then(|field| self.role(field));
         if let Some(role) = first {
-            // The compiler sees to the place.
+            // The compiler places this piece.
             let what = match role {
                 Role::VirtualTable => "the pointer to its virtual functions".to_owned(),
                 _ => piece.fields[0].name.clone(),
@@ -187,7 +187,7 @@ impl Sketch<'_> {
             let (reads, writes) = uses.rates(spot);
             reads + writes > 0.0 && pieces.at(uses.spots[spot].offset) == Some(index)
         });
-        // Bits go on where bits before them ended, unless a unit is closed.
+        // Bits follow directly on bits before them, unless a unit is closed.
         let bits_first = piece.fields.first().is_some_and(|field| field.bits.is_some());
         let widest = piece.fields.iter().filter(|field| field.bits.is_some());
         let widest = widest.max_by_key(|field| align::of(self.types, field.ty));
@@ -218,7 +218,7 @@ impl Sketch<'_> {
                 }
             }
             self.after_bits = field.bits.is_some();
-            // What the member itself was declared with.
+            // The alignment that the member itself was declared with.
             let natural = align::of(self.types, field.ty).unwrap_or(1);
             let own = Some(piece.align).filter(|&own| own > natural && field.bits.is_none());
             let asked = aligned.max(own).filter(|_| at == 0);
@@ -244,12 +244,13 @@ impl Sketch<'_> {
         self.end = offset + piece.size;
     }
 
-    /// What the compiler places a field as; `None` for a field that is declared.
+    /// Returns the role of a field that the compiler places; `None` for a field that is declared.
     fn role(&self, field: &Field) -> Option<Role> {
         self.placed.iter().find(|(name, _)| *name == field.name).map(|(_, role)| *role)
     }
 
-    /// The bases as a declaration names them. Those that were taken apart have their members in the order.
+    /// Returns the bases as a declaration names them. A base that was taken apart is left out, since the order has its
+    /// members.
     fn bases(&self) -> String {
         let fields = |name: &str| {
             let mut fields = self.advice.pieces.list.iter().flat_map(|piece| &piece.fields);
@@ -267,7 +268,7 @@ impl Sketch<'_> {
         if bases.is_empty() { String::new() } else { format!(" : {}", bases.join(", ")) }
     }
 
-    /// Bits without a name: none of them close the unit.
+    /// Writes bits without a name; zero bits close the unit.
     fn unnamed(&mut self, ty: TypeId, bits: u64) {
         self.line(&format!("    {} : {bits};", spell(self.types, ty)));
     }

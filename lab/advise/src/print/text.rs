@@ -1,4 +1,4 @@
-//! Advice as a person reads it.
+//! Prints advice as text.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ const PLAIN: &str = "\x1b[0m";
 
 /// Pairs of fields that are named.
 const PAIRS: usize = 6;
-/// Characters that a line of text has, about.
+/// About the width of a line of text, in characters.
 const WIDTH: usize = 100;
 /// Fields of a line that are named.
 const NAMED: usize = 8;
@@ -42,7 +42,7 @@ pub fn text(types: &Types, id: TypeId, advice: &Advice, options: &Options<'_>, o
     }
 }
 
-/// Which work was found for a time, in a sentence.
+/// Describes in a sentence the work that was found for a time.
 fn found(work: &Work) -> String {
     let Work { role, takes_ns, alone_ns, work_ns, least_ns, waits } = work;
     let of = if role == EVERYONE { String::new() } else { format!(" of {role}") };
@@ -143,7 +143,7 @@ impl Page<'_> {
         self.out.push('\n');
     }
 
-    /// How many CPUs play each role: as many by its share, however many there were when the profile was taken.
+    /// Prints how many CPUs play each role. The numbers follow from the shares, not from the CPUs of the profile.
     fn roles(&mut self, cpus: usize) {
         let roles = &self.advice.uses.roles;
         if roles.len() < 2 {
@@ -159,12 +159,12 @@ impl Page<'_> {
         self.wrapped(&format!("{play}, by the roles' shares."), 0);
     }
 
-    /// What a row is about.
+    /// Returns the word for a row.
     fn what(&self) -> &'static str {
         if self.options.line == 128 { "pair" } else { "line" }
     }
 
-    /// A row a line: what it has, what it costs.
+    /// Prints a row for each line: its fields and its cost.
     fn costs(&mut self, title: &str, cost: &Cost, place: &Place, indent: usize) {
         let width = self.options.line;
         let what = self.what();
@@ -205,7 +205,7 @@ impl Page<'_> {
         self.out.push('\n');
     }
 
-    /// The touched fields of a line, the most touched first: `r` and `w` an operation.
+    /// Returns the touched fields of a line, the most touched first, with `r` and `w` an operation.
     fn fields(&self, place: &Place, line: u64, width: u64) -> String {
         let uses = &self.advice.uses;
         let mut spots: Vec<usize> =

@@ -42,18 +42,18 @@ use super::{
     ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, Row, TypeProfile, WorkBasis,
 };
 
-/// No profile that people or a recorder write has more bytes.
+/// The most bytes of a profile that a person or a recorder writes.
 const LONGEST: usize = 16 << 20;
-/// No rate and no time is larger.
+/// The largest rate or time.
 const LARGEST: f64 = 1e9;
-/// Machines of more CPUs are typing mistakes.
+/// A machine with more CPUs is a typing mistake.
 const MOST_CPUS: usize = 8192;
-/// Larger objects share no lines that matter.
+/// Sharing of lines does not matter between larger objects.
 const LARGEST_STRIDE: u64 = 1 << 24;
-/// How far the sum of shares may be from one: three times 0.33 is accepted.
+/// The largest difference of the sum of shares from one: three times 0.33 is accepted.
 const NEARLY: f64 = 0.011;
 
-/// Keys with where they stand. Sorted by name; [`in_order`] puts them back.
+/// Keys with their places in the text. The map sorts them by name; [`in_order`] restores their order.
 type Table<T> = BTreeMap<Spanned<String>, T>;
 
 #[derive(Deserialize)]
@@ -109,7 +109,7 @@ enum Work {
     Between([f64; 2]),
 }
 
-/// What a table says of an operation's time.
+/// A table's entries for an operation's time.
 #[derive(Clone)]
 struct Timed {
     work_ns: Option<Spanned<Work>>,
@@ -143,7 +143,7 @@ struct Rates {
     atomic: Option<Spanned<f64>>,
 }
 
-/// What is wrong, what to do, and where in the text.
+/// An error with its advice, and its place in the text.
 struct Complaint {
     at: usize,
     error: Error,
@@ -153,10 +153,10 @@ fn complain<T>(at: usize, what: impl Into<String>, advice: &str) -> Result<T, Co
     Err(Complaint { at, error: Error::new(what).advise(advice) })
 }
 
-/// Reads a profile that somebody wrote; `source` is what it will be called.
+/// Reads a profile that a person wrote. `source` becomes its name.
 ///
 /// # Errors
-/// When the text is no profile: the line, what is wrong with it and what to write instead.
+/// If the text is no profile. The error has the line, the mistake and a correction.
 pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
     if text.len() > LONGEST {
         return Err(Error::new(format!("{} bytes are no profile in TOML", text.len()))
@@ -176,7 +176,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Profile, Error> {
         .map_err(|complaint| complaint.error.on_line_of(text, complaint.at))
 }
 
-/// The fields that a type's tables name, with their places.
+/// Returns the fields that a type's tables name, with their places.
 fn named(of: &OfType) -> impl Iterator<Item = &Spanned<String>> {
     let roles = of.roles.iter().flatten();
     let always = roles.clone().map(|role| &role.fields).chain([&of.fields]);
@@ -205,7 +205,7 @@ fn profile(file: File, source: &str) -> Result<Profile, Complaint> {
     Ok(Profile { source, machine: file.machine, cpus, types, ..Profile::default() })
 }
 
-/// A table's entries as they stand in the file.
+/// Returns a table's entries in the order of the file.
 fn in_order<T>(table: Table<T>) -> impl Iterator<Item = (Spanned<String>, T)> {
     let mut entries: Vec<(Spanned<String>, T)> = table.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -253,7 +253,7 @@ fn instances(given: Spanned<Number>) -> Result<Instances, Complaint> {
     instances.map_or_else(|| complain(at, format!("`instances` is {said}"), advice), Ok)
 }
 
-/// Objects that lie in a row.
+/// Returns the instances with their row, if they lie in one.
 fn row(
     instances: Instances,
     stride: Option<Spanned<u64>>,
@@ -299,7 +299,7 @@ fn of_role(role: OfRole, of_type: Timed) -> Result<Role, Complaint> {
     Ok(Role { name, share, work_ns, basis, phases })
 }
 
-/// Roles whose shares add up to one; a hundredth too much or too little is accepted.
+/// Returns the roles with shares that add up to one. A difference of a hundredth is accepted.
 fn dealt(at: usize, name: &str, mut roles: Vec<Role>) -> Result<Vec<Role>, Complaint> {
     let sum: f64 = roles.iter().map(|role| role.share).sum();
     if (sum - 1.0).abs() > NEARLY {
@@ -313,7 +313,7 @@ fn dealt(at: usize, name: &str, mut roles: Vec<Role>) -> Result<Vec<Role>, Compl
     Ok(roles)
 }
 
-/// The work, and how it is known. Where only the whole was timed, the work is what it could be at most.
+/// Returns the work, and how it is known. If only the whole was timed, the work is the most that it can be.
 fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complaint> {
     let within = |what: &str, at: usize, ns: f64, least: f64| {
         if (least..=LARGEST).contains(&ns) {
@@ -393,7 +393,7 @@ fn work(at: usize, name: &str, timed: Timed) -> Result<(f64, WorkBasis), Complai
     }
 }
 
-/// The phases: the fields that every operation touches are one, before the others.
+/// Returns the phases. The fields that every operation touches are the first one.
 fn phases(
     (name, at): (&str, usize),
     always: Option<Spanned<Fields>>,

@@ -1,11 +1,11 @@
 //! `perf c2c report --stdio`: its table of lines by offset, the *Shared Cache Line Distribution Pareto*.
 //!
 //! For each place in a line and each instruction, the table has the share of the line's loads that hit a line modified
-//! elsewhere, the shares of its stores, the number of samples, and the number of CPUs (with `--node-info` which CPUs).
-//! So the stores are the shares times the line's stores, and the loads are the rest of the samples. Where the table
-//! only says how many CPUs there were, the first so many are taken.
+//! elsewhere, the shares of its stores, the number of samples, and the number of CPUs. With `--node-info` it lists the
+//! CPUs. The stores are the shares times the line's stores, and the loads are the rest of the samples. If the table has
+//! only a number of CPUs, the CPUs from 0 on are taken.
 //!
-//! Columns differ from version to version (`Peer`, `N/A`, `Any Lvl`, none of them). The header tells which there are.
+//! Columns differ from version to version (`Peer`, `N/A`, `Any Lvl`, none of them). The header names them.
 
 use ledgerline_layout::Error;
 
@@ -13,20 +13,20 @@ use super::dotted::Dotted;
 use super::samples::{Place, Samples, Who};
 use super::{Kind, Known, Profile};
 
-/// What the table is called.
+/// The title of the table.
 pub(super) const TITLE: &str = "Shared Cache Line Distribution Pareto";
-/// No machine has more; a report that says so lies.
+/// The most CPUs of a machine. A report with more is wrong.
 const MOST_CPUS: u64 = 1 << 13;
-/// The most CPUs of all rows together; a report has some thousand rows.
+/// The most CPUs of all rows together. A report has some thousand rows.
 const MOST_SHARES: usize = 1 << 24;
 
-/// Where in a row which figure stands.
+/// The columns of a row.
 struct Columns {
-    /// How many shares in per cent lead a row.
+    /// Number of shares in per cent at the start of a row.
     shares: usize,
-    /// Which of them are of stores, counted among the shares.
+    /// The shares that are of stores, as indices into the shares.
     stores: Vec<usize>,
-    /// How many columns after the shares: the samples, and the CPUs.
+    /// The columns of the samples and of the CPUs, counted after the shares.
     records: usize,
     cpus: usize,
 }
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
     let mut left = MOST_SHARES;
     let from = text.lines().position(|line| line.contains(TITLE)).unwrap_or_default();
     let mut columns: Option<Columns> = None;
-    // The line that rows are about, and its stores by column.
+    // The line that the rows describe, and its stores by column.
     let mut line_of: Option<(u64, Vec<f64>)> = None;
     let mut headers: [&str; 2] = [""; 2];
     for (number, line) in text.lines().enumerate().skip(from) {
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
         };
         let trimmed = line.trim_start();
         if let Some(comment) = trimmed.strip_prefix('#') {
-            // The names of columns stand above their dots.
+            // The names of the columns are above their dots.
             if comment.trim_start().starts_with("...") {
                 line_of = None;
                 let indent = line.len() - trimmed.len() + 1;
@@ -91,7 +91,7 @@ pub(super) fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profi
     samples.profile(source)
 }
 
-/// `dots` has a run of dots a column, `names` the name above each.
+/// Reads the columns. `dots` has a run of dots for each column, and `names` the name above it.
 fn read_columns(dots: &str, names: &str) -> Option<Columns> {
     let names: Vec<&str> = Dotted::of(dots, names).names().collect();
     let offset = names.iter().position(|name| *name == "Offset")?;
@@ -107,7 +107,7 @@ fn read_columns(dots: &str, names: &str) -> Option<Columns> {
     })
 }
 
-/// Takes a row; how many CPUs it is about.
+/// Adds a row; returns the number of its CPUs.
 fn row(
     line: &str,
     words: &[&str],
@@ -141,7 +141,7 @@ fn row(
     Some(who.len())
 }
 
-/// The CPUs of the last column, `0{36-39,41} 1{0}`; none where it has only nodes.
+/// Returns the CPUs of the last column, like `0{36-39,41} 1{0}`; none if it has only nodes.
 fn named_cpus(line: &str) -> Vec<u64> {
     let mut cpus = Vec::new();
     for group in line.split('}') {

@@ -1,11 +1,11 @@
-//! The columns of perf's tables: a line of names above a line of dots, as wide as each column is.
+//! The columns of perf's tables: a line of names above a line of dots that are as wide as the columns.
 
 /// The columns of a table, by the extent of the dots below their names.
 #[derive(Default)]
 pub(super) struct Dotted<'a>(Vec<(usize, usize, &'a str)>);
 
 impl<'a> Dotted<'a> {
-    /// Dotted hold whole characters; a report with others is not cut within them.
+    /// Reads the columns. Names are cut only at the boundaries of characters.
     pub fn of(dots: &str, names: &'a str) -> Dotted<'a> {
         let mut columns = Vec::new();
         let mut at = 0;
@@ -19,13 +19,13 @@ impl<'a> Dotted<'a> {
         Dotted(columns)
     }
 
-    /// What a row has in a column; `None` without such a column or where the row is shorter.
+    /// Returns the cell of a row in a column; `None` if there is no such column or the row is shorter.
     pub fn cell<'r>(&self, row: &'r str, name: &str) -> Option<&'r str> {
         let &(from, to, _) = self.0.iter().find(|column| column.2 == name)?;
         row.get(from..to.min(row.len())).map(str::trim)
     }
 
-    /// What the columns are called.
+    /// Returns the names of the columns.
     pub fn names(&self) -> impl Iterator<Item = &'a str> {
         self.0.iter().map(|column| column.2)
     }

@@ -1,4 +1,4 @@
-//! Finds where the field of a path lies, and the path of what lies at a place.
+//! Finds the field of a path, and the path of the field at an offset.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use ledgerline_layout::model::{Type, TypeId, Types};
 
 use super::TypeProfile;
 
-/// How often a path may go into elements of arrays: damaged types may nest for ever.
+/// Most indices of a path: the types of a damaged file may nest without end.
 const DEEPEST: usize = 64;
 
-/// The field that a path names: `memory.usage`, `stat[3]`, `stat`. Elements of arrays are found within; an
-/// array of arrays takes several indices.
+/// Returns the field that a path names: `memory.usage`, `stat[3]`, `stat`. Elements of arrays are found, and an array
+/// of arrays takes several indices.
 ///
-/// `None` where the type has no such field, or no such element.
+/// `None` if the type has no such field or element.
 #[must_use]
 pub fn find(types: &Types, id: TypeId, path: &str) -> Option<Leaf> {
     within(types, id, path, DEEPEST)
 }
 
 fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
-    // The longest prefix without an index is a field; what follows are indices and fields of elements.
+    // The longest prefix without an index is a field. Indices and fields of elements follow.
     let Some((before, rest)) = path.split_once('[') else { return leaf::find(types, id, path) };
     let mut leaf = leaf::find(types, id, before)?;
     let mut rest = rest;
@@ -51,7 +51,7 @@ fn within(types: &Types, id: TypeId, path: &str, depth: usize) -> Option<Leaf> {
     }
 }
 
-/// The lines of a type that a profile's accesses touch. Fields that the type does not have touch none.
+/// Returns the lines of a type that a profile's accesses touch. Fields that the type does not have touch none.
 #[must_use]
 pub fn lines(types: &Types, id: TypeId, profile: &TypeProfile, lines: Lines) -> BTreeSet<u64> {
     let leaves = profile.accesses().filter_map(|access| find(types, id, &access.field));
@@ -64,18 +64,18 @@ pub fn lines(types: &Types, id: TypeId, profile: &TypeProfile, lines: Lines) -> 
         .collect()
 }
 
-/// What lies at each byte of a type.
+/// The field at each byte of a type.
 #[derive(Clone, Debug)]
 pub(super) struct Bytes<'t> {
     types: &'t Types,
-    /// By place.
+    /// Sorted by place.
     leaves: Vec<Leaf>,
-    /// Of the type.
+    /// The size of the type.
     pub size: u64,
 }
 
 impl<'t> Bytes<'t> {
-    /// The bytes of a record; `None` for a type that is none.
+    /// Returns the bytes of a record; `None` for another type.
     pub fn of(types: &'t Types, id: TypeId) -> Option<Bytes<'t>> {
         let (_, record) = leaf::record(types, id)?;
         let mut leaves = leaf::leaves(types, id, Expand::All);
@@ -84,10 +84,10 @@ impl<'t> Bytes<'t> {
         Some(Bytes { types, leaves, size: record.size })
     }
 
-    /// The path of the field at an offset, an array's element with its index; of a union's members the
-    /// first. `None` in holes.
+    /// Returns the path of the field at an offset: an array's element with its index, of a union the first member.
+    /// `None` in holes.
     pub fn field(&self, offset: u64) -> Option<String> {
-        // Fields overlap in unions alone, so the one to find is near.
+        // Fields overlap only in unions, so the wanted one is near.
         let end = self.leaves.partition_point(|leaf| leaf.offset() <= offset);
         let covers = |leaf: &&Leaf| offset < leaf.offset().saturating_add(leaf.size());
         let leaf = self.leaves[..end].iter().rev().take(64).rfind(covers)?;

@@ -1,8 +1,8 @@
-//! Which kind of access perf's words and numbers mean.
+//! Maps perf's words and numbers to kinds of accesses.
 
 use super::Kind;
 
-/// Events that perf derives from one sample of Arm's profiling extension: the sample is also there as `memory`.
+/// Events that perf derives from one sample of Arm's profiling extension. The sample is also listed as `memory`.
 pub(super) const DERIVED: [&str; 8] = [
     "l1d-miss",
     "l1d-access",
@@ -14,10 +14,10 @@ pub(super) const DERIVED: [&str; 8] = [
     "remote-access",
 ];
 
-/// Which kind of access an event counts, by its name; `None` where it does not say.
+/// Returns the kind of access that an event counts, by its name; `None` if the name does not determine it.
 pub(super) fn of_event(event: &str) -> Option<Kind> {
     let name = event.to_ascii_lowercase();
-    // It leads the group of `mem-loads` on some processors, and samples no access itself.
+    // This event leads the group of `mem-loads` on some processors, and samples no access itself.
     if name.contains("mem-loads-aux") {
         None
     } else if name.contains("lock_loads") || name.contains("locked") {
@@ -31,20 +31,20 @@ pub(super) fn of_event(event: &str) -> Option<Kind> {
     }
 }
 
-/// What a sample says of its own access.
+/// A sample's description of its own access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Said {
-    /// What it was.
+    /// An access of this kind.
     Access(Kind),
-    /// That it was something else: a prefetch, an instruction.
+    /// Something else: a prefetch, an instruction.
     Other,
-    /// Nothing: what was sampled cannot tell.
+    /// Unknown: the sampled hardware does not report it.
     #[default]
     Nothing,
 }
 
 impl Said {
-    /// The kind of access, which an event's own `kind` decides where the sample says nothing.
+    /// Returns the kind of access. The event's own `kind` decides if the sample does not.
     pub(super) fn or(self, kind: Option<Kind>) -> Option<Kind> {
         match self {
             Said::Access(kind) => Some(kind),
@@ -54,7 +54,7 @@ impl Said {
     }
 }
 
-/// What perf's `union perf_mem_data_src` says: bit 0 nothing, bit 1 a load, bit 2 a store, bit 25 a lock.
+/// Reads perf's `union perf_mem_data_src`: bit 0 is unknown, bit 1 a load, bit 2 a store, bit 25 a lock.
 pub(super) fn of_source(source: u64) -> Said {
     let (load, store, locked) = (source & 2 != 0, source & 4 != 0, source >> 25 & 1 != 0);
     match (load, store) {
@@ -66,7 +66,7 @@ pub(super) fn of_source(source: u64) -> Said {
     }
 }
 
-/// What the same says as perf writes it, behind `|OP `: `LOAD|LVL L1 hit|SNP None|LCK No`.
+/// Reads the same as perf prints it behind `|OP `: `LOAD|LVL L1 hit|SNP None|LCK No`.
 pub(super) fn of_words(source: &str) -> Said {
     let op = source.split('|').next().unwrap_or_default();
     let (load, store) = (op.contains("LOAD"), op.contains("STORE"));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_source_in_numbers_says_what_its_words_say() {
-        // As `perf script` of version 6.1 prints them.
+        // Printed by `perf script` of version 6.1.
         let cases = [
             (0x6810_0142, "LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No", Kind::Load),
             (0x0002_8810_0144, "STORE|LVL L1 hit|SNP N/A|TLB N/A|LCK No", Kind::Store),

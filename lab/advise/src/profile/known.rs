@@ -1,4 +1,4 @@
-//! What is known beside a profile's file: the types, and which objects lie where.
+//! Information that a profile's file lacks: the types, and the places of objects.
 
 use std::fmt;
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::str::FromStr;
 
 use ledgerline_layout::model::Types;
 
-/// What is known beside the file. A profile that names fields needs nothing. One that has addresses needs the types,
-/// and which objects lie where.
+/// Information that a profile's file lacks. A profile that names fields needs none. One with addresses needs the types
+/// and the places of objects.
 #[derive(Clone, Debug, Default)]
 pub struct Known<'t> {
     /// The types of the program that was observed.
     pub types: Option<&'t Types>,
-    /// Where objects of them were.
+    /// The places of objects of these types.
     pub objects: Vec<Object>,
-    /// The program that was observed, where a `perf.data` has addresses and objects are named by symbols.
+    /// The program that was observed. Needed if a `perf.data` has addresses and objects are named by symbols.
     pub program: Option<&'t Path>,
 }
 
-/// An object of a type, and where it was: `page_counter@0xffff888100a4c000`, or `tcp_hashinfo@tcp_hashinfo+0x40`.
+/// An object of a type, and its place: `page_counter@0xffff888100a4c000`, or `tcp_hashinfo@tcp_hashinfo+0x40`.
 ///
 /// ```
 /// use ledgerline_advise::profile::{Object, Where};
@@ -30,11 +30,11 @@ pub struct Known<'t> {
 pub struct Object {
     /// The type's name.
     pub ty: String,
-    /// Where it began.
+    /// The begin of the object.
     pub at: Where,
 }
 
-/// Where an object began.
+/// The begin of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
     /// At an address.
@@ -77,7 +77,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// `0x40`, or 64.
+/// Parses `0x40`, or 64.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),

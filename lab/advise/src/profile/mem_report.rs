@@ -1,9 +1,9 @@
 //! `perf mem report --stdio`, and its raw form, `perf mem -D report`.
 //!
-//! These columns of the table are read: *Samples* (or else *Overhead*), *Data Symbol* (`[k] 0xffff…` or
-//! `[.] counter+0x8`), *Mem Op* where there is one, *Locked*, and *CPU* or *Tid* where the table was sorted by it. A line
-//! above each table says whether its events were loads or stores. The raw form has one sample on each line, `PID, TID,
-//! IP, ADDR, …, DSRC, SYMBOL`.
+//! These columns of the table are read: *Samples* (or else *Overhead*), *Data Symbol* (`[k] 0xffff…` or `[.]
+//! counter+0x8`), *Mem Op* if there is one, *Locked*, and *CPU* or *Tid* if the table was sorted by it. A line above
+//! each table names its events: loads or stores. The raw form has one sample on each line, `PID, TID, IP, ADDR, …,
+//! DSRC, SYMBOL`.
 
 use ledgerline_layout::Error;
 
@@ -12,12 +12,12 @@ use super::kinds::{of_event, of_source};
 use super::samples::{Place, Samples, Who, hexadecimal};
 use super::{Kind, Known, Profile};
 
-/// How a raw report begins.
+/// The beginning of a raw report.
 const RAW: &str = "# PID, TID, ";
-/// The column by which a table is known.
+/// The column by which a table is recognized.
 const DATA: &str = "Data Symbol";
 
-/// Whether a text is one of the two.
+/// Returns whether a text has one of the two forms.
 pub(super) fn is(text: &str) -> bool {
     text.lines()
         .take(1000)
@@ -53,7 +53,7 @@ fn table(text: &str, samples: &mut Samples<'_>) -> u64 {
             }
             continue;
         }
-        // The dots stand one to the right: the mark before them is a column of its own.
+        // The dots begin one column to the right: the mark before them is a column of its own.
         let Some(row) = line.get(1..) else { continue };
         let cell = |name| columns.cell(row, name);
         let Some(place) = cell(DATA).and_then(place) else { continue };
@@ -78,7 +78,7 @@ fn table(text: &str, samples: &mut Samples<'_>) -> u64 {
     taken
 }
 
-/// `[k] 0xffff888100a4c000`, `[.] counter+0x8`.
+/// Parses `[k] 0xffff888100a4c000` or `[.] counter+0x8`.
 fn place(cell: &str) -> Option<Place<'_>> {
     let bare = match cell.split_once("] ") {
         Some((mark, rest)) if mark.starts_with('[') => rest.trim(),

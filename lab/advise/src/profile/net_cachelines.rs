@@ -1,5 +1,5 @@
-//! The kernel's tables of its networking structures, `Documentation/networking/net_cachelines/*.rst`: which
-//! field the fast path of transmission and of reception reads, or reads and writes.
+//! The kernel's tables of its networking structures, `Documentation/networking/net_cachelines/*.rst`. They list the
+//! fields that the fast path of transmission and of reception reads, or reads and writes.
 //!
 //! ```text
 //! tcp_sock struct fast path usage breakdown
@@ -15,12 +15,12 @@
 //! Until 2024 there were no rules around the table, a dash stood for no access, and the first row named the type. Both
 //! forms are read, and so are several tables in one text.
 //!
-//! A table says in which path a field is touched, but not how often. So half of the CPUs are taken to transmit and half
-//! to receive. A packet is an operation with [`WORK_NS`](super::WORK_NS) of other work, and touches each field once: `read_mostly` is a
-//! load, `read_write` a load and a store. All CPUs are taken to share one object. That is right for a device or a
-//! namespace and wrong for a socket, whose `instances` must be corrected. From this follows which CPUs share which
-//! lines, but hardly any nanoseconds. Fields that the types at hand do not have are left out, since tables serve several
-//! versions and configurations.
+//! A table has the paths that touch a field, but not how often. So half of the CPUs are taken to transmit and half to
+//! receive. A packet is an operation with [`WORK_NS`](super::WORK_NS) of other work, and touches each field once:
+//! `read_mostly` is a load, `read_write` a load and a store. All CPUs are taken to share one object. That is right for
+//! a device or a namespace and wrong for a socket, whose `instances` must be corrected. Such a profile tells which CPUs
+//! share which lines, but its nanoseconds mean little. Fields that the given types do not have are left out, since
+//! tables serve several versions and configurations.
 
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::named;
@@ -30,18 +30,18 @@ use super::{Access, Instances, Kind, Known, Profile, Role, TypeProfile};
 
 /// The columns by which a table is recognized.
 const COLUMNS: [&str; 4] = ["Type", "Name", "fastpath_tx_access", "fastpath_rx_access"];
-/// How a title ends.
+/// The end of a title.
 const TITLE: &str = "fast path usage breakdown";
 
-/// Whether a text has such a table.
+/// Returns whether a text has such a table.
 pub(super) fn is(text: &str) -> bool {
     text.lines().any(|line| columns(line).is_some())
 }
 
-/// Where the columns begin that count: name, transmission, reception, and what comes after.
+/// The begins of the columns that are read: name, transmission, reception, and the column behind.
 type Columns = [usize; 4];
 
-/// The columns of a table whose header a line is.
+/// Returns the columns of the table whose header this line is.
 fn columns(line: &str) -> Option<Columns> {
     let mut starts = words(line);
     let mut next = |wanted: &str| starts.next().filter(|(_, word)| *word == wanted);
@@ -51,7 +51,7 @@ fn columns(line: &str) -> Option<Columns> {
     Some([name, tx, rx, after])
 }
 
-/// The words of a line, and the column in which each begins.
+/// Returns the words of a line, and the column in which each begins.
 fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut column = 0;
     let mut rest = line;
@@ -67,11 +67,11 @@ fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What a table says of one type.
+/// The table of one type.
 #[derive(Default)]
 struct Table {
     name: String,
-    /// Of transmission, of reception.
+    /// The accesses of transmission and of reception.
     paths: [Vec<Access>; 2],
     line: usize,
 }

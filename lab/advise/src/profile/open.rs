@@ -1,4 +1,4 @@
-//! Opens a profile, whatever wrote it. Its content decides what it is, not its name.
+//! Opens a profile of any format. The content determines the format, not the name.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
@@ -8,7 +8,7 @@ use ledgerline_layout::Error;
 
 use super::{Known, Profile, by_hand, c2c, cannot, mem_report, net_cachelines, perf_data, script};
 
-/// No text is larger.
+/// The largest size of a text.
 const LARGEST: u64 = 256 << 20;
 
 impl Profile {
@@ -18,8 +18,8 @@ impl Profile {
     /// A text has 256 MiB at most. A `perf.data` may be of any length, and is read in bounded memory.
     ///
     /// # Errors
-    /// One line that has the file, the place, what is wrong and what to do. Profiles with addresses need the types and
-    /// the objects in `known`.
+    /// One line with the file, the place, the mistake and a correction. Profiles with addresses need the types and the
+    /// objects in `known`.
     pub fn open(path: &Path, known: &Known<'_>) -> Result<Profile, Error> {
         let read = || {
             let file = File::open(path).map_err(|error| cannot(&error))?;
@@ -28,7 +28,7 @@ impl Profile {
         read().map_err(|error| error.in_file(path))
     }
 
-    /// Reads a profile of any sort, which came from `source`.
+    /// Reads a profile of any format, which came from `source`.
     ///
     /// ```
     /// use ledgerline_advise::profile::{Kind, Known, Profile};
@@ -39,7 +39,7 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    /// As [`Profile::open`], without the file.
+    /// Like [`Profile::open`], without the file.
     pub fn read(
         mut file: impl Read + Seek,
         source: &str,
@@ -57,9 +57,9 @@ impl Profile {
     /// Reads the text of a profile, which came from `source`.
     ///
     /// # Errors
-    /// As [`Profile::open`], without the file.
+    /// Like [`Profile::open`], without the file.
     pub fn parse(text: &str, source: &str, known: &Known<'_>) -> Result<Profile, Error> {
-        // Most of a page: comments and call chains may come before the first sample.
+        // About a page of lines, because comments and call chains may come before the first sample.
         let mut first = text.lines().filter(|line| !line.starts_with('#')).take(100);
         let profile = if text.lines().any(|line| line.contains(c2c::TITLE)) {
             c2c::parse(text, source, known)

@@ -1,18 +1,18 @@
-//! `perf.data`, as `perf record -d`, `perf mem record` and `perf c2c record` write it, into a file or into a pipe, on a
-//! machine of either order of bytes, also compressed (`-z`).
+//! `perf.data`, as `perf record -d`, `perf mem record` and `perf c2c record` write it: into a file or a pipe, in either
+//! byte order, also compressed (`-z`).
 //!
-//! It says what `perf script` would print of it ([`script`](super::script)): each sample with an address is a load, a
-//! store or an atomic by its source, or else by its event's name. A breakpoint that only stores meet says so as well.
-//! The file is read from front to back in bounded memory, however long it is. Order plays no part, as a
-//! profile has rates, and so records are not sorted by time.
+//! The result is that of the output of `perf script` ([`script`](super::script)): each sample with an address is a
+//! load, a store or an atomic by its source, or else by its event's name. A breakpoint that only stores trigger is a
+//! store. The file is read from front to back in bounded memory, however long it is. Records are not sorted by time,
+//! because a profile has only rates.
 //!
 //! ```text
 //! file  magic size | descriptions of events, ids | records ... | sections: names of events
 //! pipe  magic 16   | records: EVENT, FEATURE (names), EVENT_UPDATE (a name), ...
 //! ```
 //!
-//! Where objects are named by symbols of the program, the file is read twice: the first time for the mappings, which tell where
-//! the program was loaded in each process.
+//! If objects are named by symbols of the program, the file is read twice: the first time for the mappings, which give
+//! the address at which each process loaded the program.
 //!
 //! Traces of a processor (Arm's profiling extension, Intel PT) are left out: perf has to decode them.
 
@@ -36,15 +36,15 @@ use event::{Event, Events};
 use maps::Maps;
 use records::{Record, ty};
 
-/// How long the part of a file is that says what it is.
+/// Length of the magic number.
 pub(super) const MAGIC: usize = 8;
 
-/// Whether a file that begins so is one.
+/// Returns whether this is the magic number of a `perf.data`.
 pub(super) fn is(magic: &[u8]) -> bool {
     head::order(magic).is_some()
 }
 
-/// Reads a file that begins with `magic` and stands behind it.
+/// Reads a file that begins with `magic`; its position is behind that.
 pub(super) fn read(
     magic: &[u8],
     mut file: impl Read + Seek,
@@ -64,7 +64,7 @@ pub(super) fn read(
     seen.profile(source)
 }
 
-/// Goes through the file for what was mapped, and leaves it where it was.
+/// Reads the mappings of the file, and restores its position.
 fn maps(file: &mut (impl Read + Seek), order: Order, symbols: Symbols) -> Result<Maps, Error> {
     let start = file.stream_position().map_err(|error| cannot(&error))?;
     let mut maps = Maps::new(symbols);
@@ -77,12 +77,12 @@ fn maps(file: &mut (impl Read + Seek), order: Order, symbols: Symbols) -> Result
     Ok(maps)
 }
 
-/// What was seen so far.
+/// The state of the reader.
 struct Seen<'t> {
     order: Order,
     events: Events,
     samples: Samples<'t>,
-    /// Where the program was loaded, if objects are named by its symbols.
+    /// The addresses of the program, if objects are named by its symbols.
     maps: Option<Maps>,
     told: Told,
     /// Bytes of traces.
@@ -108,18 +108,18 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// An event of a pipe: its description, which says its own size, and its numbers.
+    /// Reads an event of a pipe: its description, which begins with its own size, and its numbers.
     fn event(&mut self, body: Bytes<'_>) -> Option<()> {
         let mut at = body;
         at.skip(1, 4)?;
-        // The first description had 64 bytes and did not say so.
+        // The first version had 64 bytes and no size.
         let size = at.u32().map(|size| if size == 0 { 64 } else { size })?;
         let mut at = body;
         let described = at.take(size.into())?;
         self.events.add(Event::read(described, self.order)?, head::numbers(at.left, self.order))
     }
 
-    /// A name that comes later than its event.
+    /// Reads a name that comes later than its event.
     fn update(&mut self, mut body: Bytes<'_>) -> Option<()> {
         const NAME: u64 = 2;
         if body.u64()? == NAME {

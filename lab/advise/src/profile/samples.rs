@@ -1,13 +1,13 @@
-//! Makes a profile of samples of accesses.
+//! Makes a profile from samples of accesses.
 //!
-//! A sampler sees one access in many and knows no operations. So an operation here is what lies between two
-//! accesses of the busiest CPU to the field that it touches most: that field is touched once, and all others in
-//! proportion, by CPU. CPUs that were seen writing play one role, those that only read another. The other work of an
-//! operation is taken to be [`WORK_NS`](super::WORK_NS).
+//! A sampler sees one access in many and does not know operations. So an operation here spans two accesses of the
+//! busiest CPU to the field that it touches most: that field is touched once, and all others in proportion, by CPU.
+//! CPUs that were seen writing play one role, those that only read another. The other work of an operation is taken to
+//! be [`WORK_NS`](super::WORK_NS).
 //!
-//! Which CPUs share which fields is therefore as observed. So are ratios between fields, as far as the sampler is fair
-//! (loads are often sampled only above a latency, and stores with another period). Nanoseconds are not, until somebody
-//! corrects `work_ns` and the rates.
+//! The sharing of fields between CPUs is therefore as observed. So are ratios between fields, as far as the sampler is
+//! fair: loads are often sampled only above a latency, and stores with another period. Nanoseconds are meaningful only
+//! after a user has corrected `work_ns` and the rates.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,7 +18,7 @@ use ledgerline_layout::symbols::Symbols;
 use super::fields::Bytes;
 use super::{Access, EVERYONE, Instances, Kind, Known, Object, Profile, Role, TypeProfile, Where};
 
-/// Who made an access: a CPU, else a thread, else nobody in particular.
+/// The origin of an access: a CPU, or else a thread, or else unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Who {
     Cpu(u64),
@@ -27,13 +27,13 @@ pub(super) enum Who {
 }
 
 impl Who {
-    /// By what a sample says.
+    /// Returns the origin that a sample names.
     pub fn of(cpu: Option<u64>, thread: Option<u64>) -> Who {
         cpu.map(Who::Cpu).or(thread.map(Who::Thread)).unwrap_or(Who::Somebody)
     }
 }
 
-/// How many samples say where they went and what they were, and how many do not.
+/// Counts of samples by whether they have an address and a kind.
 #[derive(Default)]
 pub(super) struct Told {
     pub taken: u64,
@@ -42,7 +42,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Counts a sample; its address and its kind, if it says both.
+    /// Counts a sample. Returns its address and its kind if it has both.
     pub fn both(&mut self, address: Option<u64>, kind: Option<Kind>) -> Option<(u64, Kind)> {
         *match (address, kind) {
             (None, _) => &mut self.without_address,
@@ -52,7 +52,7 @@ impl Told {
         address.zip(kind)
     }
 
-    /// What no sample says, and the field of `perf script` that would.
+    /// Returns what the samples lack, and the field of `perf script` that has it.
     pub fn missing(&self) -> (&'static str, &'static str) {
         if self.without_kind > self.without_address {
             ("no sample says whether it is a load or a store", "data_src")
@@ -62,38 +62,38 @@ impl Told {
     }
 }
 
-/// A number as perf writes addresses, with `0x` or without.
+/// Parses a number as perf prints addresses, with or without `0x`.
 pub(super) fn hexadecimal(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
 }
 
-/// Where an access went.
+/// The place of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
     Address(u64),
-    /// At an address, as the program's file has it.
+    /// An address in the program's file.
     InFile(u64),
     Symbol(&'a str, u64),
 }
 
-/// What to do where only addresses are known.
+/// The advice if only addresses are known.
 const ADDRESSES: &str = "give the perf.data itself, which says where the program was loaded, or name addresses: TYPE@0xADDRESS";
 
-/// An object, and what lies in it.
+/// An object and its fields.
 struct Target<'t> {
     object: &'t Object,
     bytes: Bytes<'t>,
 }
 
-/// The samples of one type: how often who touched which field of which object in which way.
+/// The samples of one type: the accesses by object, origin, field and kind.
 type Seen = BTreeMap<(usize, Who, String, Kind), f64>;
 
 /// Collects samples.
 pub(super) struct Samples<'t> {
     targets: Vec<Target<'t>>,
-    /// Targets at an address, by it.
+    /// Targets at an address, sorted by it.
     by_address: Vec<(u64, usize)>,
-    /// Targets at a symbol, by its address in the program's file.
+    /// Targets at a symbol, by the symbol's address in the program's file.
     in_file: Vec<(u64, usize)>,
     by_symbol: HashMap<&'t str, Vec<usize>>,
     seen: BTreeMap<&'t str, Seen>,
@@ -103,10 +103,10 @@ pub(super) struct Samples<'t> {
 }
 
 impl<'t> Samples<'t> {
-    /// For the objects that are known.
+    /// Makes a collector for the known objects.
     ///
     /// # Errors
-    /// When there are no objects, or one is of a type that does not exist.
+    /// If there are no objects, or one has a type that does not exist.
     pub fn of(known: &'t Known<'t>) -> Result<Samples<'t>, Error> {
         let Some(types) = known.types.filter(|_| !known.objects.is_empty()) else {
             return Err(Error::new("it has addresses and does not say of what")
@@ -141,10 +141,10 @@ impl<'t> Samples<'t> {
         Ok(Samples { targets, by_address, in_file, by_symbol, seen, outside: 0, inside: 0 })
     }
 
-    /// The symbols that name objects, of the program: for samples that have addresses alone. `None` if there are none.
+    /// Returns the program's symbols that name objects, for samples that have only addresses. `None` if there are none.
     ///
     /// # Errors
-    /// When the program is not known, or has no such symbol.
+    /// If the program is not known, or has no such symbol.
     pub fn symbols(&mut self, known: &Known<'_>) -> Result<Option<Symbols>, Error> {
         let names: Vec<&str> = self.by_symbol.keys().copied().collect();
         let Some(first) = names.first() else { return Ok(None) };
@@ -163,13 +163,15 @@ impl<'t> Samples<'t> {
         Ok(Some(symbols))
     }
 
-    /// Whether all objects are named by symbols.
+    /// Returns whether all objects are named by symbols.
     pub fn are_all_symbols(&self) -> bool {
         self.by_address.is_empty()
     }
 
+    /// Checks that an object is named by an address.
+    ///
     /// # Errors
-    /// When all objects are named by symbols: for a text that has addresses alone.
+    /// If all objects are named by symbols: for a text that has only addresses.
     pub fn need_addresses(&self) -> Result<(), Error> {
         if !self.are_all_symbols() {
             return Ok(());
@@ -177,12 +179,12 @@ impl<'t> Samples<'t> {
         Err(Error::new("it has addresses, and the objects are named by symbols").advise(ADDRESSES))
     }
 
-    /// Whether an object is there.
+    /// Returns whether an object is at a place.
     pub fn meets(&self, place: Place<'_>) -> bool {
         self.hit(place).is_some()
     }
 
-    /// Takes a sample that stands for `times` accesses.
+    /// Adds a sample that stands for `times` accesses.
     pub fn add(&mut self, place: Place<'_>, kind: Kind, who: Who, times: f64) {
         let field = |(index, offset): (usize, u64)| {
             self.targets[index].bytes.field(offset).map(|field| (index, field))
@@ -196,7 +198,7 @@ impl<'t> Samples<'t> {
         *seen.entry((index, who, field, kind)).or_default() += times;
     }
 
-    /// The object, and the byte of it.
+    /// Returns the object at a place, and the offset in it.
     fn hit(&self, place: Place<'_>) -> Option<(usize, u64)> {
         match place {
             Place::Address(address) => self.within(&self.by_address, address),
@@ -209,7 +211,7 @@ impl<'t> Samples<'t> {
         }
     }
 
-    /// The target among sorted ones that an address lies in.
+    /// Returns the target among sorted ones that contains an address, and the offset in it.
     fn within(&self, sorted: &[(u64, usize)], address: u64) -> Option<(usize, u64)> {
         let end = sorted.partition_point(|&(start, _)| start <= address);
         let (start, index) = *sorted[..end].last()?;
@@ -217,10 +219,10 @@ impl<'t> Samples<'t> {
         (offset < self.targets[index].bytes.size).then_some((index, offset))
     }
 
-    /// The profile.
+    /// Makes the profile.
     ///
     /// # Errors
-    /// When no sample hit an object.
+    /// If no sample hit an object.
     pub fn profile(self, source: &str) -> Result<Profile, Error> {
         if self.inside == 0 {
             let samples = if self.outside == 1 { "sample" } else { "samples" };
@@ -260,8 +262,8 @@ fn of_type(name: &str, seen: &Seen) -> TypeProfile {
     TypeProfile { name: name.to_owned(), instances: instances(seen), roles }
 }
 
-/// One object for each CPU, where each object was seen with one CPU. Several objects that CPUs share, where each CPU
-/// was seen with one object. Otherwise all are taken for one object.
+/// Returns one object for each CPU if each object was seen with one CPU, and several shared objects if each CPU was
+/// seen with one object. Otherwise all count as one object.
 fn instances(seen: &Seen) -> Instances {
     let pairs: BTreeSet<(usize, Who)> =
         seen.keys().map(|&(object, who, _, _)| (object, who)).collect();

@@ -4,10 +4,10 @@
 //! netperf 4711 [003] 12.345678: 1009 cpu/mem-loads,ldlat=30/P: ffff888100a4c000 68100142 |OP LOAD|LVL L1 hit|LCK No|BLK N/A ...
 //! ```
 //!
-//! A sample needs an address (`-F +addr`). Whether it is a load or a store is told by the decoded source
-//! (`-F +data_src`, `|OP STORE|`; locked ones are atomics), or else, where that is missing or `N/A`, by the event's
-//! name. The CPU says who made the access, or the thread where there is no CPU. The period, where it is printed, says
-//! for how many events a sample stands.
+//! A sample needs an address (`-F +addr`). The decoded source (`-F +data_src`, `|OP STORE|`) determines whether it is a
+//! load, a store, or, if locked, an atomic. If the source is missing or `N/A`, the event's name decides. An access
+//! belongs to the CPU, or to the thread if no CPU is printed. The period, if it is printed, is the number of events
+//! that a sample stands for.
 
 use ledgerline_layout::Error;
 
@@ -15,7 +15,7 @@ use super::kinds::{DERIVED, Said, of_event, of_words};
 use super::samples::{Place, Samples, Told, Who, hexadecimal};
 use super::{Kind, Known, Profile};
 
-/// Whether a line is a sample as `perf script` prints it.
+/// Returns whether a line is a sample of `perf script`.
 pub(super) fn is(line: &str) -> bool {
     line.contains("|OP ")
         || parts(line).is_some_and(|parts| parts.cpu.is_some() || parts.thread.is_some())
@@ -32,7 +32,7 @@ struct Parts<'a> {
     source: Option<&'a str>,
 }
 
-/// `None` for what is no sample: a frame of a call chain, a line of another tool.
+/// Parses a line; `None` if it is no sample: a frame of a call chain, or a line of another tool.
 fn parts(line: &str) -> Option<Parts<'_>> {
     let (before, source) = match line.split_once("|OP ") {
         Some((before, source)) => (before, Some(source)),
@@ -46,7 +46,7 @@ fn parts(line: &str) -> Option<Parts<'_>> {
             .is_some_and(|cpu| !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit()))
     });
     let cpu = at.and_then(|at| number(words[at].trim_matches(['[', ']'])));
-    // Before the CPU, or before the time where there is none: `4711`, `4711/4720`.
+    // The thread is in front of the CPU, or of the time if there is no CPU: `4711`, `4711/4720`.
     let time = |word: &str| {
         word.strip_suffix(':').and_then(|word| word.split_once('.')).is_some_and(|(one, two)| {
             let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -58,12 +58,12 @@ fn parts(line: &str) -> Option<Parts<'_>> {
         let word = words[at.checked_sub(1)?];
         number(word.rsplit('/').next().unwrap_or(word))
     });
-    // The first word behind it with a colon that is no time.
+    // The first word behind it that ends with a colon and is no time.
     let first = at.map_or(0, |at| at + 1);
     let event_at =
         (first..words.len()).find(|&index| words[index].ends_with(':') && !time(words[index]));
     let event = event_at.map(|index| words[index].trim_end_matches(':'));
-    // Before the event, if that is not the thread.
+    // The word in front of the event, if that is not the thread.
     let period = event_at.and_then(|index| {
         let before = index.checked_sub(1).filter(|&before| behind.is_some_and(|at| before > at))?;
         number(words[before])
@@ -84,7 +84,7 @@ fn parts(line: &str) -> Option<Parts<'_>> {
     Some(Parts { cpu, thread, period, event, address, source })
 }
 
-/// Load, store or atomic; `None` where nothing says it.
+/// Returns the kind of access; `None` if neither source nor event determine it.
 fn kind(parts: &Parts<'_>) -> Option<Kind> {
     let said = parts.source.map_or(Said::Nothing, of_words);
     said.or(parts.event.and_then(of_event))
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(parts("ls 20075 mem-loads: 5570a0fd15c0").unwrap().period, None);
         assert!(is("ls 20075 37206.205744: mem-loads:     5570a0fd15c0 name"));
         assert!(!is("machine: 5570a0fd15c0") && !is("[types.t] # 1.5: mem-loads: 12"));
-        // The source stands behind the event, so that nothing is an address.
+        // The source follows the event directly, so no word is an address.
         let none = parts("ls 1 [000] 1.5: 1 memory:  88000182 |OP LOAD|LCK No").unwrap();
         assert_eq!(none.address, None);
         assert_eq!(parts("        ffffffff81170ed4 page_counter_try_charge+0x14 (vmlinux)"), None);

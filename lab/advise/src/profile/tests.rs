@@ -167,7 +167,7 @@ fn phase() -> impl Strategy<Value = Phase> {
             if accesses.iter().any(|access| access.field == field) {
                 continue;
             }
-            // At least one.
+            // At least one rate.
             let load = load.or((store.is_none() && atomic.is_none()).then_some(1.0));
             let rates = [(Kind::Load, load), (Kind::Store, store), (Kind::Atomic, atomic)];
             for (kind, times) in rates {
@@ -238,7 +238,7 @@ proptest! {
     fn what_is_written_is_read_back(profile in any_profile()) {
         let text = profile.to_toml();
         let again = read(&text).unwrap();
-        // Each field's first line is one that names it.
+        // The first line of each field is one that names it.
         for (field, &line) in &again.lines {
             prop_assert!(text.lines().nth(line - 1).unwrap().contains(&write::key(field)), "{}", text);
         }
@@ -257,7 +257,7 @@ proptest! {
 
 #[test]
 fn a_profile_of_nothing_is_refused() {
-    // A line that is a title and names columns: found by fuzzing.
+    // This line, found by fuzzing, is a title and names columns.
     let text =
         "Type Name fastpath_tx_access fastpath_rx_access x struct fast path usage breakdown\n";
     let error = Profile::parse(text, "table.rst", &Known::default()).unwrap_err().to_string();

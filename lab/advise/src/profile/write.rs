@@ -1,4 +1,4 @@
-//! A profile as the TOML that people write.
+//! Writes a profile as the TOML that people write.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::{
     ALWAYS, Access, EVERYONE, Instances, Kind, Phase, Profile, Role, Row, TypeProfile, WorkBasis,
 };
 
-/// Lines are broken before this column, where there is a choice.
+/// Lines are broken before this column if possible.
 const WIDE: usize = 100;
 
 pub(super) fn toml(profile: &Profile) -> String {
@@ -54,7 +54,7 @@ fn of_type(of: &TypeProfile, out: &mut String) {
     }
 }
 
-/// What is known of an operation's time.
+/// Writes the time of an operation.
 fn timed(role: &Role) -> String {
     match role.basis {
         WorkBasis::Stated => format!("work_ns = {}\n", role.work_ns),
@@ -123,7 +123,7 @@ fn rates_of(rates: &[f64; 3]) -> String {
     format!("{{ {} }}", words.join(", "))
 }
 
-/// A key, bare where TOML lets it be.
+/// Writes a key, without quotes if TOML allows it.
 pub(super) fn key(name: &str) -> String {
     let key = TomlKeyBuilder::new(name);
     key.as_unquoted().unwrap_or_else(|| key.as_basic()).to_toml_key()

@@ -1,4 +1,4 @@
-//! A priced difference in words, and as JSON.
+//! Prints a priced difference as text and as JSON.
 
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_layout::diff::{self, Difference};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{Culprit, Near, Priced, Share};
 use crate::cost::Question;
 
-/// Pairs of a change that are printed; JSON has all.
+/// Most pairs of a change that the text names; JSON has all.
 const MOST: usize = 3;
-/// Pairs are printed that make up such a part of their change, at least.
+/// The least share of its change that makes a pair worth naming.
 const WORTH: f64 = 0.1;
 
-/// Appends a difference: the record, what it costs, the causes, and the changes, dearest first.
+/// Appends a difference: the record, its cost, the causes, and the changes, dearest first.
 pub fn text(difference: &Difference, priced: &Priced, question: &Question<'_>, out: &mut String) {
     let Priced { before, after, difference: change, .. } = priced;
     let mut line = |text: String| {
@@ -81,7 +81,7 @@ fn culprits(share: &Share, line: &mut impl FnMut(String)) {
     }
 }
 
-/// The changes with what they cost: losses, the largest first, gains, the largest first, and the others.
+/// Returns the changes with their cost: losses, the largest first; then gains, the largest first; then the others.
 fn ranked(priced: &Priced) -> Vec<(usize, &Share)> {
     let mut order: Vec<(usize, &Share)> = priced.changes.iter().enumerate().collect();
     order.sort_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(size(b).total_cmp(&size(a))));
@@ -100,18 +100,18 @@ fn rank(share: &Share) -> u8 {
     }
 }
 
-/// Three digits that count.
+/// Formats a number with three significant digits.
 fn number(value: f64) -> String {
     let digits =
         if value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i64).clamp(0, 3) };
     format!("{value:.0$}", digits as usize)
 }
 
-/// `+12.3 (+4.5 .. +20.1)`
+/// Formats a range like `+12.3 (+4.5 .. +20.1)`.
 fn signed(range: &Interval) -> String {
     let sign = |value: f64| {
         let text = number(value);
-        // What rounds to nothing has no sign.
+        // A value that rounds to zero has no sign.
         let nothing = text.bytes().all(|byte| matches!(byte, b'0' | b'.' | b'-'));
         match (nothing, value > 0.0) {
             (true, _) => "0".to_owned(),
@@ -122,8 +122,8 @@ fn signed(range: &Interval) -> String {
     format!("{} ({} .. {})", sign(range.median), sign(range.low), sign(range.high))
 }
 
-/// A priced difference as a JSON value: that of [`diff::json`], with `predicted` in it and in each change,
-/// and the changes dearest first.
+/// Returns a priced difference as a JSON value: that of [`diff::json`], with `predicted` in it and in each change, and
+/// the changes dearest first.
 #[must_use]
 pub fn json(difference: &Difference, priced: &Priced, question: &Question<'_>) -> Value {
     let mut value = diff::json(difference);

@@ -4,26 +4,28 @@ use ledgerline_layout::leaf::{Expand, Leaf, leaves, record};
 use ledgerline_layout::model::{Type, TypeId, Types};
 use ledgerline_record::format::NO_CELL;
 
-/// The most elements of an array that is counted by element.
+/// The most elements of an array whose elements are counted separately.
 const MOST_ELEMENTS: u64 = 64;
-/// Elements smaller than this are no fields of their own: characters.
+/// Smaller elements, like characters, are not counted separately.
 const SMALLEST_ELEMENT: u64 = 4;
 
 /// The cells of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cells {
-    /// The path of each cell's field, as profiles spell it. A field that others of a union interrupt has several.
+    /// The path of each cell's field, as profiles spell it. A field that is interrupted by other members of a union has
+    /// several cells.
     pub paths: Vec<String>,
     /// The cell of each byte of the type; the largest number for padding.
     pub map: Vec<u16>,
 }
 
 impl Cells {
-    /// The cells of a record of so many bytes.
+    /// Returns the cells of a record of `size` bytes.
     ///
-    /// Where fields overlap (unions, bitfields in one byte) a byte belongs to the field that is declared first. Elements
-    /// of arrays of up to 64 numbers, pointers or records are cells of their own. A record without members (an empty
-    /// base class) has no cell, although its size is one byte. `None` if there are more than 65 534 cells.
+    /// If fields overlap, as in unions or as bitfields in one byte, a byte belongs to the field that is declared first.
+    /// Elements of arrays of up to 64 numbers, pointers or records are cells of their own. A record without members,
+    /// like an empty base class, has no cell, although its size is one byte. `None` if there are more than 65 534
+    /// cells.
     #[must_use]
     pub fn of(types: &Types, id: TypeId, size: usize) -> Option<Cells> {
         let mut owners: Vec<Option<u32>> = vec![None; size];
@@ -57,7 +59,7 @@ impl Cells {
     }
 }
 
-/// A field's parts: path, first byte, the byte after the last.
+/// Returns a field's parts: path, first byte, the byte after the last.
 fn parts(types: &Types, leaf: Leaf) -> Vec<(String, u64, u64)> {
     let (start, end) = (leaf.offset(), leaf.offset().saturating_add(leaf.size()));
     if let Type::Array { element, count: Some(count @ 2..=MOST_ELEMENTS) } =

@@ -1,4 +1,4 @@
-//! Global variables of wanted types: the variables that debug information places at an address, and what lies
+//! Finds global variables of wanted types: the variables that debug information places at an address, and the values
 //! within them.
 
 use crate::recording::program::Program;
@@ -14,21 +14,21 @@ use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-/// The most names and arrays through which a variable's type is followed.
+/// Most names and arrays between a variable and its record.
 const DEEPEST: usize = 32;
-/// The most objects that are looked for within globals.
+/// Most objects that are found within globals.
 const MOST: usize = 1 << 20;
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
-/// Values of wanted types that lie in global and static variables: addresses within the file, ascending, with the
+/// Returns the values of wanted types in global and static variables: addresses within the file, ascending, with the
 /// type of each. A value within another wanted one is left out.
 ///
 /// Costs a pass over the file's debug information.
 ///
 /// # Errors
-/// When the debug information is damaged, or lies in other files, where variables are not looked for.
+/// If the debug information is damaged, or lies in other files, in which variables are not looked for.
 pub fn find(
     program: &Program,
     types: &Types,
@@ -71,11 +71,11 @@ fn damaged(error: &dyn std::fmt::Display) -> Error {
     Error::new(format!("its variables cannot be read ({error})")).advise("build the file again")
 }
 
-/// A record, and how many lie one behind the other.
+/// A record, and the number of its elements in a row.
 struct Shape {
-    /// Its name, or that of a typedef of it.
+    /// Its name, or that of its typedef.
     name: Option<String>,
-    /// Its entry, where it has no name of its own.
+    /// Its entry, if it has no name of its own.
     unnamed: Option<UnitOffset>,
     size: u64,
     count: u64,
@@ -109,7 +109,7 @@ impl Variables<'_, '_, '_> {
         let Some(shape) = self.shape(ty)? else { return Ok(()) };
         let Shape { name, unnamed, size, count } = shape;
         let known = name.and_then(|name| Some(self.inside.of(&name, size)?.to_vec()));
-        // A record without a name of its own is found by nothing but what lies in it.
+        // A record without a name of its own can only be found through its members.
         let members = match unnamed.filter(|_| known.is_none() && deep > 0) {
             Some(entry) => self.members(entry)?,
             None => Vec::new(),
@@ -128,7 +128,7 @@ impl Variables<'_, '_, '_> {
                     self.within(ty, at, deep - 1)?;
                 }
             }
-            // What the first has none of, none has.
+            // If the first element has no object, no element has.
             if self.found.len() >= MOST || self.found.len() == before {
                 return Ok(());
             }
@@ -136,14 +136,14 @@ impl Variables<'_, '_, '_> {
         Ok(())
     }
 
-    /// The members of a record, each with where it lies and its type.
+    /// Returns the members of a record, with their offsets and types.
     fn members(&self, record: UnitOffset) -> gimli::Result<Vec<(u64, UnitOffset)>> {
         let mut members = Vec::new();
         self.children(record, |entry| {
             if entry.tag() != dw::DW_TAG_member {
                 return;
             }
-            // A union's members have no place: they begin it.
+            // A union's members have no location: they begin with the union.
             let place = entry.attr_value(dw::DW_AT_data_member_location);
             let place = place.map_or(Some(0), |place| place.udata_value());
             members.extend(place.zip(reference(entry, dw::DW_AT_type)));
@@ -151,7 +151,7 @@ impl Variables<'_, '_, '_> {
         Ok(members)
     }
 
-    /// Shows the entries right below one.
+    /// Calls `show` for the direct children of an entry.
     fn children(&self, of: UnitOffset, mut show: impl FnMut(&Entry<'_>)) -> gimli::Result<()> {
         let mut tree = self.unit.entries_tree(Some(of))?;
         let mut children = tree.root()?.children();
@@ -161,7 +161,7 @@ impl Variables<'_, '_, '_> {
         Ok(())
     }
 
-    /// Where a variable lies for as long as the program runs.
+    /// Returns the address of a variable that has one for the whole run.
     fn address(&self, entry: &Entry<'_>) -> gimli::Result<Option<u64>> {
         let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(dw::DW_AT_location) else {
             return Ok(None);
@@ -172,16 +172,16 @@ impl Variables<'_, '_, '_> {
             Some(Operation::AddressIndex { index }) => self.dwarf.address(self.unit, index)?,
             _ => return Ok(None),
         };
-        // It is more than an address: thread-local, or computed.
+        // The expression is more than an address: the variable is thread-local, or computed.
         Ok(operations.next()?.is_none().then_some(address))
     }
 
-    /// The type of a variable.
+    /// Returns the type of a variable.
     fn type_of(&self, entry: &Entry<'_>) -> gimli::Result<Option<UnitOffset>> {
         if let Some(ty) = reference(entry, dw::DW_AT_type) {
             return Ok(Some(ty));
         }
-        // A definition apart from its declaration has its type there.
+        // A definition that is separate from its declaration has its type there.
         let declaration = reference(entry, dw::DW_AT_specification)
             .or_else(|| reference(entry, dw::DW_AT_abstract_origin));
         let declaration =
@@ -189,7 +189,7 @@ impl Variables<'_, '_, '_> {
         Ok(declaration.and_then(|declaration| reference(&declaration, dw::DW_AT_type)))
     }
 
-    /// The records that a type is made of, if it is.
+    /// Returns the records that a type consists of, if it does.
     fn shape(&self, ty: UnitOffset) -> gimli::Result<Option<Shape>> {
         let mut next = Some(ty);
         let (mut count, mut name) = (1u64, None);
@@ -220,7 +220,7 @@ impl Variables<'_, '_, '_> {
         Ok(None)
     }
 
-    /// How many elements an array has, all its dimensions together.
+    /// Returns the number of elements of an array, over all dimensions.
     fn elements(&self, array: UnitOffset) -> gimli::Result<u64> {
         let mut count = 1u64;
         self.children(array, |entry| {
@@ -243,7 +243,7 @@ fn reference(entry: &Entry<'_>, name: gimli::DwAt) -> Option<UnitOffset> {
     }
 }
 
-/// Records by the last part of their name and their size, which is how a variable's entry names its type.
+/// Returns records by the last part of their name and their size, the form in which a variable's entry names its type.
 fn by_name(types: &Types) -> HashMap<(&str, u64), TypeId> {
     let mut map = HashMap::new();
     for (name, id) in named(types) {
@@ -254,7 +254,7 @@ fn by_name(types: &Types) -> HashMap<(&str, u64), TypeId> {
     map
 }
 
-/// Where wanted types lie in records.
+/// The places of wanted types in records.
 struct Inside<'t> {
     types: &'t Types,
     wanted: &'t [TypeId],
@@ -263,7 +263,7 @@ struct Inside<'t> {
 }
 
 impl Inside<'_> {
-    /// The offsets of wanted values in a record of a name and size; `None` where no such record is known.
+    /// Returns the offsets of wanted values in a record of a name and size; `None` if no such record is known.
     fn of(&mut self, name: &str, size: u64) -> Option<&[(u64, TypeId)]> {
         let &id = self.by_name.get(&(name, size))?;
         let (types, wanted) = (self.types, self.wanted);
@@ -305,7 +305,7 @@ fn look(
     }
 }
 
-/// Whether a type, or what it is an array of, is a record.
+/// Returns whether a type, or the element of an array type, is a record.
 fn holds(types: &Types, id: TypeId) -> bool {
     types.through(id).any(|id| matches!(types.get(id), Type::Record(_)))
 }

@@ -1,19 +1,19 @@
-//! What to record of a program's accesses to fields, and what was recorded, as a profile.
+//! Plans the recording of a program's accesses to fields, and makes a profile from the recordings.
 //!
 //! ```text
 //! program ─ its types, globals, functions ─ plan ─→ the library in the program (lab/record)
 //! profile ← phases, roles ← counts by thread ← recordings, one a process ─┘
 //! ```
 //!
-//! | module      | what it holds                                                    |
-//! |-------------|------------------------------------------------------------------|
-//! | [`build`]   | wrappers in compilers' places, which put probes in                |
-//! | [`program`] | what a file says: probes, functions; [`globals`] by their type   |
-//! | [`cells`]   | the fields of a type as the library counts them                  |
-//! | [`plan`]    | what is wanted                                                   |
-//! | [`read`]    | what was counted                                                 |
-//! | [`profile`] | threads as roles, operations as phases                           |
-//! | [`report`]  | the counts as text and as JSON                                   |
+//! | module      | what it holds                                                  |
+//! |-------------|----------------------------------------------------------------|
+//! | [`build`]   | wrappers of compilers, which add probes                        |
+//! | [`program`] | a file's probes and functions; [`globals`] by their type       |
+//! | [`cells`]   | the fields of a type as the library counts them                |
+//! | [`plan`]    | the types, functions and objects to record                     |
+//! | [`read`]    | the counts of a run                                            |
+//! | [`profile`] | threads as roles, operations as phases                         |
+//! | [`report`]  | the counts as text and as JSON                                 |
 
 pub mod build;
 pub mod cells;
@@ -24,5 +24,5 @@ pub mod program;
 pub mod read;
 pub mod report;
 
-/// The variable of the environment that names the folder of plan and recordings to the library.
+/// The environment variable that names the folder of the plan and the recordings.
 pub const VARIABLE: &str = ledgerline_record::format::VARIABLE;

@@ -1,4 +1,4 @@
-//! What a run is to record, as the library in the program reads it.
+//! The plan of a recording, in the form that the library in the program reads.
 
 use crate::recording::cells::Cells;
 use crate::recording::globals;
@@ -12,41 +12,41 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-/// Bytes of a cache line, for which blocks are usually aligned.
+/// Bytes of a cache line, the usual alignment of aligned blocks.
 const LINE: usize = 64;
 
-/// What the user asked for.
+/// The user's request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Functions whose calls are operations.
     pub operations: Vec<String>,
-    /// Functions that allocate objects; none means any.
+    /// Functions that allocate objects. If empty, any function does.
     pub sites: Vec<String>,
-    /// Which blocks are objects.
+    /// The blocks of the heap that are objects.
     pub heap: Heap,
 }
 
 /// A type that is wanted.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// As debug information spells it.
+    /// Its name in debug information.
     pub name: String,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: usize,
     /// Its fields.
     pub cells: Cells,
-    /// Other types of this size that the program knows: a block may be one of these.
+    /// Other types of this size in the program: a block may belong to one of them.
     pub alike: Vec<String>,
-    /// Other types that are as large when their size is rounded up to whole cache lines.
+    /// Other types whose size, rounded up to whole cache lines, is the same.
     pub alike_rounded: Vec<String>,
 }
 
-/// What is wanted, in the terms of the program's file.
+/// The request in terms of the program's file.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Types, in the order of their numbers in recordings.
     pub types: Vec<Wanted>,
-    /// The functions that are operations, as they were named.
+    /// The functions that are operations, as the user named them.
     pub operations: Vec<String>,
     pub(crate) identity: (u64, u64),
     pub(crate) heap: Heap,
@@ -56,13 +56,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans to record `picked` types of a program, whose own debug information `types` was read from.
+    /// Plans to record the types `picked` of a program. `types` come from the program's own debug information.
     ///
-    /// A type whose name and size an earlier one has is left out, and so is one that has no size or more than
-    /// 1 MiB.
+    /// A type with the name and size of an earlier one is left out, and so is one that has no size or more than 1 MiB.
     ///
     /// # Errors
-    /// One line: no type is left, there are too many or more than 64 MiB of them, a function is not there, debug
+    /// One line: no type is left, there are too many or more than 64 MiB of them, a function does not exist, or debug
     /// information is damaged.
     pub fn new(
         program: &Program,
@@ -124,16 +123,16 @@ impl Plan {
         })
     }
 
-    /// How many values lie in global variables.
+    /// Returns the number of values in global variables.
     #[must_use]
     pub fn globals(&self) -> usize {
         self.globals.len()
     }
 
-    /// Writes it into a folder, which is then named to the library by [`VARIABLE`](crate::recording::VARIABLE).
+    /// Writes the plan into a folder. [`VARIABLE`](crate::recording::VARIABLE) then names the folder to the library.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, folder: &Path) -> std::io::Result<()> {
         let bytes: Vec<u8> = self.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
         std::fs::write(folder.join(format::PLAN), bytes)
@@ -176,7 +175,7 @@ fn list<T>(words: &mut Vec<u64>, items: &[T], write: impl Fn(&T) -> Vec<u64>) {
     }
 }
 
-/// Bytes as words, the last filled up with zeros.
+/// Packs bytes into words. The last word is filled up with zeros.
 fn packed(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

@@ -1,9 +1,8 @@
-//! Makes a [`Profile`] of what was counted: threads become roles, operations become phases.
+//! Makes a [`Profile`] from counts: threads become roles, operations become phases.
 //!
-//! Threads that touch the same fields in the same ways play one role. What a thread does in less than a thousandth of
-//! its operations does not set it apart. Operations that touched the same fields are a phase. Where no function was
-//! named, each access is an operation, and each field is a phase of its own, since nothing is known of what happens
-//! together.
+//! Threads that touch the same fields in the same ways play one role. Accesses in less than a thousandth of a thread's
+//! operations are ignored for that. Operations that touched the same fields are a phase. If no function was named, each
+//! access is an operation and each field a phase of its own, because it is not known which accesses belong together.
 
 use crate::profile::{self, Access, Instances, Kind, Phase, Profile, Role, TypeProfile, WorkBasis};
 use crate::recording::plan::Plan;
@@ -11,61 +10,60 @@ use crate::recording::read::{Measured, Recording, Row, RowKind, Thread, Used, ad
 use ledgerline_record::format::{KINDS, MANY, PAIR};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A share of operations: what a thread does more rarely does not set it apart.
+/// The share of operations below which accesses do not separate a thread from others.
 const RARE: f64 = 1e-3;
-/// Without named operations, a thread with a smaller part of the busiest one's accesses is left out: it set the
-/// objects up.
+/// Without named operations, a thread with a smaller share of the busiest one's accesses is left out: it only
+/// initialized the objects.
 const IDLE: f64 = 0.01;
-/// The most phases of a role; the rarest are put together.
+/// The most phases of a role. The rarest are merged.
 const MOST_PHASES: usize = 8;
-/// Objects lie in a row if one in so many has one of another thread beside it.
+/// Objects lie in a row if at least one in this many is beside one of another thread.
 const MANY_BESIDE: u64 = 4;
-/// Objects of a row that are looked at to say where it begins: places come again after 128 at the latest.
+/// Most objects of a row that are used to find its begin. Offsets in a pair repeat after at most 128 objects.
 const ROW_LOOKED_AT: u64 = 1 << 10;
-/// Fewer operations than this are too few to say how long one takes.
+/// The least number of operations for a time of one.
 const TIMED: u64 = 16;
 
-/// A profile, and what a reader should know of how it came about.
+/// A profile, and the data behind it.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// Who touches what how often.
+    /// The profile.
     pub profile: Profile,
-    /// The same order as the profile's types.
+    /// The basis of each of the profile's types, in the same order.
     pub types: Vec<Basis>,
 }
 
-/// What a type's profile rests on.
+/// The data behind a type's profile.
 #[derive(Clone, Debug, Default)]
 pub struct Basis {
     /// The number of the type in the plan.
     pub ty: usize,
     /// Threads that play a role.
     pub threads: usize,
-    /// Threads that touched the type and play none, and how often they did.
+    /// Threads that touched the type and play no role, and the number of their accesses.
     pub left_out: (usize, u64),
-    /// What the threads of each role did, in the order of the profile's roles.
+    /// The data behind each role, in the order of the profile's roles.
     pub roles: Vec<RoleBasis>,
-    /// By field: how many of the threads touch it.
+    /// By field, the number of threads that touch it.
     pub users: BTreeMap<String, usize>,
-    /// Objects that one thread used, and objects that several did.
+    /// Objects that one thread used, and objects that several threads used.
     pub objects: (u64, u64),
-    /// How often an object of one thread lay on a pair of lines with the next one, of another thread.
+    /// How often an object of one thread was on a pair of lines with the next one, of another thread.
     pub neighbours: u64,
 }
 
-/// What a role rests on.
+/// The data behind a role.
 #[derive(Clone, Debug, Default)]
 pub struct RoleBasis {
     /// Threads that play it.
     pub threads: usize,
-    /// Operations, all of them together.
+    /// The number of operations of all of them.
     pub operations: u64,
-    /// CPU time of an operation as it was measured, recording included, in nanoseconds; `None` where there were
-    /// too few.
+    /// Measured CPU time of an operation, recording included, in nanoseconds; `None` if there were too few operations.
     pub measured_ns: Option<f64>,
 }
 
-/// Makes a profile of what was recorded.
+/// Makes a profile of recordings.
 #[must_use]
 pub fn profile(plan: &Plan, recordings: &[Recording]) -> Recorded {
     let mut recorded = Recorded::default();
@@ -81,7 +79,7 @@ pub fn profile(plan: &Plan, recordings: &[Recording]) -> Recorded {
     recorded
 }
 
-/// A thread's part in a type.
+/// A thread's accesses to a type.
 struct Part<'r> {
     recording: &'r Recording,
     thread: &'r Thread,
@@ -89,7 +87,7 @@ struct Part<'r> {
 }
 
 type Counts = [u64; KINDS];
-/// Counts of fields, in the order in which they were touched.
+/// Counts of fields, in the order of their first access.
 type Fields = Vec<(String, Counts)>;
 
 fn of_type(plan: &Plan, recordings: &[Recording], ty: usize) -> Option<(TypeProfile, Basis)> {
@@ -144,7 +142,7 @@ fn first(group: &[Part<'_>]) -> (u64, usize) {
     group.first().map_or((0, 0), |part| (part.recording.process, part.thread.number))
 }
 
-/// Roles are named after their threads; where names are the same, a number tells them apart.
+/// Roles are named after their threads. A number distinguishes equal names.
 fn distinct(roles: &mut [Role]) {
     for index in 1..roles.len() {
         let (before, role) = roles.split_at_mut(index);
@@ -157,12 +155,12 @@ fn distinct(roles: &mut [Role]) {
     }
 }
 
-/// The rows of operations, or of everything where no operation was named.
+/// Returns the rows of operations, or all rows if no operation was named.
 fn counted_rows(rows: &[Row], named: bool) -> impl Iterator<Item = &Row> {
     rows.iter().filter(move |row| (row.kind == RowKind::Outside) != named)
 }
 
-/// A sum that ends at the largest number: a program may have written into its own recording.
+/// Returns a saturating sum: a program may have overwritten its own recording.
 fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
@@ -171,7 +169,7 @@ fn accesses(rows: &[Row]) -> u64 {
     sum(rows.iter().flat_map(|row| row.counts.iter().flatten().copied()))
 }
 
-/// The fields that rows touch, in the order of the first row that has them in order.
+/// Returns the fields that rows touch, in the order of the first row that has an order.
 fn fields<'r>(plan: &Plan, ty: usize, rows: impl Iterator<Item = &'r Row>) -> Fields {
     let paths = &plan.types[ty].cells.paths;
     let mut fields: Fields = Vec::new();
@@ -215,7 +213,7 @@ fn role(
         name: if name.is_empty() { "thread".to_owned() } else { name.to_owned() },
         share: group.len() as f64 / threads as f64,
         work_ns,
-        // The waits of the recorded program are in there: the work is what is left when they are simulated.
+        // The time includes the waits of the recorded program. The work is the rest after their simulation.
         basis: match measured_ns {
             Some(ns) if ns > work_ns => WorkBasis::Takes { ns, recording_ns: tenths(ns - work_ns) },
             _ => WorkBasis::Stated,
@@ -225,12 +223,12 @@ fn role(
     (role, RoleBasis { threads: group.len(), operations, measured_ns })
 }
 
-/// Tenths of a nanosecond are more than is known.
+/// Rounds to tenths of a nanosecond, the precision of the measurement.
 fn tenths(nanoseconds: f64) -> f64 {
     (nanoseconds * 10.0).round() / 10.0
 }
 
-/// The time of an operation in nanoseconds: without what recording took, and with that.
+/// Returns the time of an operation in nanoseconds, without and with the cost of recording.
 fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
     let (mut all, mut own, mut operations) = (0.0, 0.0, 0u64);
     for Part { recording, thread, .. } in group {
@@ -249,7 +247,7 @@ fn work(group: &[Part<'_>]) -> (f64, Option<f64>) {
     (each(own), Some(each(all)))
 }
 
-/// Operations that touched the same fields, the most frequent first.
+/// Returns the phases: operations that touched the same fields, the most frequent first.
 fn phases(plan: &Plan, ty: usize, group: &[Part<'_>], operations: u64) -> Vec<Phase> {
     let mut rows: BTreeMap<Vec<u16>, Vec<&Row>> = BTreeMap::new();
     for row in group.iter().flat_map(|part| part.rows).filter(|row| row.operations > 0) {
@@ -261,7 +259,7 @@ fn phases(plan: &Plan, ty: usize, group: &[Part<'_>], operations: u64) -> Vec<Ph
         rows.entry(key).or_default().push(row);
     }
     let times = |rows: &[&Row]| sum(rows.iter().map(|row| row.operations));
-    // What has no key goes to the end, with what is rarest.
+    // Operations without a key are merged with the rarest phases at the end.
     let rest = rows.remove(&Vec::new()).unwrap_or_default();
     let mut sorted: Vec<Vec<&Row>> = rows.into_values().collect();
     sorted.sort_by_key(|rows| std::cmp::Reverse(times(rows)));
@@ -285,7 +283,7 @@ fn phase(name: String, times: u64, operations: u64, fields: Fields) -> Phase {
     Phase { name, times: times as f64 / operations.max(1) as f64, accesses: accesses.collect() }
 }
 
-/// Each field by itself.
+/// Makes a phase of each field.
 fn single_fields(fields: Fields, operations: u64) -> Vec<Phase> {
     let single = |field: (String, Counts)| {
         phase(field.0.clone(), sum(field.1.into_iter()), operations, vec![field])
@@ -305,13 +303,14 @@ fn accesses_of(path: String, counts: Counts, times: u64) -> Vec<Access> {
         .collect()
 }
 
-/// How the threads that play a role share objects.
+/// Returns how the threads that play a role share objects.
 ///
-/// One object that several threads use is shared. Objects of which each has one user are a CPU's own; where many of them lie
-/// on a pair of lines with that of another thread, they are in a row, as far apart as most of these are. Where several
-/// objects have several users each, the threads are taken to fall into groups with an object each: as many groups as
-/// there are threads for each user of an object. A thread that does less than a hundredth of what the busiest does, one that
-/// adds all up now and then, does not decide where each object has one other user. One thread alone says nothing of sharing: its objects are dealt out.
+/// One object that several threads use is shared. If each object has one user, each CPU has its own; if many of them
+/// are on a pair of lines with an object of another thread, they lie in a row, with the most frequent distance. If
+/// several objects have several users each, the threads are taken to form groups with an object each: as many groups as
+/// there are threads for each user of an object. If each object has only one other user, a thread with less than a
+/// hundredth of the busiest one's operations, like one that sums up now and then, is ignored. A single thread shares
+/// nothing, so its objects count as dealt out.
 fn instances(
     recordings: &[Recording],
     of: (usize, u64),
@@ -330,7 +329,7 @@ fn instances(
     all
 }
 
-/// The same by the threads that do `least` of what the busiest does.
+/// Does the same for threads with at least `least` of the busiest one's operations.
 fn used_by(
     recordings: &[Recording],
     (ty, size): (usize, u64),
@@ -359,7 +358,7 @@ fn used_by(
             let several = u64::from(users & mask & 1 << MANY != 0);
             match u64::from((users & mask).count_ones()) + several {
                 0 => {}
-                // One of the threads that are not told apart, or several of them.
+                // The user is one or several of the threads that share the last bit.
                 _ if users & mask == 1 << MANY => add(&mut untold, objects),
                 1 => add(&mut basis.objects.0, objects),
                 many => {
@@ -369,7 +368,7 @@ fn used_by(
             }
         }
     }
-    // Nothing else is known then: they are taken for users of one.
+    // Only objects of these threads are known: they are taken to be shared.
     if basis.objects == (0, 0) {
         basis.objects.1 = untold;
         shared_users = untold.saturating_mul(2);
@@ -399,8 +398,9 @@ fn used_by(
     }
 }
 
-/// Where in a pair of lines a row of so many objects of a size begins, if of objects that have the next one on their pair so many
-/// begin at these places: where that fits best. (Of those that fit as well, where more begin.)
+/// Returns where in a pair of lines a row of `objects` objects of `size` bytes begins. `places` holds how many objects
+/// that share a pair with the next one begin at each offset. The begin that fits these best wins, and among equals the
+/// one with more objects.
 fn first_of(places: &BTreeMap<u64, u64>, stride: u64, (size, objects): (u64, u64)) -> Option<u64> {
     let pair = PAIR as u64;
     let misses = |begins: u64| {
@@ -414,7 +414,7 @@ fn first_of(places: &BTreeMap<u64, u64>, stride: u64, (size, objects): (u64, u64
         let of = |map: &BTreeMap<u64, u64>, place: u64| map.get(&place).copied().unwrap_or(0);
         (0..pair).map(|place| of(&expected, place).abs_diff(of(places, place))).sum::<u64>()
     };
-    // The first may be alone on its pair.
+    // The first object may be alone on its pair.
     let before = |begins: u64| (begins + pair - stride % pair) % pair;
     let candidates = places.keys().flat_map(|&begins| [begins, before(begins)]);
     candidates.min_by_key(|&begins| {

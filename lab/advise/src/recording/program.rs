@@ -1,4 +1,4 @@
-//! What a program's file says: whether it has probes, and where its functions lie.
+//! Reads a program's file: whether it has probes, and the places of its functions.
 
 use ledgerline_layout::Error;
 use ledgerline_layout::pick::advise_near;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Program {
     path: PathBuf,
     pub(crate) bytes: Vec<u8>,
-    /// Which file it is, whatever it is called.
+    /// Identifies the file under any name.
     pub(crate) identity: (u64, u64),
 }
 
@@ -22,11 +22,11 @@ const HOW: &str = "build it by --build 'make ...', or compile with `gcc -g -fsan
                    -fsanitize, with -lledgerline_record";
 
 impl Program {
-    /// Reads a file, and makes sure that it was compiled with probes and linked with the recorder's library. `how` is what
-    /// to do about a file without probes, where that is known.
+    /// Reads a file, and checks that it was compiled with probes and linked with the recorder's library. `how` is the
+    /// advice for a file without probes, if known.
     ///
     /// # Errors
-    /// One line that names the file, when it cannot be read, is no program for this machine, or has no probes.
+    /// One line that names the file, if it cannot be read, is no program for this machine, or has no probes.
     pub fn open(path: &Path, how: Option<&str>) -> Result<Program, Error> {
         let cannot =
             |error: std::io::Error| Error::new(format!("cannot be read ({error})")).in_file(path);
@@ -74,11 +74,11 @@ impl Program {
         Ok(())
     }
 
-    /// Where the functions of a name lie, addresses within the file: the function, and what the compiler made of
-    /// it (`name.constprop.0`). C++ names are given without arguments: `pool::take`.
+    /// Returns the address ranges within the file of the functions of a name: the function, and its clones
+    /// (`name.constprop.0`). C++ names are given without arguments: `pool::take`.
     ///
     /// # Errors
-    /// When there is none, as when all calls were inlined. The error has the names that resemble it.
+    /// If there is none, for example because all calls were inlined. The error lists similar names.
     pub fn functions(&self, name: &str) -> Result<Vec<Range<u64>>, Error> {
         let file = self.file()?;
         let mut found = Vec::new();
@@ -102,7 +102,7 @@ impl Program {
         Ok(found)
     }
 
-    /// The function that an address within the file lies in.
+    /// Returns the function that contains an address within the file.
     #[must_use]
     pub fn function_at(&self, address: u64) -> Option<String> {
         let file = self.file().ok()?;
@@ -111,7 +111,7 @@ impl Program {
     }
 }
 
-/// The functions of a file, and where each lies.
+/// Returns the functions of a file with their address ranges.
 fn functions<'f>(file: &'f object::File<'_>) -> impl Iterator<Item = (&'f str, Range<u64>)> {
     let symbols = file.symbols().chain(file.dynamic_symbols());
     let functions = symbols.filter(|symbol| {
@@ -123,7 +123,7 @@ fn functions<'f>(file: &'f object::File<'_>) -> impl Iterator<Item = (&'f str, R
     })
 }
 
-/// The libraries that a file asks for.
+/// Returns the libraries that a file needs.
 fn needed<'f>(file: &object::File<'f>) -> Vec<&'f [u8]> {
     let object::File::Elf64(elf) = file else { return Vec::new() };
     let table = elf.elf_section_table();

@@ -1,4 +1,4 @@
-//! What was counted: the recordings in a folder, one a process.
+//! Reads the recordings in a folder, one for each process.
 
 use crate::recording::plan::Plan;
 use ledgerline_layout::Error;
@@ -11,25 +11,26 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// One process.
+/// The recording of one process.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// Its id.
     pub process: u64,
-    /// Its threads that touched an object or went through an operation.
+    /// Its threads that touched an object or completed an operation.
     pub threads: Vec<Thread>,
-    /// Objects by type and the threads that used them, a bit each by [`Thread::number`]; the last bit is that of
-    /// all threads from the 64th on.
+    /// Objects by type and by the threads that used them. Each thread has a bit, by [`Thread::number`]; all threads
+    /// from the 64th on share the last bit.
     pub objects: Vec<Used>,
-    /// Objects of a type that lie on one pair of lines, and were used by different threads.
+    /// Objects of a type that share a pair of lines and were used by different threads.
     pub neighbours: Vec<Neighbours>,
-    /// Who allocated blocks that were taken for objects.
+    /// The places that allocated blocks which count as objects.
     pub sites: Vec<Site>,
-    /// By the number of a type in the plan, blocks that were used and may be arrays of it, where arrays were not asked for.
+    /// Blocks that were used and may be arrays of a type, by the type's number in the plan, if arrays were not asked
+    /// for.
     pub unasked: BTreeMap<usize, u64>,
-    /// What was not recorded.
+    /// Data that was not recorded.
     pub losses: Losses,
-    /// What recording cost, in nanoseconds.
+    /// The cost of recording, in nanoseconds.
     pub cost: Cost,
 }
 
@@ -38,92 +39,92 @@ pub struct Recording {
 pub struct Used {
     /// The number of the type in the plan.
     pub ty: usize,
-    /// Who used them within operations (or at all, where none were named).
+    /// The threads that used them within operations, or at all if none were named.
     pub users: u64,
-    /// How many.
+    /// The number of objects.
     pub objects: u64,
 }
 
-/// Pairs of objects that lie alike.
+/// Pairs of objects with the same relative position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbours {
     /// The number of the type in the plan.
     pub ty: usize,
-    /// Bytes from the start of one to the start of the other.
+    /// Bytes from the start of the first to the start of the second.
     pub stride: u64,
-    /// Where in a pair of lines the first begins.
+    /// The offset of the first in a pair of lines.
     pub begins: u64,
-    /// Who used one of them and not the other, as in [`Used::users`].
+    /// The threads that used only one of the two, like [`Used::users`].
     pub differ: u64,
-    /// How many pairs.
+    /// The number of pairs.
     pub pairs: u64,
 }
 
-/// Blocks that a place in the code asked for.
+/// Blocks that one place in the code allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The address within the file; `None` when code of another file asked.
+    /// The address within the file; `None` if code of another file allocated them.
     pub address: Option<u64>,
     /// The number of the type in the plan.
     pub ty: usize,
-    /// Whether they are larger than the type: rounded up to the alignment that they were asked with.
+    /// Whether they are larger than the type: rounded up to the alignment of the request.
     pub rounded: bool,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
-/// What was not recorded, each a number of times.
+/// Counts of data that was not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Losses {
     /// Objects, threads, sites and counts for which there was no room.
     pub no_room: u64,
-    /// Objects in whose place another lay.
+    /// Objects that were replaced by another at the same place.
     pub overlapping: u64,
     /// Blocks of a size that several wanted types have.
     pub ambiguous: u64,
     /// The first such size.
     #[serde(skip)]
     pub ambiguous_size: u64,
-    /// The alignment that the first was asked with.
+    /// The alignment of that request.
     #[serde(skip)]
     pub ambiguous_align: u64,
-    /// Blocks that were used and may be arrays, where arrays were not asked for.
+    /// Blocks that were used and may be arrays, if arrays were not asked for.
     pub unasked: u64,
     /// Annotations that name no wanted type.
     pub unknown_names: u64,
-    /// Accesses by signal handlers in the middle of counting.
+    /// Accesses by signal handlers that interrupted the counting.
     pub dropped: u64,
-    /// Operations that had not ended when the process did.
+    /// Operations that had not ended when the process ended.
     pub unfinished: u64,
 }
 
-/// Nanoseconds that recording adds.
+/// The cost of recording, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// A call of a probe.
     pub probe: f64,
-    /// A call that counts, on top.
+    /// The additional cost of a call that counts.
     pub count: f64,
-    /// An operation, on top.
+    /// The additional cost of an operation.
     pub operation: f64,
 }
 
-/// What a thread did.
+/// The counts of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
-    /// The first of its process is 0.
+    /// Its number; the first of its process is 0.
     pub number: usize,
-    /// Its name when it was first seen.
+    /// Its name at its first access.
     pub name: String,
-    /// Operations that it ended; where none were named, accesses that were counted.
+    /// Operations that it completed; if none were named, accesses that were counted.
     pub operations: u64,
-    /// From its first access on.
+    /// Measurements since its first access.
     pub measured: Measured,
-    /// What it touched, by type.
+    /// Its accesses, by type.
     pub tables: Vec<Table>,
 }
 
-/// What a thread used between two measurements.
+/// The consumption of a thread between two measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// CPU time.
@@ -132,45 +133,45 @@ pub struct Measured {
     pub operations: u64,
     /// Calls of probes.
     pub probes: u64,
-    /// Of these, calls that counted.
+    /// Calls of probes that counted.
     pub counted: u64,
 }
 
-/// What a thread touched of a type.
+/// A thread's accesses to a type.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The number of the type in the plan.
     pub ty: usize,
-    /// By what was touched together.
+    /// Rows by the set of fields that were touched.
     pub rows: Vec<Row>,
 }
 
 /// Operations that touched the same fields.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What they have in common.
+    /// The property that they share.
     pub kind: RowKind,
-    /// How many; 0 for what happened outside of any.
+    /// The number of operations; 0 for accesses outside of any.
     pub operations: u64,
     /// Loads, stores and atomic operations of each cell.
     pub counts: Vec<[u64; KINDS]>,
 }
 
-/// What the operations of a row have in common.
+/// The property that the operations of a row share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowKind {
-    /// They are none: accesses outside of operations, or all where none were named.
+    /// Not an operation: accesses outside of operations, or all if none were named.
     Outside,
-    /// The cells they touched, in the order of the first.
+    /// The cells that they touched, in the order of the first operation.
     Together(Vec<u16>),
-    /// Nothing: there were too many combinations.
+    /// None: there were too many combinations.
     Rest,
 }
 
 /// Reads the recordings of a folder, in the order of their names.
 ///
 /// # Errors
-/// One line that names the file, when it cannot be read or is damaged.
+/// One line that names the file, if it cannot be read or is damaged.
 pub fn read(folder: &Path, plan: &Plan) -> Result<Vec<Recording>, Error> {
     let cannot = |error: std::io::Error| Error::new(format!("cannot be read ({error})"));
     let mut paths = Vec::new();
@@ -191,22 +192,22 @@ pub fn read(folder: &Path, plan: &Plan) -> Result<Vec<Recording>, Error> {
     recordings.filter_map(Result::transpose).collect()
 }
 
-/// Adds to a sum that ends at the largest number: a program may have written into its own recording.
+/// Adds to a saturating sum: a program may have overwritten its own recording.
 pub(crate) fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// Of so many objects, at most, it is looked which lie side by side at the end.
+/// Most objects, among those that exist at the end, whose neighbours are looked for.
 const MOST_PLACED: usize = 1 << 20;
 
-/// A recording's file, which is mostly holes.
+/// The file of a recording, which is mostly holes.
 struct Words {
     file: File,
     length: u64,
 }
 
 impl Words {
-    /// Words from an offset in bytes.
+    /// Reads words from an offset in bytes.
     fn at(&self, offset: usize, words: usize) -> Result<Vec<u64>, Error> {
         let damaged = || Error::new("is damaged").advise("record again");
         let bytes = words.checked_mul(8).ok_or_else(damaged)?;
@@ -221,14 +222,14 @@ impl Words {
         Ok(buffer.as_chunks().0.iter().copied().map(u64::from_ne_bytes).collect())
     }
 
-    /// The rows of a table, or objects, whose last word says that they are used.
+    /// Reads the rows of a table, or objects, whose last word marks them as used.
     fn rows(&self, table: usize, most: usize) -> Result<Vec<[u64; format::ROW]>, Error> {
         let mut rows = self.at(table, most * format::ROW)?.as_chunks().0.to_vec();
         rows.retain(|row| row[2] != 0);
         Ok(rows)
     }
 
-    /// `None` for a process that ended before it had begun.
+    /// Reads the recording. `None` for a process that ended before it began to record.
     fn recording(&self, plan: &Plan) -> Result<Option<Recording>, Error> {
         if self.length < format::OBJECTS_AT as u64 {
             return Ok(None);
@@ -326,7 +327,7 @@ impl Words {
         Ok(Table { ty, rows })
     }
 
-    /// Objects that are there at the end, and those that went before.
+    /// Reads objects that existed at the end, and those that were freed before.
     fn objects(&self, count: usize, plan: &Plan, into: &mut Recording) -> Result<(), Error> {
         let mut tally = BTreeMap::new();
         let count = count.min(format::MOST_OBJECTS);
@@ -366,7 +367,7 @@ impl Words {
         Ok(())
     }
 
-    /// Pairs of objects that lay side by side: of those that are there at the end, and of those that went before.
+    /// Finds pairs of neighbouring objects among those that existed at the end, and reads those that were freed before.
     fn neighbours(
         &self,
         mut live: Vec<(u64, u64, u64)>,

@@ -1,4 +1,4 @@
-//! The counts as text and as JSON.
+//! Prints the counts as text and as JSON.
 
 use crate::profile::{Instances, Kind, Row, TypeProfile};
 use crate::recording::plan::Plan;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// So many allocating functions are named.
+/// Most allocating functions that are named.
 const MOST_SITES: usize = 4;
-/// Names longer than this are printed without their generic arguments.
+/// Longer names are printed without their generic arguments.
 const LONGEST: usize = 40;
 
-/// A table for each type says how often an operation reads and writes which fields, and how many threads do. Then come
-/// the reasons to doubt it. `function_at` names the function at an address of the program's file.
+/// Returns a table for each type, with how often an operation reads and writes each field, and how many threads do.
+/// Reasons to doubt the figures follow. `function_at` names the function at an address of the program's file.
 #[must_use]
 pub fn text(
     plan: &Plan,
@@ -35,7 +35,7 @@ pub fn text(
     out
 }
 
-// (Writing to a string does not fail.)
+// Writing to a string does not fail.
 fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) {
     let size = plan.types[basis.ty].size;
     let _ = writeln!(out, "{}, {size} bytes: {}", short(&profile.name), objects(profile, basis));
@@ -71,12 +71,12 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
             rests.operations
         );
         let _ = match rests.measured_ns {
-            // What is left is of the size of the error in what was taken off.
+            // The rest is no larger than the error of the cost that was subtracted.
             Some(measured) if role.work_ns < measured / 10.0 => {
                 writeln!(out, "; each took {measured} ns, nearly all of it for recording")
             }
             Some(measured) => {
-                // Where threads wait for each other they do so for other times than without recording.
+                // Recording changes how long threads wait for each other.
                 let unsure = role.work_ns < measured / 2.0;
                 let better = if unsure { ": time it without, for `advise --takes`" } else { "" };
                 writeln!(
@@ -107,7 +107,7 @@ fn of_type(out: &mut String, plan: &Plan, profile: &TypeProfile, basis: &Basis) 
     }
 }
 
-/// How often an operation touches a field in a way, averaged over all operations.
+/// Returns how often an operation touches a field in a way, averaged over all operations.
 fn times(profile: &TypeProfile, basis: &Basis, path: &str, kind: Kind) -> f64 {
     let (mut touched, mut operations) = (0.0, 0.0);
     for (role, rests) in profile.roles.iter().zip(&basis.roles) {
@@ -121,7 +121,7 @@ fn times(profile: &TypeProfile, basis: &Basis, path: &str, kind: Kind) -> f64 {
     touched / f64::max(operations, 1.0)
 }
 
-/// Each once, where it comes first.
+/// Returns each item once, at its first place.
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.fold(Vec::new(), |mut list, item| {
         if !list.contains(&item) {
@@ -155,7 +155,7 @@ fn objects(profile: &TypeProfile, basis: &Basis) -> String {
     format!("{}; taken as {instances}{alone}", parts.join(", "))
 }
 
-/// Who allocated what was taken for objects by its size, or by its size rounded up.
+/// Prints which functions allocated the blocks that count as objects by their size, or by their rounded size.
 fn heap(
     out: &mut String,
     plan: &Plan,
@@ -197,7 +197,7 @@ fn heap(
     out.push('\n');
 }
 
-/// The first of a tally by how many there are, in words, and what to say if there are more.
+/// Formats the largest entries of a tally, and the word for further ones.
 fn most<K>(
     tally: BTreeMap<K, u64>,
     more: &'static str,
@@ -210,7 +210,7 @@ fn most<K>(
     (words.join(", "), more)
 }
 
-/// What all processes lost.
+/// Returns the losses of all processes.
 fn losses(recordings: &[Recording]) -> Losses {
     let mut losses = Losses::default();
     for of in recordings.iter().map(|recording| recording.losses) {
@@ -285,7 +285,7 @@ fn many(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A rate in up to four figures; a point for nothing.
+/// Formats a rate with up to four digits; a point for zero.
 fn rate(times: f64) -> String {
     if times == 0.0 {
         return ".".to_owned();
@@ -294,7 +294,7 @@ fn rate(times: f64) -> String {
     without_zeros(format!("{times:.digits$}"))
 }
 
-/// A field's path as a source spells it, where base classes need no step: `nodes._M_impl._M_start`.
+/// Formats a field's path as a source spells it, without steps through base classes: `nodes._M_impl._M_start`.
 fn path(path: &str) -> String {
     let steps = steps(path);
     let last = steps.len() - 1;
@@ -303,7 +303,7 @@ fn path(path: &str) -> String {
     steps.iter().enumerate().filter_map(spoken).collect::<Vec<_>>().join(".")
 }
 
-/// The parts of a path; dots within generic arguments part nothing.
+/// Splits a path. Dots within generic arguments do not separate.
 fn steps(path: &str) -> Vec<&str> {
     let (mut depth, mut start, mut steps) = (0usize, 0, Vec::new());
     for (at, character) in path.char_indices() {
@@ -321,7 +321,7 @@ fn steps(path: &str) -> Vec<&str> {
     steps
 }
 
-/// A name without generic arguments where it is long, and without what could steer a terminal.
+/// Returns a name without generic arguments if it is long, and without characters that could control a terminal.
 fn short(name: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
@@ -347,12 +347,15 @@ fn short(name: &str) -> String {
     out
 }
 
-/// The same as one JSON object: `types`, each with `name`, `size`, `instances` (`shared`, `per cpu` or a number),
-/// `stride`
-/// (bytes from an object to the next where they lie in a row, or null), `neighbours` (pairs of objects of different threads that lie
-/// on a pair of lines), `objects_shared`, `objects_own`, `fields` (`name`, `reads`, `writes`, `atomics` an operation, `threads`) and
-/// `roles` (`name`, `threads`, `operations`, `takes_ns`, `measured_ns` or null, `phases` with `times` and `fields`);
-/// `operations`, the functions that were named; `lost`, what was not recorded, by reason.
+/// Returns the counts as one JSON object:
+///
+/// * `types`, each with `name`, `size`, `instances` (`shared`, `per cpu` or a number), `stride` (the distance of
+///   objects in bytes if they lie in a row, or null), `neighbours` (pairs of objects of different threads on a pair of
+///   lines), `objects_shared`, `objects_own`, `fields` (`name`, `reads`, `writes`, `atomics` an operation, `threads`)
+///   and `roles` (`name`, `threads`, `operations`, `takes_ns`, `measured_ns` or null, `phases` with `times` and
+///   `fields`)
+/// * `operations`, the functions that were named
+/// * `lost`, the data that was not recorded, by reason
 #[must_use]
 pub fn json(plan: &Plan, recordings: &[Recording], recorded: &Recorded) -> Value {
     let types = recorded.profile.types.iter().zip(&recorded.types).map(|(profile, basis)| {

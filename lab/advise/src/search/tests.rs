@@ -1,4 +1,4 @@
-//! Random types and profiles: what is found is sound, and near the best there is.
+//! Random types and profiles: the search finds valid orders that are near the optimum.
 
 use ledgerline_coherence::machine::Machine;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use crate::profile::{Phase, Role};
 use crate::uses::{Spot, Touch};
 use ledgerline_layout::model::TypeId;
 
-/// Sizes (with alignment), and what is held.
+/// Sizes with alignments, and which pieces are held.
 fn a_type(most: usize) -> impl Strategy<Value = Pieces> {
     let size = prop_oneof![
         4 => Just((8u64, 8u64)), 2 => Just((4, 4)), 1 => Just((1, 1)), 1 => Just((40, 8)),
@@ -89,7 +89,7 @@ fn a_use(pieces: Pieces) -> impl Strategy<Value = (Pieces, Uses)> {
     })
 }
 
-/// Without the spots that nothing touches, as [`Uses::resolve`] leaves them out.
+/// Removes the spots that no role touches, like [`Uses::resolve`].
 fn touched(mut uses: Uses) -> Uses {
     let mut numbers = std::collections::BTreeMap::new();
     for touch in
@@ -110,7 +110,7 @@ fn machine() -> Machine {
 }
 
 proptest! {
-    // The same types every time: a search promises no optimum, and chance must not break a build.
+    // The types are the same every time: a search promises no optimum, and chance must not break a build.
     #![proptest_config(ProptestConfig { cases: 64, rng_seed: RngSeed::Fixed(6), ..ProptestConfig::default() })]
 
     #[test]
@@ -147,7 +147,7 @@ proptest! {
             if let Some(last) = pieces.list.iter().position(|p| p.held == Some(Held::Last)) {
                 prop_assert_eq!(laid.offsets.iter().max(), Some(&laid.offsets[last]));
             }
-            // As it came out, declared in that order: the same layout, without filling.
+            // The resulting order, declared without filling, gives the same layout.
             let sequence = sequence(&pieces, &laid);
             let moves = moved(&sequence, |_| 1.0).len();
             prop_assert_eq!(moves, count_moved(&sequence));
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Every order of the free pieces, with every choice of lines begun.
+/// Every order of the free pieces, with every choice of begun lines.
 fn all<'p>(problem: &'p Problem<'_>) -> impl Iterator<Item = Order> + 'p {
     let today = Order::today(problem.pieces);
     let mut sequences = vec![Vec::new()];
@@ -202,8 +202,8 @@ fn all<'p>(problem: &'p Problem<'_>) -> impl Iterator<Item = Order> + 'p {
 
 #[test]
 fn what_the_estimate_is_sure_of_the_simulation_confirms() {
-    // Fields on random lines, as random programs use them: where the estimate sees a difference of a fifth,
-    // the simulation sees one of the same sign nearly always.
+    // Fields on random lines, used by random programs: if the estimate differs by a fifth, the simulation nearly always
+    // differs with the same sign.
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let machine = machine();
     let question = Question { machine: &machine, cpus: 36, points: 3 };

@@ -1,4 +1,4 @@
-//! What a role does, as a flat list: the steps that the simulation has, with bytes of an object in place of fields.
+//! The actions of a role as a flat list: the steps of the simulation, with bytes of an object in place of fields.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use crate::cost::Part;
 use ledgerline_coherence::layout::FieldId;
 use ledgerline_coherence::program::{Spread, Step, When};
 
-/// One thing that a thread does.
+/// One action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Act {
-    /// Works for so many nanoseconds without memory, evenly spread by a share to both sides.
+    /// Works for this many nanoseconds without memory. The share `spread` is the largest deviation, evenly distributed.
     Work { ns: f64, spread: f64 },
     /// Reads a byte of the object.
     Load { at: u32, awaited: bool },
-    /// Writes one.
+    /// Writes a byte.
     Store { at: u32 },
-    /// Adds to one, atomically.
+    /// Adds to a byte, atomically.
     Add { at: u32 },
-    /// Has the line of a byte leave the first cache, as the rest of the program's work does.
+    /// Evicts the line of a byte from the first cache, like the rest of the program's work.
     Outgrow { at: u32 },
     /// Does the next `count` acts with this probability, or skips them.
     Sometimes { chance: f64, count: u32 },
 }
 
-/// Work during which a line can leave the first cache unnoticed, in nanoseconds.
+/// Work during which a line can be evicted without an effect on the time, in nanoseconds.
 const UNNOTICED_NS: f64 = 25.0;
 
-/// The acts of a pass, of objects that begin `begins` bytes into a line.
+/// Returns the acts of a pass, for objects that begin `begins` bytes into a line.
 pub(crate) fn acts(part: &Part, offsets: &BTreeMap<FieldId, u64>, begins: u64) -> Vec<Act> {
     let mut acts = Vec::new();
     append(&part.program.steps, offsets, &mut acts);
@@ -38,7 +38,7 @@ pub(crate) fn acts(part: &Part, offsets: &BTreeMap<FieldId, u64>, begins: u64) -
     acts
 }
 
-/// A byte of each line that is touched, in the order in which lines are.
+/// Returns one touched byte of each touched line, in the order of the first touch.
 fn lines(acts: &[Act], begins: u64) -> Vec<u32> {
     let mut lines: Vec<u32> = Vec::new();
     let line = |at: u32| (u64::from(at) + begins) / 64;
@@ -79,13 +79,13 @@ fn append(steps: &[Step], offsets: &BTreeMap<FieldId, u64>, acts: &mut Vec<Act>)
                 let count = (acts.len() - place - 1) as u32;
                 acts[place] = Act::Sometimes { chance, count };
             }
-            // `ledgerline_advise` makes none of them: a profile knows neither locks nor loops.
+            // A profile knows neither locks nor loops, so `ledgerline_advise` makes none of these.
             other => unreachable!("no profile has {other:?}"),
         }
     }
 }
 
-/// What a pass does on average.
+/// The average actions of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sums {
     /// Nanoseconds of work.
@@ -98,10 +98,10 @@ pub(crate) struct Sums {
     pub(crate) adds: f64,
 }
 
-/// What a pass does on average.
+/// Returns the average actions of a pass.
 pub(crate) fn sums(acts: &[Act]) -> Sums {
     let mut sums = Sums::default();
-    // How often what follows is done, and where that ends; the innermost last.
+    // The probabilities of the enclosing `Sometimes` acts and their ends, the innermost last.
     let mut often = vec![(1.0, usize::MAX)];
     for (index, act) in acts.iter().enumerate() {
         while often.last().is_some_and(|&(_, end)| index >= end) {
@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!(outgrown(0), [Act::Outgrow { at: 0 }, Act::Outgrow { at: 64 }]);
         assert_eq!(outgrown(56), [Act::Outgrow { at: 0 }, Act::Outgrow { at: 8 }]);
-        // A quarter of a microsecond of work is needed for it.
+        // Below a quarter of a microsecond of work, lines stay in the first cache.
         uses.roles[0].work_ns = 200.0;
         assert!(!of(&uses).iter().any(|act| matches!(act, Act::Outgrow { .. })));
     }

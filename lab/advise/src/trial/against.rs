@@ -1,10 +1,10 @@
-//! Orders to try: today's, the one that advice proposes, and what people and programs write.
+//! Reads the orders to try: today's, the one that advice proposes, and those in files.
 //!
-//! | what | how it is told |
+//! | content | format |
 //! |---|---|
-//! | names of members, one a line; `64` or `128` behind one has it begin a line, or a pair of lines | text |
+//! | names of members, one a line; `64` or `128` behind a name makes it begin a line, or a pair of lines | text |
 //! | `ledgerline layout advise --json` | text that begins with `{` |
-//! | another build, in which the type has been changed | all else that has debug information |
+//! | another build, in which the type has been changed | any other file with debug information |
 
 use std::fs::File;
 use std::io::Read;
@@ -22,37 +22,37 @@ use serde::Deserialize;
 
 use crate::trial::Order;
 
-/// No written order is larger.
+/// The largest size of a written order.
 const LARGEST_TEXT: u64 = 8 << 20;
-/// No member lies beyond.
+/// The largest offset of a member.
 const LARGEST_TYPE: u64 = 1 << 30;
 
 /// A type whose order is tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Where the type is.
+    /// The types of its file.
     pub types: &'a Types,
-    /// Which it is.
+    /// The type.
     pub id: TypeId,
-    /// What the profile says of it.
+    /// Its profile.
     pub profile: &'a TypeProfile,
-    /// The profile's accesses, found in it.
+    /// The profile's accesses, resolved in the type.
     pub uses: &'a Uses,
-    /// Its objects begin at multiples of this, if somebody says so.
+    /// Its objects begin at multiples of this, if given.
     pub base: Option<u64>,
 }
 
 impl Subject<'_> {
-    /// Today's order.
+    /// Returns today's order.
     #[must_use]
     pub fn today(&self) -> Order {
         order_of(self.types, self.id, self.uses, self.base)
     }
 
-    /// The order that a file has.
+    /// Reads the order of a file.
     ///
     /// # Errors
-    /// When the file cannot be read, or does not say where the type's members lie.
+    /// If the file cannot be read, or lacks the places of the type's members.
     pub fn read(&self, path: &Path) -> Result<Order, Error> {
         let order = match text_of(path).map_err(|error| error.in_file(path))? {
             Some(text) if text.trim_start().starts_with('{') => self.advised(&text),
@@ -131,7 +131,7 @@ impl Subject<'_> {
         let Some(&(_, id)) = picked.iter().find(|(other, _)| other == name) else {
             return Err(Error::new(format!("there is no type {name:?}")).in_file(path));
         };
-        // (How far its objects lie apart in a row follows below from how far they do today.)
+        // The row is left out here: its stride is derived from today's below.
         let alone = TypeProfile { instances: Instances::PerCpu, ..self.profile.clone() };
         let uses = Uses::resolve(&build.types, id, &alone);
         let mut uses = uses.map_err(|error| error.in_file(path))?;
@@ -150,7 +150,7 @@ impl From<&Proposal> for Order {
     }
 }
 
-/// Where a type's fields lie in a build.
+/// Returns the places of a type's fields in a build.
 fn order_of(types: &Types, id: TypeId, uses: &Uses, base: Option<u64>) -> Order {
     let record = leaf::record(types, id).map(|(_, record)| record);
     let (size, align) = record.map_or((0, 1), |record| (record.size, record.align.bytes()));
@@ -158,7 +158,7 @@ fn order_of(types: &Types, id: TypeId, uses: &Uses, base: Option<u64>) -> Order 
     Order { size, place: Place { base: place.base.max(align.clamp(1, PAIR)), ..place } }
 }
 
-/// A file that is text; `None` for any other.
+/// Reads a file that is text; `None` for any other.
 fn text_of(path: &Path) -> Result<Option<String>, Error> {
     let mut bytes = Vec::new();
     let read = File::open(path)
@@ -170,7 +170,7 @@ fn text_of(path: &Path) -> Result<Option<String>, Error> {
     Ok(String::from_utf8(bytes).ok())
 }
 
-/// Members, one a line; what follows a `#` is for people.
+/// Parses members, one a line. `#` begins a comment.
 fn declared(text: &str) -> Vec<Declared> {
     let of = |line: &str| {
         let line = line.split('#').next().unwrap_or("").trim();
@@ -184,7 +184,7 @@ fn declared(text: &str) -> Vec<Declared> {
     text.lines().filter_map(of).collect()
 }
 
-/// What advice says, as far as it is needed.
+/// The parts of the advice that are needed.
 #[derive(Deserialize)]
 struct Advised {
     name: String,

@@ -1,16 +1,16 @@
-//! Replays a profile of accesses on real CPUs: what a layout costs here, on today's order and on a proposed one.
+//! Replays a profile of accesses on real CPUs, to measure today's order and a proposed one.
 //!
 //! ```text
-//! acts     the steps that the simulation would run, as a flat list with bytes of an object
-//! play     does lists on real memory, by threads that race for it
-//! tune     makes an operation alone take what the profile says, whatever reading the list takes
+//! acts     the steps of the simulation, as a flat list with bytes of an object
+//! play     executes lists on real memory, with threads that race for it
+//! tune     makes an operation alone take the time of the profile, in spite of the time to read the list
 //! stage    objects in memory, threads on CPUs, rounds in turn
-//! against  a proposed order, as people and programs write one
+//! against  reads a proposed order
 //! report   measured beside predicted, as text and as JSON
 //! ```
 //!
-//! So advice is checked in seconds, and nobody has changed the program yet. What is replayed is what is simulated
-//! (`ledgerline_advise::cost::script`): both answer the same question.
+//! So advice is checked in seconds, before the program is changed. The replay runs the script of the simulation
+//! (`ledgerline_advise::cost::script`), so both answer the same question.
 //!
 //! ```no_run
 //! use ledgerline_advise::cost::Place;

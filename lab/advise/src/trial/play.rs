@@ -1,56 +1,56 @@
-//! Does lists of acts on real memory.
+//! Executes lists of acts on real memory.
 //!
 //! ```text
-//! token     what the last awaited access brought: the next work begins with it, and the next address contains it, as
-//!           a zero that the compiler does not know. So nothing begins before what it waits for, as in the simulation
+//! token     the value of the last awaited access: the next work begins with it, and the next address contains it, as
+//!           a zero that the compiler does not know. So no step begins before the one it waits for, as in the simulation
 //! work      a chain of multiplications, each of which needs the one before
-//! load      not awaited: its value goes where nobody waits for it
+//! load      not awaited: no step depends on its value
 //! outgrow   reads as many lines of the thread's own as crowd a line out of the first cache: those that differ from its
 //!           address by whole pages, more than a set of the cache holds
 //! ```
 //!
-//! Every access is a relaxed atomic one to a single byte: threads race for them, and fields may lie at any offset.
+//! Every access is a relaxed atomic one to a single byte: threads race for them, and fields may have any offset.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::trial::acts::Act;
 
-/// Work of fewer multiplications has one length.
+/// Work of fewer multiplications has a fixed length.
 const SPREAD_FROM: f64 = 32.0;
 
-/// An act, ready to be done.
+/// An act, prepared for execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// At least so many multiplications, and up to so many more.
+    /// At least `least` multiplications, and up to `more` further ones.
     Work { least: u32, more: u32 },
-    /// Reads, and waits.
+    /// Reads, and waits for the value.
     Await(u32),
-    /// Reads.
+    /// Reads, and does not wait.
     Load(u32),
     /// Writes.
     Store(u32),
     /// Adds.
     Add(u32),
-    /// Crowds the line of a byte out of the first cache; `flip` has it be another line.
+    /// Evicts the line of a byte from the first cache; `flip` selects another line instead.
     Outgrow { at: u32, flip: u32 },
-    /// Skips so many, unless a random number is below this.
+    /// Skips this many, unless a random number is below this.
     Unless { below: u32, skip: u32 },
 }
 
-/// Bytes after which lines share a set of the first cache: a page, on every processor that looks into the cache before it
+/// Distance of lines that share a set of the first cache: a page, on every processor that indexes the cache before it
 /// knows the physical address.
 const PAGE: usize = 4096;
-/// More lines than a set has.
+/// More lines than a set has ways.
 const CROWD: usize = 16;
 
-/// The list, where a nanosecond of work is so many multiplications. What it touches leaves the first cache, or as much
-/// else does.
+/// Prepares a list, with `per_ns` multiplications for a nanosecond of work. If `leaves` is false, other lines are
+/// evicted in place of the touched ones.
 pub(crate) fn ready(acts: &[Act], per_ns: f64, leaves: bool) -> Vec<Op> {
     let op = |act: &Act| match *act {
         Act::Work { ns, spread } => {
             let turns = (ns * per_ns).max(0.0);
-            // A processor that cannot guess where a short chain ends waits for longer than the chain takes.
+            // If the end of a short chain is mispredicted, the penalty exceeds the length of the chain.
             let spread = if turns < SPREAD_FROM { 0.0 } else { spread };
             let least = (turns * (1.0 - spread)).round() as u32;
             Op::Work { least, more: (2.0 * turns * spread).round() as u32 }
@@ -87,14 +87,14 @@ impl Block {
     }
 }
 
-/// A thread that does a list over and over.
+/// A thread that repeats a list.
 #[derive(Debug)]
 pub(crate) struct Actor {
-    /// Where the objects that it uses begin, which it takes in turn.
+    /// The begins of the objects that it uses in turn.
     objects: Vec<u32>,
     turn: usize,
     random: u64,
-    /// Zero, which the compiler does not know.
+    /// Zero; the compiler does not know the value.
     zero: u64,
     token: u64,
     sink: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Actor {
 impl Actor {
     pub(crate) fn new(number: usize, objects: Vec<u32>) -> Actor {
         assert!(!objects.is_empty(), "an actor uses an object at least");
-        // Any odd multiplier: streams differ, and no stream begins with zero.
+        // Any odd multiplier works: streams differ, and no stream begins with zero.
         let random = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Actor {
             objects,
@@ -118,7 +118,7 @@ impl Actor {
         }
     }
 
-    /// Does the list so many times.
+    /// Executes the list `passes` times.
     pub(crate) fn play(&mut self, ops: &[Op], block: &Block, passes: u64) {
         let (bytes, crowd) = (block.bytes(), self.crowd.bytes());
         let &mut Actor { zero, mut random, mut token, mut sink, mut turn, .. } = self;
@@ -167,7 +167,7 @@ impl Actor {
     }
 }
 
-/// Multiplies so many times, each time needing the product before.
+/// Does a chain of multiplications, each of which needs the product before.
 #[inline(always)]
 pub(crate) fn chain(mut token: u64, turns: u32) -> u64 {
     for _ in 0..turns {
@@ -176,7 +176,7 @@ pub(crate) fn chain(mut token: u64, turns: u32) -> u64 {
     token
 }
 
-/// The next of a stream of random numbers (Marsaglia's xorshift); the upper half is used.
+/// Returns the next number of a random stream (Marsaglia's xorshift). The upper half is used.
 #[inline(always)]
 fn next(mut random: u64) -> u64 {
     random ^= random << 13;
@@ -206,7 +206,7 @@ mod tests {
         ];
         Actor::new(0, vec![0, 128]).play(&ops, &block, 7);
         let read = |at: usize| block.bytes()[at].load(Ordering::Relaxed);
-        // Objects are taken in turn: four passes on the one, three on the other.
+        // Objects are taken in turn: four passes on the first, three on the second.
         assert_eq!([0, 1, 64, 128, 129, 192].map(read), [4, 0, 1, 3, 0, 1]);
     }
 
@@ -217,7 +217,7 @@ mod tests {
             let block = Block::new(1);
             let mut actor = Actor::new(number, vec![0]);
             let mut count = 0;
-            // The byte holds few.
+            // A byte holds only small counts, so it is read often.
             for _ in 0..1000 {
                 actor.play(&ready(&acts, 1.0, true), &block, 100);
                 count += u32::from(block.bytes()[0].swap(0, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Measured beside predicted, as text and as JSON.
+//! Prints measured beside predicted figures, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -12,53 +12,53 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::trial::{Gain, Measured, Order};
 
-/// Other programs had the CPUs for this share of the time: the figures are not those of a quiet machine.
+/// Share of the time that other programs had the CPUs, from which on the figures are not those of a quiet machine.
 const BUSY: f64 = 0.02;
-/// Above this share a replay is held against no prediction: a thread whose partner has no CPU shares with nobody.
+/// Above this share, no replay is compared with a prediction: a thread whose partner has no CPU does not share.
 const DISTURBED: f64 = 0.2;
-/// A line that moves so many times slower, or faster, is not that of the prediction.
+/// A factor of the time to move a line, beyond which the machine differs from the predicted one.
 const OTHER: f64 = 1.5;
 
-/// What is predicted of the same orders.
+/// The predictions for the same orders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
     /// Nanoseconds an operation.
     pub today: Interval,
-    /// The same of the proposed order, and the difference.
+    /// The prediction for the proposed order, and the difference.
     pub proposed: Option<(Interval, Gain)>,
 }
 
-/// A replay and what goes with it.
+/// A replay and its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// The type.
     pub name: &'a str,
-    /// Where the profile comes from.
+    /// The source of the profile.
     pub profile: &'a str,
-    /// Where the proposed order comes from; what it is called without one says why there is none.
+    /// The source of the proposed order. Without a proposed order, the reason.
     pub from: &'a str,
-    /// What was replayed on, in a line.
+    /// The machine of the replay, in a line.
     pub here: &'a str,
-    /// How many CPUs the profile or the user names.
+    /// The number of CPUs that the profile or the user asked for.
     pub asked: usize,
-    /// Where it was predicted, for as many CPUs as took part.
+    /// The question of the prediction, for as many CPUs as took part.
     pub question: &'a Question<'a>,
-    /// Whether that machine is only the usual one, since nobody named another.
+    /// Whether its machine is the default, because none was named.
     pub assumed: bool,
     /// Today's order.
     pub today: &'a Order,
-    /// The proposed one.
+    /// The proposed order.
     pub proposed: Option<&'a Order>,
-    /// What was measured.
+    /// The measurement.
     pub measured: &'a Measured,
-    /// What was predicted.
+    /// The prediction.
     pub predicted: &'a Predicted,
 }
 
-/// Predicts what a replay measures.
+/// Predicts the result of a replay.
 ///
 /// # Errors
-/// As [`cost::of`].
+/// Like [`cost::of`].
 pub fn predict(
     question: &Question<'_>,
     uses: &Uses,
@@ -76,20 +76,21 @@ pub fn predict(
 }
 
 impl Report<'_> {
-    /// What was gained and what should have been, in per cent of throughput.
+    /// Returns the measured and the predicted gain, in per cent of throughput.
     fn gains(&self) -> Option<(Interval, Interval)> {
         let (_, measured) = self.measured.proposed.as_ref()?;
         let (_, predicted) = self.predicted.proposed.as_ref()?;
         Some((measured.throughput, predicted.throughput))
     }
 
-    /// Whether what was measured is what was predicted: nobody disturbed it much, and it is what the profile says.
+    /// Returns whether the measurement can be compared with the prediction: other programs hardly disturbed it, and
+    /// operations take the time of the profile.
     fn is_comparable(&self) -> bool {
         self.measured.disturbed <= DISTURBED && self.measured.short.is_empty()
     }
 
-    /// Whether the measured gain lies within what was predicted. Nothing without a gain, and where the two cannot be
-    /// compared.
+    /// Returns whether the measured gain lies within the predicted range. `None` without a gain, or if the two cannot
+    /// be compared.
     #[must_use]
     pub fn within(&self) -> Option<bool> {
         let (measured, predicted) = self.gains().filter(|_| self.is_comparable())?;
@@ -117,7 +118,7 @@ impl Report<'_> {
         Some(format!("{sure}; the measured gain lies {place}."))
     }
 
-    /// What a reader must know before the figures are believed.
+    /// Returns the caveats about the figures.
     fn notes(&self) -> Vec<String> {
         let Measured { short, absent, objects, disturbed, .. } = self.measured;
         let cpus = self.question.cpus;
@@ -175,7 +176,7 @@ impl Report<'_> {
         notes
     }
 
-    /// Appends it as text.
+    /// Appends the report as text.
     pub fn text(&self, out: &mut String) {
         let sizes = match self.proposed {
             Some(proposed) => {
@@ -226,7 +227,7 @@ impl Report<'_> {
         rows
     }
 
-    /// One JSON object. Figures are nanoseconds an operation, or per cent.
+    /// Returns the report as one JSON object. Figures are nanoseconds an operation, or per cent.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("keys are texts")

@@ -1,4 +1,4 @@
-//! Objects in memory, threads on CPUs, and rounds of both layouts in turn.
+//! Sets up objects in memory and threads on CPUs, and plays both layouts in turn.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -18,72 +18,72 @@ use crate::trial::acts::acts;
 use crate::trial::play::{Actor, Block, Op};
 use crate::trial::tune::{Pace, Tuned};
 
-/// How long a layout is played before it is the other's turn.
+/// Seconds for which a layout is played before the other one's turn.
 const ROUND: f64 = 0.01;
-/// Rounds of a layout, at least and at most.
+/// The least and the most rounds of a layout.
 const ROUNDS: (f64, f64) = (5.0, 400.0);
-/// Where in a pair of lines objects begin, at most so many places.
+/// The most offsets in a pair of lines at which objects begin.
 const PLACES: usize = 4;
 /// Bytes of memory for all objects.
 const MOST_BYTES: u64 = 512 << 20;
-/// A round counts if no thread had to wait for its CPU for more than this share of it.
+/// A round is quiet if no thread waited for its CPU for more than this share of it.
 const QUIET: f64 = 0.02;
-/// So many such rounds are enough.
+/// The number of quiet rounds that is enough.
 const LEAST_QUIET: usize = 5;
-/// An operation that is longer than it should be by this share is not what the profile says.
+/// An operation that is longer than it should be by this share differs from the profile.
 const TOO_LONG: f64 = 0.1;
 
-/// Where a type's fields lie.
+/// The places of a type's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Bytes of the type.
     pub size: u64,
-    /// Where its touched fields are.
+    /// The places of its touched fields.
     pub place: Place,
 }
 
-/// What is replayed.
+/// The input of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Who touches what.
+    /// The accesses.
     pub uses: &'a Uses,
-    /// Where the fields lie.
+    /// Today's places of the fields.
     pub today: &'a Order,
-    /// Where else they could lie.
+    /// The proposed places of the fields.
     pub proposed: Option<&'a Order>,
     /// The CPUs that take part: thread `i` runs on the `i`-th.
     pub cpus: &'a [usize],
-    /// For how long, about, beside some tenths of a second before.
+    /// About the length of the replay, to which some tenths of a second of preparation add.
     pub seconds: f64,
 }
 
-/// What a replay came to. Ranges hold nine tenths of the rounds.
+/// The result of a replay. Ranges hold nine tenths of the rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Nanoseconds an operation, averaged over the CPUs.
     pub today: Interval,
-    /// The same of the proposed order, and the difference.
+    /// The same for the proposed order, and the difference.
     pub proposed: Option<(Interval, Gain)>,
-    /// Rounds of each layout that count: those that nobody disturbed, if there are enough of them.
+    /// Number of rounds of each layout that count: the quiet ones, if there are enough.
     pub rounds: usize,
-    /// What a line took from one CPU to another meanwhile, in nanoseconds, where two took part.
+    /// The time of a line from one CPU to another during the replay, in nanoseconds, if two took part.
     pub transfer_ns: Option<f64>,
-    /// The part of those rounds for which other programs had the CPU of a thread.
+    /// The share of those rounds in which other programs had the CPU of a thread.
     pub disturbed: f64,
-    /// Roles whose operations could not be made as short as they are.
+    /// Roles whose operations are too short for a replay.
     pub short: Vec<Short>,
-    /// Roles that have no CPU, since there are too few.
+    /// Roles without a CPU, because there are too few.
     pub absent: Vec<String>,
-    /// How many objects were used, where that is fewer than the profile has.
+    /// The number of objects that were used, if the profile has more.
     pub objects: Option<usize>,
 }
 
-/// What the proposed order gains, round by round.
+/// The gain of the proposed order, from the differences of rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
-    /// Nanoseconds an operation that it takes less.
+    /// Nanoseconds an operation that it saves.
     pub ns: Interval,
-    /// How much more is done in the same time, in per cent.
+    /// The increase of throughput, in per cent.
     pub throughput: Interval,
 }
 
@@ -92,19 +92,19 @@ pub struct Gain {
 pub struct Short {
     /// The role.
     pub role: String,
-    /// What an operation of it takes alone by the profile, in nanoseconds.
+    /// The time of an operation alone by the profile, in nanoseconds.
     pub wanted_ns: f64,
-    /// What it takes alone in the replay.
+    /// The time alone in the replay.
     pub replayed_ns: f64,
 }
 
-/// Replays.
+/// Replays a plan.
 ///
 /// # Errors
-/// When no CPU is named, a CPU cannot be used, or the type is too large.
+/// If no CPU is named, a CPU cannot be used, or the type is too large.
 ///
 /// # Panics
-/// When a place is not of these uses.
+/// If a place does not belong to these uses.
 pub fn measure(plan: &Plan<'_>, progress: &(dyn Fn(Step) + Sync)) -> Result<Measured, Error> {
     if plan.cpus.is_empty() {
         return Err(Error::new("a replay needs a CPU"));
@@ -119,7 +119,7 @@ pub fn measure(plan: &Plan<'_>, progress: &(dyn Fn(Step) + Sync)) -> Result<Meas
     let timing = harness::Plan {
         threads: plan.cpus.len(),
         runs: runs as usize,
-        // A round more warms up.
+        // One more round warms up.
         round: Duration::from_secs_f64(each / (runs + 1.0)),
         cpus: plan.cpus.to_vec(),
     };
@@ -128,20 +128,20 @@ pub fn measure(plan: &Plan<'_>, progress: &(dyn Fn(Step) + Sync)) -> Result<Meas
     Ok(sum_up(plan, &scenes, &rounds))
 }
 
-/// A layout, with objects that begin somewhere in a pair of lines, and the threads that use them.
+/// A layout with one offset of objects in a pair of lines, and the threads that use them.
 struct Scene {
     name: &'static str,
     script: Script,
     tuned: Vec<Tuned>,
-    /// How many passes a role does while the slowest does one.
+    /// The number of passes of a role while the slowest role does one.
     batches: Vec<u64>,
     actors: Vec<Padded<Mutex<Actor>>>,
     block: Block,
-    /// How many objects the block has, if the profile has more.
+    /// The number of objects in the block, if the profile has more.
     objects: Option<usize>,
 }
 
-/// The layouts in the order in which they are played: today's and the proposed one, for each place of objects.
+/// Returns the layouts in the order in which they are played: today's and the proposed one, for each offset of objects.
 fn scenes(plan: &Plan<'_>) -> Result<Vec<Scene>, Error> {
     let orders = [("today", Some(plan.today)), ("proposed", plan.proposed)];
     let orders = orders.into_iter().filter_map(|(name, order)| Some((name, order?)));
@@ -150,7 +150,7 @@ fn scenes(plan: &Plan<'_>) -> Result<Vec<Scene>, Error> {
         _ => (PAIR / order.place.base.clamp(1, PAIR)) as usize,
     };
     let places = orders.clone().map(|(_, order)| places(order)).max().unwrap_or(1).min(PLACES);
-    // What is timed alone is timed on a CPU that takes part.
+    // The times alone are measured on a CPU that takes part.
     let cpu = plan.cpus[0];
     let build = || {
         machine::pin(cpu).map_err(|error| Error::new(format!("CPU {cpu}: {error}")))?;
@@ -195,7 +195,7 @@ impl Scene {
         };
         let count = asked.min((room / stride) as usize);
         let objects = (count < asked).then_some(count);
-        // (The last of a row reaches beyond its stride, if the row begins late.)
+        // The last object of a row may reach beyond its stride.
         let block = Block::new(stride as usize * count + alone as usize);
         let tuned: Vec<Tuned> = (script.roles.iter())
             .map(|part| pace.tune(&acts(part, &script.offsets, begins), touched as usize))
@@ -204,14 +204,14 @@ impl Scene {
         let batch = |tuned: &Tuned| (longest / tuned.wanted.max(1e-3)).round().clamp(1.0, 1e6);
         let batches = tuned.iter().map(|tuned| batch(tuned) as u64).collect();
         let actor = |thread| {
-            // Fewer objects than threads are shared, as CPUs share them in the simulation.
+            // If there are fewer objects than threads, threads share them like CPUs in the simulation.
             let mut mine: Vec<u32> = if count < cpus {
                 vec![(thread % count) as u32]
             } else {
                 (thread..count).step_by(cpus).map(|object| object as u32).collect()
             };
             if mine.len() > 1 {
-                // No prefetcher learns it.
+                // A random order, which no prefetcher learns.
                 shuffle(&mut mine);
             }
             let start = |object: u32| (u64::from(object) * stride + begins) as u32;
@@ -225,14 +225,14 @@ impl Scene {
         let body = |thread: usize, times| {
             let role = self.script.dealt[thread];
             let ops: &[Op] = &self.tuned[role].ops;
-            // Nobody else asks for this thread's actor.
+            // Only this thread locks its actor.
             let mut actor = self.actors[thread].lock().expect("no actor panics");
             actor.play(ops, &self.block, times * self.batches[role]);
         };
         Case { name: self.name, granule: 1, body: Box::new(body) }
     }
 
-    /// The time of an operation in each round: averaged over roles by their shares, as a prediction is.
+    /// Returns the time of an operation in each round, averaged over roles by their shares like a prediction.
     fn operations(&self, uses: &Uses, rounds: &Rounds) -> Vec<f64> {
         let count = rounds.threads.first().map_or(0, Vec::len);
         let operation = |round: usize| {
@@ -241,7 +241,7 @@ impl Scene {
                 let threads = (0..self.actors.len()).filter(|&t| self.script.dealt[t] == role);
                 let times: Vec<f64> = threads.map(|t| rounds.threads[t][round]).collect();
                 if !times.is_empty() {
-                    // CPUs of a role add up what they do in the same time.
+                    // The rates of a role's CPUs add up.
                     let rate: f64 = times.iter().map(|time| 1.0 / time.max(1e-9)).sum();
                     let pass = times.len() as f64 / rate / self.batches[role] as f64;
                     sum += uses.roles[role].share * part.passes * pass;
@@ -256,7 +256,7 @@ impl Scene {
 
 fn sum_up(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Measured {
     let turns = turns(plan, scenes, rounds);
-    // While one thread has no CPU the others share with nobody: such rounds flatter both layouts.
+    // While one thread has no CPU, the others share with no thread: such rounds flatter both layouts.
     let quiet: Vec<Turn> = turns.iter().copied().filter(|turn| turn.disturbed <= QUIET).collect();
     let counted = if quiet.len() >= LEAST_QUIET { quiet } else { turns };
     let of = |what: &dyn Fn(&Turn) -> f64| most_of(&counted.iter().map(what).collect::<Vec<_>>());
@@ -299,7 +299,7 @@ fn sum_up(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Measured {
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     today: f64,
-    /// Today's again where nothing is proposed.
+    /// The time of today's order if no order is proposed.
     proposed: f64,
     disturbed: f64,
 }
@@ -320,7 +320,7 @@ fn turns(plan: &Plan<'_>, scenes: &[Scene], rounds: &[Rounds]) -> Vec<Turn> {
     turns
 }
 
-/// The median, and the range of nine tenths of the values: a round in which the machine did something else is no
+/// Returns the median, and the range of nine tenths of the values: a round in which the machine was disturbed is no
 /// property of a layout.
 fn most_of(values: &[f64]) -> Interval {
     let [low, median, high] = [0.05, 0.5, 0.95].map(|share| quantile(values, share));

@@ -1,8 +1,8 @@
-//! Makes an operation alone take what the profile says.
+//! Makes an operation alone take the time of the profile.
 //!
-//! Whoever reads a list takes time that the program does not take. So a list is timed alone, where nobody shares its
-//! memory, and its work is shortened until a pass takes what its work and its accesses take without a list. Where no
-//! work is left to shorten, the pass is too short to be replayed faithfully, and that is said.
+//! Reading a list takes time that the program does not need. So a list is timed alone, on memory that no other thread
+//! uses, and its work is shortened until a pass takes the time of its work and its accesses without the list. If no
+//! work is left to shorten, the pass is too short for a faithful replay, and the result records that.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use crate::trial::acts::{Act, sums};
 use crate::trial::play::{Actor, Block, Op, chain, ready};
 
-/// A stretch of timing.
+/// The length of one measurement.
 const STRETCH: Duration = Duration::from_micros(300);
-/// Stretches, of which the fastest counts: nothing but the work itself takes no longer than it must.
+/// The number of measurements. The fastest counts, since disturbances only add time.
 const STRETCHES: usize = 5;
-/// How often the work is corrected.
+/// Most corrections of the work.
 const CORRECTIONS: usize = 5;
-/// A pass that is off by this share is as long as it should be.
+/// A pass whose error is below this share has the right length.
 const CLOSE: f64 = 0.003;
 
-/// What this machine takes for what lists are made of, in nanoseconds, on lines that nobody else uses.
+/// The times of a list's parts on this machine, in nanoseconds, on lines that no other CPU uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pace {
     /// A multiplication of a chain.
@@ -33,13 +33,13 @@ pub(crate) struct Pace {
     add: f64,
 }
 
-/// A list whose passes are as long as they can be made.
+/// A list whose passes are as close to the wanted time as possible.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuned {
     pub(crate) ops: Vec<Op>,
-    /// What a pass should take alone, in nanoseconds.
+    /// The wanted time of a pass alone, in nanoseconds.
     pub(crate) wanted: f64,
-    /// What it takes.
+    /// Its actual time.
     pub(crate) taken: f64,
 }
 
@@ -64,7 +64,7 @@ impl Pace {
                 (0..turns).fold(0, |at, _| u64::from(bytes[(at & zero) as usize].load(relaxed)))
             }),
             passing: each(&|| {
-                // A load and a store a turn.
+                // One load and one store for each turn.
                 let both = |sum: u64, _| {
                     bytes[9].store(1, relaxed);
                     sum.wrapping_add(u64::from(bytes[0].load(relaxed)))
@@ -75,18 +75,18 @@ impl Pace {
         }
     }
 
-    /// What a pass should take alone.
+    /// Returns the wanted time of a pass alone.
     pub(crate) fn wanted(&self, acts: &[Act]) -> f64 {
         let sums = sums(acts);
         sums.work + sums.awaited * self.awaited + sums.passing * self.passing + sums.adds * self.add
     }
 
-    /// Makes a list take that. `extent` is how far its accesses reach.
+    /// Tunes a list to the wanted time. `extent` is the end of the bytes that it accesses.
     pub(crate) fn tune(&self, acts: &[Act], extent: usize) -> Tuned {
         let wanted = self.wanted(acts);
         let block = Block::new(extent);
         let alone = |part: f64| {
-            // What leaves the first cache is not what is touched: fetching that again is no part of reading a list.
+            // Other lines than the touched ones are evicted: fetching those again is not part of reading a list.
             let ops = ready(acts, part / self.multiplication, false);
             let mut actor = Actor::new(0, vec![0]);
             let taken = fastest(|passes| actor.play(&ops, &block, passes));
@@ -99,7 +99,7 @@ impl Pace {
             if over.abs() <= CLOSE * wanted || work == 0.0 || (part == 0.0 && over > 0.0) {
                 break;
             }
-            // A nanosecond less of work makes the pass a nanosecond shorter, or less.
+            // A nanosecond less of work shortens the pass by at most a nanosecond.
             part = (part - over / work).max(0.0);
             let next = alone(part);
             if (next.taken - wanted).abs() >= over.abs() {
@@ -112,13 +112,13 @@ impl Pace {
 }
 
 impl Tuned {
-    /// How much longer than it should be a pass is, as a share.
+    /// Returns by which share a pass is too long.
     pub(crate) fn excess(&self) -> f64 {
         self.taken / self.wanted.max(f64::MIN_POSITIVE) - 1.0
     }
 }
 
-/// The time of a pass in the fastest of some stretches, in nanoseconds.
+/// Returns the time of a pass in the fastest of some measurements, in nanoseconds.
 fn fastest(mut play: impl FnMut(u64)) -> f64 {
     let mut passes = 1;
     let mut time = |passes| {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_operation_alone_takes_what_it_should() {
-        // Others may have the CPU for a while: one good try of some is enough.
+        // Other programs may have the CPU for a while: one good try is enough.
         let good = |ns| (0..20).map(|_| tuned(ns)).any(|tuned| tuned.excess().abs() < 0.05);
         assert!([30.0, 100.0, 1000.0].into_iter().all(good));
     }

@@ -86,6 +86,6 @@ fn how_far_a_program_asks_ahead_is_a_share_of_what_each_machine_allows() {
         let on = settled.on(&Settings { lead: allows, ..settings.clone() });
         assert_eq!((on.lead, on.window), (lead, 7_000));
     }
-    // Where no times say it, it is the machine's.
+    // Without times, these are the machine's settings.
     assert_eq!(Settled::default().on(&settings), settings);
 }

@@ -1,5 +1,5 @@
-//! The regressions that this is for, and published cases: types compiled from their descriptions, profiles
-//! from the same, one search for all.
+//! Known regressions and published cases: types and profiles come from their descriptions, and the same search runs for
+//! all.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use ledgerline_layout::pick::pick;
 
 const POINTS: usize = 6;
 
-/// The types of a source document.
+/// Returns the types of a source document.
 fn documented(name: &str, options: &[&str]) -> Option<Types> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures");
     compile::types(&fixtures.join(format!("{name}.c")), options)
@@ -44,7 +44,7 @@ fn advised(types: &Types, profile_name: &str, wishes: &Wishes) -> Advice {
     advise(types, id(types, &of.name), of, &question, wishes).unwrap()
 }
 
-/// Where a field is, today or as proposed.
+/// Returns the offset of a field, today or as proposed.
 fn at(advice: &Advice, path: &str) -> u64 {
     let spot = advice.uses.spots.iter().position(|spot| spot.path == path).expect(path);
     advice.proposal.as_ref().map_or(advice.place.offsets[spot], |of| of.place.offsets[spot])
@@ -54,7 +54,7 @@ fn lines(advice: &Advice, paths: &[&str]) -> std::collections::BTreeSet<u64> {
     paths.iter().map(|path| at(advice, path) / 64).collect()
 }
 
-/// What holds of every proposal.
+/// Checks the properties of every proposal.
 fn sound(advice: &Advice) {
     let Some(proposal) = &advice.proposal else { return };
     let mut end = 0;
@@ -161,7 +161,7 @@ fn pins_and_the_size_are_heeded_and_what_cannot_be_is_said() {
     let advice = advised(&types, "page_counter", &wishes);
     sound(&advice);
     assert_eq!((at(&advice, "usage"), at(&advice, "high")), (0, 24));
-    // No room to part them: today's bytes hold nothing but the fields.
+    // There is no room to separate them: the fields take all of today's bytes.
     let wishes = Wishes { size_max: Some(112), ..Wishes::default() };
     let advice = advised(&types, "page_counter", &wishes);
     sound(&advice);
@@ -193,7 +193,7 @@ fn a_base_that_is_hardly_known_is_paid_for_by_every_place() {
     sound(&advice);
     assert_eq!(advice.place.base, 8);
     if let Some(proposal) = &advice.proposal {
-        // What begins lines is worth nothing unless objects begin them: the compiler is told.
+        // A begun line helps only if objects begin lines, so the type gets an alignment.
         assert!(proposal.align == 8 || proposal.place.base == proposal.align);
     }
 }
@@ -214,7 +214,7 @@ fn the_same_question_has_the_same_answer() {
     assert_eq!(text(), text());
 }
 
-/// A sketch, compiled, puts members where the proposal says.
+/// Checks that a compiled sketch has the proposal's offsets.
 fn compiles(types: &Types, name: &str, declarations: &str, advice: &Advice) {
     let Some(proposal) = &advice.proposal else { return };
     let text = print::sketch(types, id(types, name), advice, Language::C);
@@ -252,7 +252,7 @@ fn the_sketches_compile_to_what_is_proposed() {
     }
 }
 
-/// Without figures, which follow machines and the simulator: a `#` each, and one space for many.
+/// Replaces figures, which depend on machines and the simulator, by `#`, and runs of spaces by one.
 fn masked(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -280,7 +280,7 @@ fn the_text_has_its_form() {
     let options = Options { question: &question, profile: "charges.toml", line: 64, colour: false };
     let mut out = String::new();
     print::text(&types, id(&types, "page_counter"), &advice, &options, &mut out);
-    // Who makes whom wait, and how moves are worded, follow figures, too.
+    // The pairs that wait and the reasons of moves depend on figures, too.
     let kept = masked(&out);
     let (before, rest) = kept.split_once("Who makes whom wait").expect(&kept);
     let (head, table) = before.split_once("\nAn operation takes #").expect(&kept);
@@ -288,6 +288,6 @@ fn the_text_has_its_form() {
     let (_, rest) = rest.split_once("\nA better order").expect(&kept);
     let (rest, _) = rest.split_once("Moves, each").expect(&kept);
     let text = format!("{head}\n...\n{table}...\nA better order{rest}");
-    // clang writes `unsigned long` where gcc writes `long unsigned int`.
+    // clang writes `unsigned long` for gcc's `long unsigned int`.
     golden::same("page_counter.advice", &text.replace("unsigned long ", "long unsigned int "));
 }

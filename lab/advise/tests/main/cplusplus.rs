@@ -1,4 +1,5 @@
-//! The sketch of a C++ class is C++: with its bases and template arguments, and without what the compiler makes.
+//! The sketch of a C++ class is valid C++: it has the bases and template arguments, and lacks the members that the
+//! compiler makes.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ const BEFORE: &str = r#"
     template <typename T, int N> struct counter;
 "#;
 
-/// A class's members alternate between what is written and what is read.
+/// Members that are written alternate with members that are read.
 const MEMBERS: &str =
     "std::atomic<long> hits; long limit; std::atomic<long> more; T rest[N]; long other;";
 
@@ -34,7 +35,7 @@ fn picked(types: &Types, name: &str) -> TypeId {
     pick(types, &[name.to_owned()]).unwrap()[0].1
 }
 
-/// Everybody adds to `hits`, and reads `limit` and `other`.
+/// All CPUs add to `hits` and read `limit` and `other`.
 fn advice(types: &Types, name: &str) -> Advice {
     let access = |field: &str, kind| Access { field: field.to_owned(), kind, times: 1.0 };
     let phase = Phase {
@@ -92,7 +93,7 @@ fn a_sketch_of_a_class_compiles_to_the_proposed_offsets() {
     ];
     for (name, source, head) in cases {
         let Some(types) = compiled("class", &format!("{BEFORE}{source} }}\n")) else { return };
-        // gcc writes `counter<long int, 3>` where clang writes `counter<long, 3>`.
+        // clang writes `counter<long, 3>` for gcc's `counter<long int, 3>`.
         let by_clang = pick(&types, &[name.to_owned()]).is_err();
         let spelled = |text: &str| match by_clang {
             true => text.replace("long int", "long"),
@@ -105,7 +106,7 @@ fn a_sketch_of_a_class_compiles_to_the_proposed_offsets() {
         let sketch = print::sketch(&types, picked(&types, name), &advice, Language::C);
         assert!(sketch.starts_with("/* A sketch"), "{sketch}");
         assert!(sketch.contains(head) && !sketch.contains("vtbl"), "{sketch}");
-        // Whoever copies it adds what is not in it: a use, and the body of a function.
+        // The test adds the parts that a sketch lacks: a use, and the body of a function.
         let bare = name.rsplit("::").next().unwrap();
         let body =
             if sketch.contains('~') { format!("{bare}::~{bare}() {{}}") } else { String::new() };

@@ -1,5 +1,5 @@
-//! Holds the integration tests in one program, since each program is linked by itself. A test that needs a process of
-//! its own is a file in the folder above, and says why.
+//! The integration tests in one program, because each program is linked by itself. A test that needs a process of its
+//! own is a file in the folder above, which has the reason.
 
 mod advise;
 #[path = "../../../../tests/support/cases.rs"]

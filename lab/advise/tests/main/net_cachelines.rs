@@ -1,9 +1,8 @@
-//! The counts of Linux commit 14006f1d8fa2, which analysed the kernel's networking structures: lines that the fast
-//! path touched, and lines that would do. `tcp_sock` 12 and 8, `net_device` 12 and 4, `netns_ipv4` 4 and 2.
+//! The counts of Linux commit 14006f1d8fa2, which analysed the kernel's networking structures: lines that the fast path
+//! touched, and lines that would be enough. `tcp_sock` 12 and 8, `net_device` 12 and 4, `netns_ipv4` 4 and 2.
 //!
-//! *Before*: lines of 64 bytes that a field of the table lies on, whichever path touches it, the structure
-//! beginning a line. Offsets are those of Ubuntu's Linux 6.5.0-9; the commit looked at 6.5 in a configuration
-//! that it does not name.
+//! *Before*: lines of 64 bytes with a field of the table, for either path, if the structure begins a line. Offsets are
+//! those of Ubuntu's Linux 6.5.0-9. The commit looked at 6.5 in a configuration that it does not name.
 //!
 //! | | published | Ubuntu 6.5.0-9 | the same, configured otherwise |
 //! |---|---|---|---|
@@ -11,16 +10,16 @@
 //! | `net_device` | 12 | 12 | 12 |
 //! | `netns_ipv4` | 4 | 3 | 4: with `CONFIG_DEBUG_MUTEXES` a mutex before the fields has 8 bytes more |
 //!
-//! The first and the last are at an edge: in Ubuntu `rcvq_space`, the last field of the table of `tcp_sock`, and
-//! `sysctl_tcp_rmem`, the last of `netns_ipv4`, end a line. Eight bytes later, for whatever reason, each structure
-//! has as many as published; and so they have where they lie, 12, 12 and 4, if the byte behind the last field is
-//! counted with it, as whoever counts the boundaries in a printed layout will do. Which of the two it was in the
-//! commit is not known.
+//! The first and the last are at an edge. In Ubuntu, `rcvq_space`, the last field of the table of `tcp_sock`, and
+//! `sysctl_tcp_rmem`, the last of `netns_ipv4`, end a line. Eight bytes later, each structure has the published number
+//! of lines. The structures as they are in Ubuntu also have the published numbers, 12, 12 and 4, if the byte behind the
+//! last field is counted with it, for example by counting the boundaries in a printed layout. It is not known which of
+//! the two applies to the commit.
 //!
-//! *After*: what transmission touches together, the fields of both paths among it, and what reception alone
-//! touches together, each from a line on. Of `tc_to_txq`, 64 bytes, a packet reads one entry, of 4. That gives
-//! 8, 4 and 2. (The commit calls its figure bytes divided by 64, which would be 7 for its 396 bytes of
-//! `tcp_sock`.) To keep written fields apart from read ones as well takes 10, 4 and 2.
+//! *After*: the fields that transmission touches, including those of both paths, begin a line, and those that only
+//! reception touches begin another. Of the 64 bytes of `tc_to_txq`, a packet reads one entry of 4. That gives 8, 4 and
+//! 2. The commit defines its figure as bytes divided by 64, which would be 7 for its 396 bytes of `tcp_sock`.
+//! Separating written from read fields as well takes 10, 4 and 2.
 
 use std::collections::BTreeMap;
 
@@ -31,16 +30,16 @@ use ledgerline_layout::model::{
 };
 use ledgerline_layout::pick::pick;
 
-/// A structure, and by how many bytes lies elsewhere what is behind one of its members.
+/// A structure, one of its members, and the number of bytes by which the members behind it move.
 type Move = (&'static str, &'static str, i64);
 
-/// A smaller `inet_connection_sock`, of the size that the commit states.
+/// A smaller `inet_connection_sock`, of the size in the commit.
 const INET_CONN: Move = ("tcp_sock", "inet_conn", 1368 - 1408);
 
-/// `CONFIG_DEBUG_MUTEXES`: a pointer more in each `struct mutex`. `struct device` holds one too.
+/// `CONFIG_DEBUG_MUTEXES`: one more pointer in each `struct mutex`. `struct device` holds one too.
 const DEBUG_MUTEXES: [Move; 2] = [("net_device", "dev", 8), ("netns_ipv4", "ra_mutex", 8)];
 
-/// Types from the table of facts.
+/// Makes the types from the table of facts.
 fn types(moves: &[Move]) -> Types {
     let mut types = Types::new(8);
     let mut records: Vec<(String, u64, Vec<Member>)> = Vec::new();
@@ -97,11 +96,11 @@ fn before(name: &str, moves: &[Move]) -> usize {
 #[test]
 fn as_many_lines_are_touched_as_the_commit_says() {
     let names = ["tcp_sock", "net_device", "netns_ipv4"];
-    // Ubuntu's two short, by a line each.
+    // Two of Ubuntu's structures have one line less.
     assert_eq!(names.map(|name| before(name, &[])), [11, 12, 3]);
     assert_eq!(names.map(|name| before(name, &[INET_CONN])), [12, 12, 3]);
     assert_eq!(names.map(|name| before(name, &DEBUG_MUTEXES)), [11, 12, 4]);
-    // As published.
+    // The published numbers.
     let [device, mutex] = DEBUG_MUTEXES;
     assert_eq!(names.map(|name| before(name, &[INET_CONN, device, mutex])), [12, 12, 4]);
 }
@@ -118,7 +117,7 @@ fn what_ends_a_line_takes_one_more_eight_bytes_later() {
     }
 }
 
-/// Lines before, and the line of the byte behind the last field.
+/// Returns the lines before, with the line of the byte behind the last field.
 fn through_what_follows(name: &str) -> usize {
     let (types, profile) = (types(&[]), profile());
     let fields = fields(profile.of(name).unwrap());
@@ -132,10 +131,10 @@ fn counted_through_the_byte_behind_the_last_field_ubuntu_has_what_the_commit_say
     assert_eq!(["tcp_sock", "net_device", "netns_ipv4"].map(through_what_follows), [12, 12, 4]);
 }
 
-/// What is touched of a field, by its name: bytes.
+/// Touched bytes of fields.
 type Sizes = Vec<u64>;
 
-/// Lines for fields that lie together from a line on, the widest first and each aligned.
+/// Returns the lines of fields that lie together from the start of a line on, the widest first and each aligned.
 fn together(mut sizes: Sizes) -> u64 {
     let align = |size: u64| 1 << size.trailing_zeros().min(3);
     sizes.sort_by_key(|&size| std::cmp::Reverse(align(size)));
@@ -143,8 +142,8 @@ fn together(mut sizes: Sizes) -> u64 {
     Lines::of(64).count(0, end)
 }
 
-/// Lines when fields are grouped by what the table says of them: whether transmission touches them, whether
-/// anybody writes them.
+/// Returns the lines if fields are grouped by the table: by whether transmission touches them, and whether any path
+/// writes them.
 fn after(name: &str, group: impl Fn(bool, bool) -> u8) -> u64 {
     let (types, profile) = (types(&[]), profile());
     let of = profile.of(name).unwrap();
@@ -160,7 +159,7 @@ fn after(name: &str, group: impl Fn(bool, bool) -> u8) -> u64 {
     groups.into_values().map(together).sum()
 }
 
-/// The fields, whether transmission touches each, whether any path writes it.
+/// Returns the fields, whether transmission touches each, and whether any path writes it.
 fn fields(of: &TypeProfile) -> Vec<(String, bool, bool)> {
     let mut fields: BTreeMap<String, (bool, bool)> = BTreeMap::new();
     for role in &of.roles {
@@ -190,7 +189,7 @@ fn to_keep_what_is_written_apart_takes_more() {
     assert_eq!(after("tcp_sock", by_both), 10);
     assert_eq!(after("net_device", by_both), 4);
     assert_eq!(after("netns_ipv4", by_both), 2);
-    // Nothing but bytes: no order takes fewer.
+    // All fields in one group: no order takes fewer lines.
     let all = |_, _| 0;
     let least = ["tcp_sock", "net_device", "netns_ipv4"].map(|name| after(name, all));
     assert_eq!(least, [7, 4, 1]);

@@ -1,4 +1,5 @@
-//! `perf.data` says what the text of `perf script` says of the same samples, and no bytes make the reader fall.
+//! A `perf.data` gives the same profile as the text of `perf script` of the same samples, and no bytes make the reader
+//! panic.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ fn of_counter(bytes: &[u8]) -> Result<Profile, String> {
     read(bytes, &format!("page_counter@{BASE:#x}"))
 }
 
-/// Whether two profiles say the same. Sums may differ in their last digit, since the order of terms does.
+/// Returns whether two profiles are equal. Sums may differ in their last digit, since the order of terms does.
 fn same(one: &Profile, other: &Profile) -> bool {
     let close = |one: f64, other: f64| (one - other).abs() <= 1e-9 * one.abs();
     let roles = |one: &Role, other: &Role| {
@@ -57,14 +58,14 @@ fn event(name: &str, holds: u64) -> Event {
     Event { name: name.to_owned(), holds }
 }
 
-/// All ways in which perf writes a file.
+/// Returns all forms in which perf writes a file.
 fn ways() -> impl Iterator<Item = How> {
     let ways = [(false, false), (false, true), (true, false), (true, true)];
     let packed = [None, Some(100), Some(60_000)];
     ways.into_iter().flat_map(move |(big, pipe)| packed.map(|packed| How { big, pipe, packed }))
 }
 
-/// The samples of the fixture, whose text lies beside it.
+/// Returns the samples of the fixture. Their text is beside it.
 fn of_fixture() -> (Vec<Event>, Vec<Sample>) {
     let holds = MANY | perf::IDENTIFIER;
     let names = ["cpu/mem-loads,ldlat=30/P", "cpu/mem-stores/P", "l1d-miss"];
@@ -98,7 +99,7 @@ fn the_samples_of_a_text_say_the_same_in_every_form_of_file() {
     }
 }
 
-/// The line that `perf script` prints of a sample.
+/// Returns the line that `perf script` prints of a sample.
 fn line(name: &str, sample: &Sample) -> String {
     let op = match sample.source & 0x1f {
         2 => "LOAD",
@@ -136,7 +137,7 @@ proptest! {
     ) {
         let more = more & (perf::IP | perf::TIME | perf::STREAM_ID | perf::CALLCHAIN | perf::RAW | perf::WEIGHT);
         let told = if identified { perf::IDENTIFIER } else { perf::ID };
-        // What lies before the number must be alike where that is not the first.
+        // If the number is not first in a sample, the parts before it must be the same for all events.
         let holds = perf::TID | perf::ADDR | perf::CPU | perf::PERIOD | perf::DATA_SRC | more | told;
         let names = ["mem-loads", "mem-stores:ppp", "other"];
         let events: Vec<Event> = names.iter().map(|name| event(name, holds)).collect();
@@ -196,7 +197,7 @@ fn what_cannot_be_used_is_one_line_that_says_what_to_do() {
     let mut record = [81u32.to_le_bytes(), [0; 4]].concat();
     record[6..].copy_from_slice(&(8 + blocks.len() as u16).to_le_bytes());
     record.extend(&blocks);
-    // Sizes of zero: what follows is read to the end.
+    // With sizes of zero, the rest is read to the end.
     let mut bomb = [&bomb[..at], &record].concat();
     bomb[48..56].fill(0);
     let cases: [(Vec<u8>, &str); 12] = [
@@ -231,13 +232,13 @@ fn what_cannot_be_used_is_one_line_that_says_what_to_do() {
                 assert!(error.contains(wanted), "{error}\nnot: {wanted}");
                 assert_eq!(error.lines().count(), 1, "{error}");
             }
-            // Without the section of names the sources say all there is to say.
+            // Without the section of names, the sources are enough.
             Ok(profile) => assert_eq!(wanted, "no sample hits", "{}", profile.to_toml()),
         }
     }
 }
 
-/// Records a program by perf, or says why that cannot be.
+/// Records a program with perf, or prints why that is not possible.
 fn record(path: &Path, options: &[&str], program: &[&str]) -> Option<PathBuf> {
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "--sample-cpu", "-d", "-c", "1", "-o"]).arg(path).args(options);
@@ -278,7 +279,7 @@ fn what_perf_records_says_what_perf_script_prints_of_it() {
             eprintln!("skipped: perf does not read what it wrote with {options:?}");
             continue;
         }
-        // An object is where the first fault was.
+        // The object is at the first fault.
         let first = text.lines().find_map(|line| {
             let mut words = line.split_whitespace().skip_while(|word| !word.contains("page-"));
             u64::from_str_radix(words.nth(1)?, 16).ok()
@@ -288,14 +289,14 @@ fn what_perf_records_says_what_perf_script_prints_of_it() {
         let (text, file) = (read(text.as_bytes(), &object), read(&bytes, &object));
         let (text, file) = (text.unwrap(), file.unwrap_or_else(|e| panic!("{options:?}: {e}")));
         assert!(same(&text, &file), "{options:?}: {}\nnot {}", file.to_toml(), text.to_toml());
-        // Cut anywhere, it is read or refused.
+        // A truncated file is read or refused.
         for length in (0..bytes.len()).step_by(97) {
             let _ = read(&bytes[..length], &object);
         }
     }
 }
 
-/// A program that has `counter` where its file says, and the address.
+/// Builds a program that has `counter` at the address in its file, and returns the address.
 fn with_counter(name: &str, text: &str, flag: &str) -> Option<(PathBuf, u64)> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let source = program.with_extension("c");
@@ -328,12 +329,12 @@ fn a_breakpoint_that_only_stores_meet_says_so() {
     assert_eq!(profile.types[0].times("low", Kind::Store), 1.0, "{}", profile.to_toml());
 }
 
-/// Symbols of this program: one that goes by its name, and one by its path.
+/// Symbols of this program: the first is named by its plain name, the second by its Rust path.
 #[unsafe(no_mangle)]
 static mut LEDGERLINE_PROBE: [u64; 512] = [1; 512];
 static mut OTHER_PROBE: [u64; 512] = [1; 512];
 
-/// Where this process has the text of this program: the address, and the offset in the file.
+/// Returns where this process has the text of this program: the address, and the offset in the file.
 fn own_text(program: &Path) -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let text = maps
@@ -355,18 +356,18 @@ fn an_object_at_a_symbol_is_where_each_process_had_loaded_the_program() {
     let sample =
         |address| Sample { event: 0, thread: 4720, cpu: 1, address, period: 1, source: 0x508_0144 };
     let samples = [sample(probe + 0x20), sample(probe + 8 * 512), sample(probe - 1)];
-    // Samples are of process 4711.
+    // The samples are of process 4711.
     let elsewhere = |name: &str| format!("/gone/{}", name.rsplit('/').next().unwrap());
     let processes = [
         vec![MappedTwo(4711, text, offset, name.clone())],
         vec![Mapped(4711, text, offset, name.clone())],
-        // Another file, another process, another place of it; and the file lay elsewhere.
+        // Another file, another process, and a file that has moved since.
         vec![
             Mapped(4711, text + 0x10_0000, offset, "/lib/libc.so.6".into()),
             MappedTwo(4712, text + 0x20_0000, offset, name.clone()),
             MappedTwo(4711, text, offset, elsewhere(&name)),
         ],
-        // A child of a child of the one that loaded it; and one that ran it anew.
+        // A grandchild of the process that loaded it, and a process that executed it again.
         vec![
             MappedTwo(4000, text, offset, name.clone()),
             Forked(4500, 4000),
@@ -378,7 +379,7 @@ fn an_object_at_a_symbol_is_where_each_process_had_loaded_the_program() {
             Forked(4711, 4000),
             MappedTwo(4711, text, offset, name.clone()),
         ],
-        // It ran it twice.
+        // A process that executed it twice.
         vec![
             MappedTwo(4711, text + 0x7000, offset, name.clone()),
             MappedTwo(4711, text, offset, name.clone()),
@@ -418,7 +419,7 @@ fn an_object_at_a_symbol_is_where_each_process_had_loaded_the_program() {
     );
     let unknown = told(&processes[0], "page@LEDGERLINE_PROBE", None);
     assert!(unknown.contains("is a symbol"), "{unknown}");
-    // Another process alone had it.
+    // Only another process had it.
     let others = told(&[Mapped(4712, text, offset, name)], "page@LEDGERLINE_PROBE", Some(&program));
     assert!(others.contains("none of its 3 samples hit"), "{others}");
     let text = read_of(SCRIPT.as_bytes(), "page@LEDGERLINE_PROBE", Some(&program)).unwrap_err();
@@ -463,7 +464,7 @@ fn a_real_program_that_is_loaded_anywhere_has_its_objects_at_symbols() {
     let options = ["-e", "page-faults/name=page-stores/u"];
     let Some(path) = record(&path, &options, &[program.to_str().unwrap()]) else { return };
     let bytes = std::fs::read(path).unwrap();
-    // The parent touched page 3, the child page 9, nobody page 10.
+    // The parent touched page 3, the child page 9. Page 10 was not touched.
     for (page, touched) in [(3, true), (9, true), (10, false)] {
         let object = format!("page@area+{:#x}", page << 12);
         let profile = read_of(&bytes, &object, Some(&program));

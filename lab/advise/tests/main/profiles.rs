@@ -1,4 +1,4 @@
-//! Profiles of every sort, as the tools that write them print them.
+//! Profiles of every format, as the tools print them.
 
 use crate::support;
 use ledgerline_advise::profile::{Instances, Kind, Known, Object, Profile, TypeProfile};
@@ -44,7 +44,7 @@ fn counter(text: &str) -> TypeProfile {
     profile.types.into_iter().next().unwrap()
 }
 
-/// A role's accesses an operation, as text.
+/// Returns the accesses of an operation of a role, as text.
 fn rates(of: &TypeProfile, role: &str) -> Vec<String> {
     let role = of.roles.iter().find(|named| named.name == role).expect(role);
     let accesses = &role.phases[0].accesses;
@@ -80,7 +80,7 @@ fn a_table_of_2023_says_who_touches_what_in_which_path() {
     ];
     assert_eq!(rates(of, "rx"), rx);
     assert_eq!(of.roles.iter().map(|role| role.share).sum::<f64>(), 1.0);
-    // With the types at hand, what they do not have is left out.
+    // Fields that the given types do not have are left out.
     let profile = read(fixture("tcp_sock-2023.rst"), &[]).unwrap();
     assert_eq!(rates(profile.of("tcp_sock").unwrap(), "rx"), ["pred_flags load 1.000"]);
 }
@@ -93,7 +93,7 @@ fn tables_with_rules_are_read_one_after_the_other() {
     let netns = &profile.types[0];
     assert_eq!(rates(netns, "tx"), ["spaced_type load 1.000", "sysctl_tcp_wmem load 1.000"]);
     assert_eq!(rates(netns, "rx"), ["sysctl_ip_early_demux load 1.000"]);
-    // One path alone: all CPUs.
+    // All CPUs play the only path.
     assert_eq!(profile.types[1].roles.len(), 1);
     assert_eq!(profile.types[1].roles[0].share, 1.0);
 }
@@ -112,11 +112,11 @@ fn a_c2c_report_tells_writers_from_readers_by_field() {
 #[test]
 fn older_and_other_c2c_reports_are_read_by_their_headers() {
     let of = counter(fixture("c2c-4.18.txt"));
-    // CPUs have no numbers there: of three, the first two write.
+    // This report has no CPU numbers: of three CPUs, the first two write.
     assert_eq!(rates(&of, "writers"), ["min load 0.800", "usage store 1.000"]);
     assert_eq!(rates(&of, "readers"), ["min load 0.800"]);
     let of = counter(fixture("c2c-arm.txt"));
-    // A quarter of 80 stores at any level are 20 of 120 samples.
+    // A quarter of 80 stores at any level: 20 of 120 samples.
     assert_eq!(rates(&of, "all"), ["max load 1.000", "max store 0.200"]);
 }
 
@@ -124,7 +124,7 @@ fn older_and_other_c2c_reports_are_read_by_their_headers() {
 fn samples_are_weighed_by_their_periods_and_dealt_by_cpu() {
     let of = counter(fixture("script.txt"));
     let writers = ["max load 0.500", "usage atomic 0.500", "watermark store 1.000"];
-    // Each of the two writing CPUs did a half of each.
+    // Each of the two writing CPUs did half of each.
     let halves: Vec<String> = rates(&of, "writers");
     assert_eq!(halves, writers);
     assert_eq!(rates(&of, "readers"), ["parent load 1.000"]);
@@ -238,7 +238,7 @@ fn a_second_report_behind_the_first_has_columns_of_its_own() {
     let both = format!("{}\n{}", fixture("c2c-4.18.txt"), fixture("c2c-arm.txt"));
     let of = counter(&both);
     assert!(of.times("max", Kind::Load) > 0.0 && of.times("usage", Kind::Store) > 0.0);
-    // Rows of the one under the header of the other belong to no line.
+    // Rows of one report under the header of another belong to no line.
     let arm = fixture("c2c-arm.txt");
     let header = &arm[..=arm.find("\n  ---").unwrap()];
     let cut = fixture("c2c-4.18.txt").replacen(
@@ -271,7 +271,7 @@ proptest! {
                         prop_assert!(access.times > 0.0 && access.times.is_finite());
                     }
                 }
-                // What was read can be written down and read again.
+                // A profile that was read can be written and read again.
                 prop_assert!(read(&profile.to_toml(), &[]).is_ok(), "{}", profile.to_toml());
             }
             Err(error) => prop_assert_eq!(error.lines().count(), 1, "{}", error),

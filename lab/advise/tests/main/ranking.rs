@@ -1,5 +1,5 @@
-//! What a difference of two builds is predicted to cost, on the structures of the documents that this project
-//! starts from.
+//! Predicted costs of the differences between two builds, for the structures of the documents that this project starts
+//! from.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use ledgerline_layout::pick::pick;
 
 const POINTS: usize = 8;
 
-/// The two builds of a structure; `None` (and a line) where there is no C compiler.
+/// Returns the two builds of a structure; `None`, and a printed line, without a C compiler.
 fn builds(source: &Path) -> Option<[Types; 2]> {
     Some([compile::types(source, &[])?, compile::types(source, &["-DAFTER"])?])
 }
 
-/// The two builds of a structure that a source document is about.
+/// Returns the two builds of a structure of a source document.
 fn documented(name: &str) -> Option<[Types; 2]> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../layout/tests/fixtures");
     builds(&fixtures.join(format!("{name}.c")))
@@ -53,8 +53,8 @@ fn told(types: &[Types; 2], name: &str, profile: &Profile) -> Result<Told, Strin
     Ok(Told { difference, priced, text: out, json })
 }
 
-/// Compares with a golden file. Figures of nanoseconds and per cent move with the simulator, so that they are
-/// `#` there; what they must be is said by the tests.
+/// Compares with a golden file. Nanoseconds and per cent depend on the simulator, so they are `#` there. The tests
+/// check their values.
 fn golden(name: &str, text: &str) {
     let figure = |line: &str| {
         let mut out = String::new();
@@ -87,7 +87,7 @@ fn golden(name: &str, text: &str) {
     golden::same(name, &masked);
 }
 
-/// The same of JSON: figures are null there.
+/// Does the same for JSON, with null for figures.
 fn golden_json(name: &str, value: &serde_json::Value) {
     fn masked(value: &mut serde_json::Value) {
         match value {
@@ -120,7 +120,7 @@ fn of_the_group_the_parting_of_stat_cpu_is_the_loss_and_the_written_neighbour_th
     assert_eq!((&*culprit.writer, &*culprit.victim), ("stat[13]", "stat_cpu"), "{}", told.text);
     assert_eq!(culprit.near, Near::Neighbour);
     assert!(share.change.low > 0.0, "{}", told.text);
-    // It comes first, and carries most of the loss.
+    // It comes first, and has most of the loss.
     assert!(share.change.median > 0.5 * told.priced.difference.change.median, "{}", told.text);
     let first = &told.json["changes"][0];
     assert!(first["fields"].as_array().unwrap().iter().any(|field| field == "stat_cpu"));
@@ -145,7 +145,7 @@ fn of_the_counter_usage_leaving_the_limits_is_the_gain() {
     golden("page-counter-layout.ranked", &told.text);
 }
 
-/// Two builds from text.
+/// Returns two builds from text.
 fn written(name: &str, old: &str, new: &str) -> Option<[Types; 2]> {
     let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ranking-{name}.c"));
     let body = |fields: &str| format!("struct t {{ {fields} }} t;\n");
@@ -164,7 +164,7 @@ fn renamed_fields_are_followed_and_what_one_build_lacks_is_said() {
     let (old, new) =
         ("long hot; long read;", "long counter; char pad[120]; long read; long extra;");
     let Some(types) = written("renamed", old, new) else { return };
-    // By the old name, and by the new one.
+    // With the old name and with the new one.
     for name in ["hot", "counter"] {
         let fields = format!("{name} = {{ atomic = 1 }}, read = {{ load = 1 }}");
         let told = told(&types, "t", &by_hand(&fields)).unwrap();

@@ -1,4 +1,4 @@
-//! Objects of different CPUs in a row share lines, and it costs what fields of one object on one line cost.
+//! Objects of different CPUs in a row share lines. That costs the same as fields of one object on one line.
 
 use ledgerline_advise::cost::{self, Place, Question};
 use ledgerline_advise::profile::{Instances, Kind, Phase, Profile, Role, Row};
@@ -13,7 +13,7 @@ fn touch(spot: usize) -> Vec<Touch> {
     vec![Touch { spot, kind: Kind::Atomic, times: 1.0 }]
 }
 
-/// Roles that add to a counter each.
+/// Returns roles that each add to a counter.
 fn uses(instances: Instances, offsets: &[u64]) -> Uses {
     let spot = |&offset: &u64| Spot {
         path: format!("at{offset}"),
@@ -49,10 +49,10 @@ fn a_row_costs_what_the_same_bytes_of_one_object_cost() {
         let (row, fields) = (cost(&row).nanoseconds.median, cost(&fields).nanoseconds.median);
         assert!((row / fields - 1.0).abs() < 0.02, "{stride}: {row} {fields}");
     }
-    // Apart they cost what objects on lines of their own do.
+    // Objects that are apart cost the same as objects on lines of their own.
     let apart = cost(&uses(row(128, Some(0)), &[0]));
     let own = cost(&uses(Instances::PerCpu, &[0]));
-    // (But for how the simulation begins.)
+    // Only the begin of the simulation differs.
     let (apart, own) = (apart.nanoseconds.median, own.nanoseconds.median);
     assert!((apart / own - 1.0).abs() < 1e-3, "{apart} {own}");
 }
@@ -61,7 +61,7 @@ fn a_row_costs_what_the_same_bytes_of_one_object_cost() {
 fn a_row_of_another_size_keeps_what_lies_between_and_where_it_begins_if_it_may() {
     let row = |stride, begins| Row { stride, begins };
     assert_eq!(row(40, Some(16)).of_size(40, 48, 8), row(48, Some(16)));
-    // What malloc adds is there still.
+    // The space that malloc adds is kept.
     assert_eq!(row(48, None).of_size(40, 64, 16), row(80, None));
     assert_eq!(row(40, Some(16)).of_size(40, 64, 64), row(64, None));
     assert_eq!(row(40, Some(64)).of_size(40, 64, 64), row(64, Some(64)));

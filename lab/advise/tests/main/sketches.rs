@@ -1,5 +1,5 @@
-//! What is proposed for random structures is what a compiler makes of the sketch: alignment, holes,
-//! bitfields and flexible arrays as the language has them.
+//! For random structures, a compiler gives the sketch the proposed layout: alignment, holes, bitfields and flexible
+//! arrays follow the language's rules.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn compiled(name: &str, text: &str) -> Option<Types> {
     compile::types(&source, &[])
 }
 
-/// A member: its declaration with `@` for the name, and whether it is a bitfield.
+/// Generates a member: its declaration, with `@` for the name.
 fn member() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => Just("long @".to_owned()),
@@ -87,7 +87,7 @@ proptest! {
         let advice = advise(&types, id, &profile, &question, &wishes).unwrap();
         let Some(proposal) = &advice.proposal else { return Ok(()) };
         let sketch = print::sketch(&types, id, &advice, Language::C);
-        // What has no tag of its own has no declaration to refer to.
+        // A type without a tag cannot be declared again.
         if sketch.contains("{...}") {
             return Ok(());
         }

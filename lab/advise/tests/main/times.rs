@@ -1,4 +1,4 @@
-//! Profiles that say what an operation takes as a whole: the work comes out, and with it what another layout takes.
+//! Profiles with times of whole operations: the work is found, and with it the cost of another layout.
 
 use ledgerline_advise::cost::{self, Place, Question, Timed, Work};
 use ledgerline_advise::profile::{Instances, Kind, Phase, Role, WorkBasis};
@@ -6,7 +6,7 @@ use ledgerline_advise::uses::{Spot, Touch, Uses};
 use ledgerline_coherence::experiments::Interval;
 use ledgerline_coherence::machine::Machine;
 
-/// Two roles, each with a counter of its own; the counters lie on one line.
+/// Returns two roles, each with a counter of its own. The counters share a line.
 fn uses(kind: Kind, works: [f64; 2], bases: [WorkBasis; 2]) -> Uses {
     let spot = |path: &str, offset| Spot {
         path: path.to_owned(),
@@ -45,7 +45,7 @@ fn apart(uses: &Uses) -> Place {
     Place { offsets: vec![0, 128], ..Place::of(uses) }
 }
 
-/// What the times of today's layout say, on the machine that is asked about.
+/// Returns the works that the times of today's layout give, on the machine of the question.
 fn settled(question: &Question<'_>, timed: &Uses) -> (Uses, Vec<Work>) {
     cost::settle(question, None, timed.clone(), &Place::of(timed)).unwrap()
 }
@@ -85,7 +85,7 @@ fn roles_that_differ_have_works_that_differ() {
     let (_, works) = settled(&question, &timed);
     assert!(works[0].work_ns.median < 88.0 && works[1].work_ns.low > 200.0, "{works:?}");
     assert!(works[1].work_ns.median < 295.0, "{works:?}");
-    // All of a time is work where the program hides its waiting.
+    // If the program hides its waiting, all of a time is work.
     assert!(works[0].work_ns.high <= 90.0 && works[1].work_ns.high <= 300.0, "{works:?}");
 }
 
@@ -101,12 +101,12 @@ fn what_recording_took_is_no_work() {
     let recorded = work(WorkBasis::Takes { ns: 160.0, recording_ns: 60.0 });
     assert!((plain.work_ns.median - recorded.work_ns.median).abs() < 6.0);
     assert_eq!(recorded.takes_ns, Some(100.0));
-    // Recording costs a tenth more or less.
+    // The cost of recording has an error of a tenth.
     let width = recorded.work_ns.high - recorded.work_ns.low;
     assert!(width > plain.work_ns.high - plain.work_ns.low && width < 20.0, "{recorded:?}");
 }
 
-/// Where an operation is shorter than the error in what recording takes, all of its time may be that.
+/// An operation may be shorter than the error of the cost of recording. Then all of its time may be that cost.
 #[test]
 fn an_operation_that_was_nearly_all_recording_has_no_work() {
     let machine = two_cpus();
@@ -129,13 +129,13 @@ fn a_time_that_no_work_explains_is_said_and_met_by_waiting_less() {
     let (found, works) = settled(&question, &timed);
     let least = works[0].least_ns.unwrap();
     assert!(least.low > 2.0 && works[0].work_ns.high <= 2.0, "{works:?}");
-    // What each takes alone is left, since nothing less than no waiting can be had.
+    // The time of each alone remains, since waiting cannot be less than zero.
     let today = cost::of(&question, &found, &Place::of(&found)).unwrap().nanoseconds;
     let apart = cost::of(&question, &found, &apart(&found)).unwrap().nanoseconds;
     assert!(today.median < least.low && (today.median / apart.median - 1.0).abs() < 0.01);
 }
 
-/// A program may wait for every line, or work on meanwhile: its time does not tell.
+/// A time does not tell whether a program waits for every line or works meanwhile.
 #[test]
 fn what_a_time_does_not_tell_widens_what_is_predicted() {
     let machine = two_cpus();
@@ -151,7 +151,7 @@ fn what_a_time_does_not_tell_widens_what_is_predicted() {
     let width = |gain: &cost::Difference| gain.change.high - gain.change.low;
     assert!(alone.change.holds(-30.0) && together.change.holds(-30.0), "{alone:?} {together:?}");
     assert!(width(&together) > 1.5 * width(&alone), "{alone:?} {together:?}");
-    // One that hides all of it is no reason against another layout.
+    // A program that hides all of its waiting is no argument against another layout.
     let hidden = gain(WorkBasis::Takes { ns: 200.0, recording_ns: 0.0 });
     assert!(hidden.change.high >= 0.0 && hidden.is_sure(), "{hidden:?}");
 }
@@ -183,7 +183,7 @@ fn times_are_of_the_machine_on_which_they_were_taken() {
     assert_eq!(works, cost::settle(&same, None, timed, &place).unwrap().1);
 }
 
-/// Timed alone and beside others, on a machine whose window `hides` so much of a wait.
+/// Returns the times alone, beside others, and apart, on a machine whose window hides `hides` of a wait.
 fn timed_twice(machine: &Machine, work: f64, hides: f64) -> (f64, f64, f64) {
     let mut machine = machine.clone();
     let window = &mut machine.nuisance.window_ns;
@@ -196,7 +196,7 @@ fn timed_twice(machine: &Machine, work: f64, hides: f64) -> (f64, f64, f64) {
     (cost(1, &Place::of(&known)), cost(2, &Place::of(&known)), cost(2, &apart(&known)))
 }
 
-/// The time beside others alone does not tell a program that works while it waits from one that has less to do.
+/// The time beside others alone cannot distinguish a program that works while it waits from one that has less to do.
 #[test]
 fn a_time_alone_tells_work_from_waiting_whatever_the_processor_hides() {
     let machine = two_cpus();
@@ -215,7 +215,7 @@ fn a_time_alone_tells_work_from_waiting_whatever_the_processor_hides() {
     }
 }
 
-/// A machine file that is wrong by half says too much waiting; the times say by how much.
+/// A machine file that is wrong by half predicts too much waiting. The times give the correction.
 #[test]
 fn what_the_machine_file_is_wrong_by_is_corrected_by_both_times() {
     let right = two_cpus();
@@ -232,13 +232,13 @@ fn what_the_machine_file_is_wrong_by_is_corrected_by_both_times() {
     let (today, moved) = (cost(&Place::of(&found)), cost(&apart(&found)));
     assert!((today.nanoseconds.median / beside - 1.0).abs() < 0.05, "{today:?} for {beside}");
     assert!((moved.nanoseconds.median / after - 1.0).abs() < 0.08, "{moved:?} for {after}");
-    // What is said of lines is corrected with it.
+    // The waiting of lines is corrected, too.
     let lines = today.by_lines(&Place::of(&found), 64);
     let waiting: f64 = lines.iter().map(|line| line.waiting.median).sum();
     assert!((waiting / (beside - alone) - 1.0).abs() < 0.25, "{waiting} of {beside} less {alone}");
 }
 
-/// Elsewhere others make it wait as that machine does; the work is the program's own.
+/// On another machine, the waiting is that machine's; the work is the program's own.
 #[test]
 fn a_correction_stays_on_the_machine_that_it_is_of() {
     let (here, there) = (two_cpus(), Machine::built_in("four-socket-144").unwrap());
@@ -255,7 +255,7 @@ fn a_correction_stays_on_the_machine_that_it_is_of() {
     assert_eq!(same[1].works, elsewhere[1].works);
 }
 
-/// A CPU may stand for a line and lose little by it, since its work goes on.
+/// A CPU may wait for a line and lose little by it, because its work goes on.
 #[test]
 fn what_is_said_of_lines_adds_up_to_what_is_lost_beyond_the_time_alone() {
     let machine = two_cpus();
@@ -281,6 +281,6 @@ fn a_change_is_sure_where_it_is_nowhere_the_other_way() {
     };
     assert!(change([-20.0, -10.0, 0.0]).is_sure() && change([0.01, 10.0, 20.0]).is_sure());
     assert!(!change([-20.0, -10.0, 1.0]).is_sure() && !change([-1.0, 10.0, 20.0]).is_sure());
-    // In the middle there is nothing that could be told from noise.
+    // A median that is too small cannot be distinguished from noise.
     assert!(!change([-20.0, -0.01, 0.0]).is_sure() && !change([0.0; 3]).is_sure());
 }

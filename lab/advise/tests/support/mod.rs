@@ -1,11 +1,11 @@
-//! Types put down by hand, and files as perf writes them.
+//! Types that are declared by hand, and files in perf's format.
 
 pub mod perf;
 
 use ledgerline_layout::model::{Align, Kind, Member, Record, Role, Type, TypeId, Types};
 
-/// Adds a record of eight-byte words (`name`), arrays of them (`name[4]`) and four-byte words (`name:4`), in a
-/// row and naturally aligned.
+/// Adds a record of eight-byte words (`name`), arrays of them (`name[4]`) and four-byte words (`name:4`), in this order
+/// and naturally aligned.
 pub fn record(types: &mut Types, name: &str, fields: &str) -> TypeId {
     let mut number = |name: &str, size| {
         let name = types.intern(name);

@@ -1,6 +1,6 @@
 //! Writes a `perf.data`, by the description of the format in the kernel's tools/perf/Documentation.
 
-/// What a sample may hold beside thread, address and CPU, by the kernel's numbers.
+/// The contents of a sample besides thread, address and CPU, by the kernel's numbers.
 pub const IP: u64 = 1 << 0;
 pub const TIME: u64 = 1 << 2;
 pub const CALLCHAIN: u64 = 1 << 5;
@@ -15,19 +15,19 @@ pub const TID: u64 = 1 << 1;
 pub const ADDR: u64 = 1 << 3;
 pub const CPU: u64 = 1 << 7;
 
-/// How a file is written.
+/// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
     pub big: bool,
-    /// As perf writes it into a pipe.
+    /// The form in which perf writes into a pipe.
     pub pipe: bool,
-    /// The samples lie in compressed records of so many bytes.
+    /// The samples are in compressed records of this many bytes.
     pub packed: Option<usize>,
 }
 
 pub const PLAIN: How = How { big: false, pipe: false, packed: None };
 
-/// An event: its name, and what its samples hold.
+/// An event: its name, and the contents of its samples.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub name: String,
@@ -76,7 +76,7 @@ impl Out {
     }
 }
 
-/// The number by which samples name an event.
+/// Returns the number by which samples name an event.
 fn id(event: usize) -> u64 {
     1000 + event as u64
 }
@@ -152,13 +152,13 @@ fn sample(out: &mut Out, holds: u64, sample: &Sample) {
     }
 }
 
-/// What the kernel says of processes.
+/// The kernel's records about processes.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "not all users of this module have processes")]
 pub enum Said {
     /// A process mapped a file: its number, the address, the offset in the file, the file.
     Mapped(u32, u64, u64, String),
-    /// The same as newer kernels say it.
+    /// The same in the form of newer kernels.
     MappedTwo(u32, u64, u64, String),
     /// A process has a child: the child, the parent.
     Forked(u32, u32),
@@ -186,12 +186,12 @@ fn said(out: &mut Out, said: &Said) {
     out.record(ty, &body.bytes);
 }
 
-/// A file of these samples, among records that are of no interest.
+/// Returns a file of these samples, among other records.
 pub fn file(how: How, events: &[Event], samples: &[Sample]) -> Vec<u8> {
     file_of(how, events, samples, &[])
 }
 
-/// As [`file`], and what the kernel says of processes comes behind the samples, as it may.
+/// Like [`file`], with records about processes behind the samples, a permitted order.
 pub fn file_of(how: How, events: &[Event], samples: &[Sample], processes: &[Said]) -> Vec<u8> {
     let mut out = Out { bytes: Vec::new(), big: how.big };
     let magic = u64::from_le_bytes(*b"PERFILE2");
@@ -211,7 +211,7 @@ pub fn file_of(how: How, events: &[Event], samples: &[Sample], processes: &[Said
         names(&mut body, events);
         out.record(80, &body.bytes);
     }
-    // The processor's trace follows its record and is no part of it.
+    // The processor's trace follows its record and is not part of it.
     let mut trace = records.part();
     [24, 0, 0, 0, 0].into_iter().for_each(|word| trace.u64(word));
     records.record(71, &trace.bytes);
@@ -243,7 +243,8 @@ pub fn file_of(how: How, events: &[Event], samples: &[Sample], processes: &[Said
     for number in [104, event_size as u64, of_events, (event_size * events.len()) as u64] {
         out.u64(number);
     }
-    // The places of the records, and of what is no longer written; the number of the section of names, and of another.
+    // The places of the records and of a section that is no longer written; the bits of the section of names and of
+    // another.
     for number in [data, records.bytes.len() as u64, 0, 0, 1 << 12 | 1 << 3, 0, 0, 0] {
         out.u64(number);
     }
@@ -264,9 +265,9 @@ pub fn file_of(how: How, events: &[Event], samples: &[Sample], processes: &[Said
     out.bytes
 }
 
-/// A stream of zstd as perf writes it: blocks (stored as they are), and no last one.
+/// Returns a zstd stream like perf's: stored blocks without a last one.
 fn zstd(bytes: &[u8]) -> Vec<u8> {
-    // The magic number, a frame that says nothing of its size, a window of 128 KiB.
+    // The magic number, a frame without a size, a window of 128 KiB.
     let mut stream = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x38];
     for block in bytes.chunks(1000) {
         stream.extend(&((block.len() as u32) << 3).to_le_bytes()[..3]);

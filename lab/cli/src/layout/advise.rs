@@ -95,7 +95,7 @@ pub struct AdviseArgs {
     json: bool,
 }
 
-/// What is printed.
+/// Returns the text or JSON to print.
 pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
     let asked = Asked::read(&args.of, "there is no advice")?;
     let question = asked.question();
@@ -128,13 +128,13 @@ pub(super) fn text(args: &AdviseArgs) -> Result<Vec<u8>, Error> {
         print::text(asked.types, asked.id, &advice, &options, &mut out);
     }
     if args.trial {
-        // With the works that were found for times.
+        // The advice holds the uses with the work that was fitted to the times.
         let subject = asked.subject(&advice.uses);
         let seconds = args.seconds.unwrap_or(SECONDS);
         let printed =
             trial::replay(&asked, &subject, trial::proposed(&advice), seconds, args.json)?;
         if args.json {
-            // One object: the trial is a member of the advice.
+            // The output is one JSON object: the trial is a member of the advice.
             out.truncate(out.trim_end().len() - 1);
             out.push_str(&format!(",\"trial\":{}}}", printed.trim_end()));
         } else {

@@ -1,4 +1,4 @@
-//! The type that somebody asks about, and what a profile says of it.
+//! The type that a command is about, and its profile.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct OrderArgs {
     machine: MachineArgs,
 }
 
-/// A type of a file, what a profile says of it, and the machine.
+/// A type of a file, its profile and the machine.
 pub(super) struct Asked<'a> {
     args: &'a OrderArgs,
     pub(super) types: &'static Types,
@@ -46,7 +46,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Finds all of it. Without a profile it says that `nothing` can be had, in words.
+    /// Reads the file, the profile and the machine. `nothing` is the error's text if no profile is given.
     pub(super) fn read(args: &'a OrderArgs, nothing: &str) -> Result<Asked<'a>, Error> {
         let OrderArgs { file, name, .. } = args;
         let Some(path) = &args.profile.profile else {
@@ -81,22 +81,22 @@ impl<'a> Asked<'a> {
         Ok(Asked { args, types, id, name: found.to_owned(), profile, uses, machine })
     }
 
-    /// What the profile says of the type.
+    /// Returns the type's part of the profile.
     pub(super) fn of_type(&self) -> &TypeProfile {
         self.profile.of(&self.name).expect("it was looked for")
     }
 
-    /// The question what a layout costs.
+    /// Returns the question that the cost model answers.
     pub(super) fn question(&self) -> Question<'_> {
         self.args.machine.question(&self.profile, &self.machine)
     }
 
-    /// Whether nobody named the machine.
+    /// Returns whether the machine is a default, named neither by an option nor by the profile.
     pub(super) fn is_assumed(&self) -> bool {
         self.args.machine.is_assumed(&self.profile)
     }
 
-    /// What follows from these options for an order that is wished for.
+    /// Returns the wishes for an order that follow from these options.
     pub(super) fn wishes(&self) -> Result<Wishes, Error> {
         let timed = self.args.machine.timed(&self.profile)?;
         Ok(Wishes { base: self.args.machine.base, timed, ..Wishes::default() })
@@ -108,7 +108,7 @@ impl<'a> Asked<'a> {
             .map_err(|error| error.in_file(&self.args.file))
     }
 
-    /// The type as one whose order is tried, with these accesses.
+    /// Returns the type as the subject of a trial, with these accesses.
     pub(super) fn subject<'s>(&'s self, uses: &'s Uses) -> Subject<'s> {
         let (types, id, base) = (self.types, self.id, self.args.machine.base);
         Subject { types, id, profile: self.of_type(), uses, base }

@@ -1,4 +1,4 @@
-//! Building a program with probes: the user's command, with wrappers in the place of compilers.
+//! Builds a program with probes: runs the user's command with wrappers in place of the compilers.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,10 +16,10 @@ use ledgerline_view::terminal::text::counted;
 use crate::carried::RECORDER;
 use ledgerline_run::launch::{Failure, Signals, Status, start_plain};
 
-/// Objects without probes that are named.
+/// Most objects without probes that a message names.
 const NAMED: usize = 3;
 
-/// A compiler's work, where this process was started as one by a wrapper; `None` where it was not.
+/// Runs as a compiler if a wrapper started this process as one; `None` otherwise.
 pub fn as_compiler() -> Option<ExitCode> {
     let executed = rustix::param::linux_execfn();
     wrapper::called(Path::new(OsStr::from_bytes(executed.to_bytes())), env::args_os().skip(1))
@@ -29,22 +29,22 @@ fn failure(error: &io::Error) -> Failure {
     Failure::internal(format!("layout record --build: {error}"))
 }
 
-/// Runs a shell's command with wrappers for compilers, and says on standard error what was built.
+/// Runs a shell command with wrappers for compilers, and reports on standard error what was built.
 ///
-/// What was built, or the command's own exit code where it failed.
+/// Returns what was built, or the command's own exit code if it failed.
 pub(super) fn build(command: &OsStr) -> Result<Result<Built, u8>, Failure> {
     let library = RECORDER.installed()?;
-    // cmake remembers where compilers lie, so they lie there again when the same tree is built again.
+    // cmake remembers the paths of compilers, so the folder is the same when the same tree is built again.
     let here = env::current_dir().map_err(|error| failure(&error))?;
     let folder = folder::again("build", here.as_os_str()).map_err(|error| failure(&error))?;
-    // By its path: the link of /proc would be the wrapper's own.
+    // The wrappers need the path: in a wrapper, `/proc/self/exe` is the wrapper itself.
     let own = env::current_exe().map_err(|error| failure(&error))?;
     let wrappers =
         Wrappers::make(folder.path(), &own, &library).map_err(|error| failure(&error))?;
 
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).envs(wrappers.variables());
-    // Standard output is the program's, or that of a profile.
+    // Standard output is reserved for the program or for a profile.
     shell.stdout(Stdio::from(stderr()));
     let ended = start_plain(&mut shell, Signals::hold()?)?.watch(|| Duration::from_millis(50))?;
 
@@ -66,7 +66,7 @@ pub(super) fn build(command: &OsStr) -> Result<Result<Built, u8>, Failure> {
     Ok(Ok(built))
 }
 
-/// Where standard error is closed there is nobody to tell.
+/// Writes to standard error. An error is ignored, since there is no other place to report it.
 pub(super) fn say(text: &str) {
     let _ = stderr().lock().write_all(text.as_bytes());
 }
@@ -94,7 +94,7 @@ fn text(built: &Built, wall: Duration) -> String {
     text
 }
 
-/// What to do about a program that has no probes after this build.
+/// Returns what to do about a program that has no probes after this build.
 pub(super) fn advice(built: &Built, program: &Path) -> String {
     const CLEAN: &str = "clean first, as by --build 'make clean && make'";
     if built.has_linked(program) {
@@ -111,6 +111,6 @@ pub(super) fn advice(built: &Built, program: &Path) -> String {
     )
 }
 
-/// How to go on after a build alone.
+/// The next step after a build without a run.
 pub(super) const NEXT: &str = "ledgerline: record it by `ledgerline layout record --type TYPE -- PROGRAM`; clean before \
                                the next build without probes\n";

@@ -87,14 +87,14 @@ pub struct CheckArgs {
     emit: Option<Emit>,
 }
 
-/// What is printed, and whether all holds. What the rules name and the file lacks is added to `missing`.
+/// Returns the output, and whether all rules hold. Adds to `missing` what the rules name and the file lacks.
 pub(super) fn text(args: &CheckArgs, missing: &mut Vec<Error>) -> Result<(Vec<u8>, bool), Error> {
-    // The rules first: they are read sooner than a kernel.
+    // The rules are read first: that takes less time than reading a kernel.
     let file = args.rules.as_deref().map(File::read).transpose()?;
     if let (Some(file), Some(path)) = (&file, &args.rules)
         && file.types.is_empty()
     {
-        // Nothing would be checked, and that would pass for ever.
+        // Without a rule, the check would always pass.
         let error = Error::new("has no rules").in_file(path);
         return Err(error.advise("add a [[type]]; --init TYPE writes today's layout as rules"));
     }

@@ -66,10 +66,10 @@ pub struct DiffArgs {
     json: bool,
 }
 
-/// Types of a build by their names.
+/// Types of a build, with their names.
 type Chosen<'t> = Vec<(&'t str, TypeId)>;
 
-/// The types that are compared, of both builds. One that is named may be in one of them alone.
+/// Returns the types of both builds that are compared. A type that is named may exist in only one of them.
 fn chosen<'t>(
     old: &'t Types,
     new: &'t Types,
@@ -88,7 +88,7 @@ fn chosen<'t>(
             }
         }
     }
-    // A type that several patterns mean is compared once.
+    // A type that matches several patterns is compared once.
     for types in [&mut before, &mut after] {
         let mut seen = HashSet::new();
         types.retain(|&(_, id)| seen.insert(id));
@@ -96,13 +96,13 @@ fn chosen<'t>(
     Ok((before, after))
 }
 
-/// What is printed, and whether nothing changed.
+/// Returns the output, and whether nothing changed.
 pub(super) fn text(args: &DiffArgs) -> Result<(Vec<u8>, bool), Error> {
     let all = args.types.is_empty();
     let named = if all { Vec::new() } else { args.profile.with_objects(&args.types) };
     let (old, new) = (super::types(&args.old, &named)?, super::types(&args.new, &named)?);
     let (before, after) = chosen(old, new, args)?;
-    // Of types with one name, the first of one build stands beside the first of the other, and so on.
+    // Types of the same name are compared in order: the first of one build with the first of the other, and so on.
     let mut waiting: HashMap<&str, Vec<TypeId>> = HashMap::new();
     for &(name, id) in before.iter().rev() {
         waiting.entry(name).or_default().push(id);
@@ -159,7 +159,7 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    /// Nothing without a profile.
+    /// Returns `None` without a profile.
     fn of(
         args: &'a DiffArgs,
         old: &Types,
@@ -179,10 +179,10 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// A difference, and what it costs if the profile knows the type.
+/// A difference and its cost, if the profile knows the type.
 type Told = (Difference, Option<Priced>);
 
-/// Puts those that cost something first, the dearest at the top.
+/// Sorts the differences by cost, the dearest first. Those without a cost come last.
 fn priced(
     changed: Vec<(Sides<'_>, Difference)>,
     costs: Option<&Costs<'_>>,
@@ -202,7 +202,7 @@ fn priced(
         let priced = costs.and_then(price).transpose()?;
         told.push((difference, priced));
     }
-    // Stable: those that the profile does not know stay as they were.
+    // The sort is stable: types that the profile does not know keep their order.
     let rank = |told: &Told| match &told.1 {
         Some(priced) => (0, -priced.difference.change.median),
         None => (1, 0.0),

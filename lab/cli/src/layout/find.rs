@@ -56,7 +56,7 @@ pub struct FindArgs {
     json: bool,
 }
 
-/// What is asked for, as it is printed.
+/// Returns the text or JSON to print.
 pub(super) fn text(args: &FindArgs) -> Result<Vec<u8>, Error> {
     let in_file = |error: Error| error.in_file(&args.file);
     let types = super::types(&args.file, &[])?;

@@ -1,18 +1,18 @@
-//! `ledgerline layout`: where the fields of types fall on cache lines, what changed, rules that keep it, and who
-//! touches which field.
+//! `ledgerline layout`: where the fields of types fall on cache lines, what changed between builds, rules that keep a
+//! layout, and which threads touch which field.
 //!
 //! | module    | what it holds                                           |
 //! |-----------|---------------------------------------------------------|
 //! | `show`    | types by lines: text, JSON, pictures                    |
-//! | `find`    | which types hold another, or point to it                |
-//! | `check`   | rules: whether they hold, today's layout as rules       |
-//! | `diff`    | which fields share a line in one build alone            |
-//! | `advise`  | what a layout costs under a profile, and a better order |
+//! | `find`    | types that contain another, or point to it              |
+//! | `check`   | rules: whether they hold; today's layout as rules       |
+//! | `diff`    | fields that share a line in only one of two builds      |
+//! | `advise`  | the cost of a layout under a profile; a better order    |
 //! | `trial`   | both layouts, replayed by threads on this machine       |
-//! | `asked`   | the type and the profile that the two are about         |
-//! | `profile` | who touches which field how often: as TOML; the options |
-//! | `record`  | who touches which field how often, of a run             |
-//! | `build`   | a program that is built with probes before it is run    |
+//! | `asked`   | the type and the profile of `advise` and `trial`        |
+//! | `profile` | the accesses of a profile as TOML; the options          |
+//! | `record`  | the accesses of a run                                   |
+//! | `build`   | builds a program with probes before it is run           |
 
 mod advise;
 mod asked;
@@ -63,8 +63,9 @@ pub enum LayoutCommand {
     Record(record::RecordArgs),
 }
 
-/// Does what is asked for. The exit status is 0; 1 when a rule is broken or something changed; 2 when a file
-/// cannot be read, rules name what is not there, or the command line is bad. That of `record` is the program's own, as of `run`.
+/// Runs the subcommand. The exit status is 0; 1 if a rule is broken or something changed; 2 if a file cannot be read,
+/// rules name something that does not exist, or the command line is bad. `record` ends with the program's own status,
+/// like `run`.
 pub fn main(command: &LayoutCommand) -> ExitCode {
     let mut missing = Vec::new();
     let (name, result) = match command {
@@ -100,19 +101,19 @@ fn fail(name: &str, error: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Reads the types of a file, of which only those with these names will be asked for; all where none is named. They live
-/// as long as the program: it need not free a hundred thousand names one by one before it ends.
+/// Reads the types of a file: those with these names, or all if none is given. They are leaked, so that the program
+/// does not free a hundred thousand names one by one before it ends.
 fn types(path: &Path, names: &[String]) -> Result<&'static Types, Error> {
     let opened = if names.is_empty() { open(path)? } else { open_named(path, names)? };
     Ok(&Box::leak(Box::new(opened)).types)
 }
 
-/// The values of an option that asks for the bytes of a line: 64, or 128 for pairs.
+/// Returns the parser of an option for the bytes of a line: 64, or 128 for pairs.
 fn line_size() -> impl TypedValueParser<Value = u64> {
     PossibleValuesParser::new(["64", "128"]).map(|size| if size == "128" { 128 } else { 64 })
 }
 
-/// One JSON value and the end of its line.
+/// Returns one JSON value with a newline.
 fn line_of(value: &serde_json::Value) -> String {
     format!("{value}\n")
 }

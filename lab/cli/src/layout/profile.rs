@@ -1,4 +1,4 @@
-//! `ledgerline layout profile`, and the options that say how types are used: a profile, and the machine for which
+//! `ledgerline layout profile`, and the options that describe how types are used: a profile, and the machine for which
 //! costs are predicted.
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct PrintArgs {
     profile: ProfileArgs,
 }
 
-/// The profile as TOML.
+/// Returns the profile as TOML.
 pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
     let profile = args.profile.read(&args.file, super::types(&args.file, &[])?)?;
     let profile =
@@ -45,7 +45,7 @@ pub(super) fn text(args: &PrintArgs) -> Result<Vec<u8>, Error> {
     Ok(profile.to_toml().into_bytes())
 }
 
-/// What a profile may be.
+/// The formats of a profile, for the help text.
 const FORMATS: &str = "\
 A file that says who reads and writes which field how often: TOML that people or `layout record` write, tables of \
 the kernel's Documentation/networking/net_cachelines, a perf.data of `perf mem record`, `perf c2c record` or `perf \
@@ -73,14 +73,14 @@ pub struct ProfileArgs {
     alone: Vec<Takes>,
 }
 
-/// What `--object` is for.
+/// The help text of `--object`.
 const OBJECT: &str = "\
 Where an object of a type was when the profile was taken: TYPE@0xADDRESS, TYPE@SYMBOL, TYPE@SYMBOL+OFFSET. A symbol is \
 one of FILE, by its name there or in the source (`server::STATS`), and FILE is the program, the library or the vmlinux \
 that ran: a perf.data says where each process, or the kernel, had loaded it. The text of `perf mem report` names \
 symbols itself. Other texts have addresses alone.";
 
-/// What `--takes` is for.
+/// The help text of `--takes`.
 const TAKES: &str = "\
 What an operation takes today, timed without recording, in nanoseconds, waits included; for one role of the profile, \
 ROLE=NS. The work of the operation is found by simulation: with it, today's layout takes that long. It replaces \
@@ -88,7 +88,7 @@ ROLE=NS. The work of the operation is found by simulation: with it, today's layo
 calibrate` describes this one), with as many CPUs as the profile says. It does not tell work from waiting by itself: \
 ranges go from a program that waits for every line to one that works meanwhile. --alone narrows them.";
 
-/// What `--alone` is for.
+/// The help text of `--alone`.
 const ALONE: &str = "\
 What an operation takes today where its thread runs alone, in nanoseconds; for one role of the profile, ROLE=NS. The \
 work of the operation follows from it. With --takes beside it, what others make the operation wait is known as well: \
@@ -96,7 +96,7 @@ how much of the waiting the program hides, and by what the simulation is off, ar
 program with one thread, on today's layout. Where it needs all of its threads, and none waits for another, keep the \
 program to one CPU (`taskset -c 0`) and take the CPU's time by what all threads did.";
 
-/// A time of an operation, of one role or of all.
+/// A time of an operation, for one role or for all.
 #[derive(Clone, Debug)]
 struct Takes {
     role: Option<String>,
@@ -104,7 +104,7 @@ struct Takes {
 }
 
 impl Takes {
-    /// Puts the time, which the option gave, in place of what the profile says.
+    /// Replaces the profile's time with that of the option.
     fn tell(
         &self,
         option: &str,
@@ -145,13 +145,13 @@ impl FromStr for Takes {
 }
 
 impl ProfileArgs {
-    /// Names of types, and those of the objects that a profile is about.
+    /// Returns these names of types and those of `--object`.
     pub(super) fn with_objects(&self, names: &[String]) -> Vec<String> {
         let objects = self.objects.iter().map(|object| object.ty.clone());
         names.iter().cloned().chain(objects).collect()
     }
 
-    /// The profile, if one is named.
+    /// Reads the profile, if one is named.
     pub(super) fn read(&self, file: &Path, types: &Types) -> Result<Option<Profile>, Error> {
         let Some(path) = &self.profile else { return Ok(None) };
         let known =
@@ -165,7 +165,7 @@ impl ProfileArgs {
         }
         for alone in &self.alone {
             alone.tell("--alone", &mut profile, |ns, other| match other {
-                // What others cost while somebody recorded is not what they cost.
+                // A time that was taken while recording includes the recording's cost, so only one without is kept.
                 WorkBasis::Takes { ns: takes, recording_ns: 0.0 } => {
                     WorkBasis::Alone { ns, takes_ns: Some(takes) }
                 }
@@ -198,7 +198,7 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The machine. It has as many CPUs as are asked for.
+    /// Returns the machine, with as many CPUs as the options ask for.
     pub(super) fn machine(&self, profile: &Profile) -> Result<Machine, Error> {
         let name = self.machine.as_deref().or(profile.machine.as_deref());
         let machine = Machine::open(name.unwrap_or(BUILT_IN[0].0))
@@ -211,7 +211,8 @@ impl MachineArgs {
         Ok(machine)
     }
 
-    /// Where the profile's operations were timed: on the machine that it names, or else the one that is asked about.
+    /// Returns the machine on which the profile's operations were timed: the one that the profile names, or else the
+    /// one for which costs are predicted.
     pub(super) fn timed(&self, profile: &Profile) -> Result<Option<Timed>, Error> {
         let machine = match (&profile.machine, &self.machine) {
             (Some(machine), _) | (None, Some(machine)) => machine,
@@ -221,19 +222,19 @@ impl MachineArgs {
         Ok(profile.cpus.map(|cpus| Timed { machine, cpus }))
     }
 
-    /// Whether nobody named a machine.
+    /// Returns whether neither the options nor the profile name a machine.
     pub(super) fn is_assumed(&self, profile: &Profile) -> bool {
         self.machine.is_none() && profile.machine.is_none()
     }
 
-    /// The question what a layout costs on that machine.
+    /// Returns the question that the cost model answers for that machine.
     pub(super) fn question<'m>(&self, profile: &Profile, machine: &'m Machine) -> Question<'m> {
         let cpus = self.cpus.or(profile.cpus).unwrap_or(machine.topology.cpus());
         Question { machine, cpus, points: self.points.into() }
     }
 }
 
-/// Reads the value of `--base`: `align=8`, or 8.
+/// Parses the value of `--base`: `align=8` or `8`.
 pub(super) fn base(text: &str) -> Result<u64, String> {
     let number = text.strip_prefix("align=").unwrap_or(text);
     match number.parse::<u64>() {
@@ -242,7 +243,7 @@ pub(super) fn base(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The types that a profile knows, in words.
+/// Lists the types that a profile knows.
 pub(super) fn knows(profile: &Profile) -> String {
     let names: Vec<&str> = profile.types.iter().take(8).map(|of| of.name.as_str()).collect();
     let more = profile.types.len().saturating_sub(8);

@@ -1,4 +1,5 @@
-//! `ledgerline layout record`: runs a program that was compiled with probes, and says who touches which field.
+//! `ledgerline layout record`: runs a program that was compiled with probes, and reports which threads touch which
+//! field.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -61,7 +62,7 @@ Examples:
   gcc expands some calls of memcpy and memset, which are then not seen; to see them:
   -Dmemcpy=__tsan_memcpy -Dmemmove=__tsan_memmove -Dmemset=__tsan_memset";
 
-/// The exit code where the program succeeded and nothing was recorded.
+/// The exit code if the program succeeded and nothing was recorded.
 const NOTHING: u8 = 125;
 
 /// Which blocks of the heap are objects.
@@ -130,7 +131,7 @@ pub struct RecordArgs {
     command: Vec<OsString>,
 }
 
-/// Records the program of `args`; the exit code is the program's, unless it never ran or nothing could be written.
+/// Records the program of `args`. The exit code is the program's, unless it never ran or a file could not be written.
 pub fn main(args: &RecordArgs) -> ExitCode {
     match record(args) {
         Ok(code) => ExitCode::from(code),
@@ -139,7 +140,7 @@ pub fn main(args: &RecordArgs) -> ExitCode {
 }
 
 impl RecordArgs {
-    /// Whether an option is given that needs a program.
+    /// Returns whether an option is given that needs a program.
     fn asks(&self) -> bool {
         !self.types.is_empty()
             || !self.operation.is_empty()
@@ -165,7 +166,8 @@ fn record(args: &RecordArgs) -> Result<u8, Failure> {
         let target = Target::check("--save-library", file)?;
         return target.write(RECORDER.bytes()?).map(|()| 0);
     }
-    // Everything that can be wrong is found before the program starts, and what does not depend on the build before that.
+    // All errors that can be known are found before the program starts. Those that do not depend on the build are found
+    // before the build.
     let output = args.output.as_deref().map(|file| Target::check("--output", file)).transpose()?;
     let json = args.json.as_deref().map(|file| Target::check("--json", file)).transpose()?;
     if args.output.is_some() && args.output == args.json {
@@ -263,7 +265,7 @@ fn heading(
     format!("ledgerline: {name}: {ending}, {:.3} s{processes}; {per}\n", wall.as_secs_f64())
 }
 
-/// The reason why nothing may have been found.
+/// Explains why a recording may be empty.
 fn nothing(plan: &Plan, recordings: &[read::Recording]) -> String {
     let touched = recordings
         .iter()

@@ -94,7 +94,7 @@ pub struct ShowArgs {
     html: Option<PathBuf>,
 }
 
-/// What is asked for, as it is printed.
+/// Returns the text or JSON to print.
 pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
     let names = if args.all { Vec::new() } else { args.profile.with_objects(&args.types) };
     let types = super::types(&args.file, &names)?;
@@ -131,7 +131,7 @@ pub(super) fn text(args: &ShowArgs) -> Result<Vec<u8>, Error> {
     Ok(json)
 }
 
-/// What the profile says of the types that are shown; nothing without a profile.
+/// Returns the profile's parts for the types that are shown; empty without a profile.
 fn accessed(
     args: &ShowArgs,
     types: &Types,
@@ -152,7 +152,7 @@ fn accessed(
     Ok(Some(accessed))
 }
 
-/// Writes the pictures that are asked for.
+/// Writes the pictures that the options ask for.
 fn draw(
     args: &ShowArgs,
     types: &Types,

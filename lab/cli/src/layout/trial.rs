@@ -1,4 +1,4 @@
-//! `ledgerline layout trial`, and what `advise --trial` appends.
+//! `ledgerline layout trial`, and the part that `advise --trial` appends.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ An order names members, one a line:
   usage 64                  # begins a line; 128: a pair of lines
   limit";
 
-/// What an order may be.
+/// The help text of `--against`.
 const AGAINST: &str = "\
 A file with a proposed order: names of members, one a line (`64` or `128` behind a name has it begin a line or a pair \
 of lines; members that are not named come last, as they lie today), or what `layout advise --json` printed, or another \
@@ -68,16 +68,16 @@ pub struct TrialArgs {
     json: bool,
 }
 
-/// The seconds of a replay, if nobody says more.
+/// The default length of a replay, in seconds.
 pub(super) const SECONDS: f64 = 2.5;
 
-/// The value of `--seconds`.
+/// Parses the value of `--seconds`.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
     seconds.ok_or_else(|| "seconds are 0.1 to 600".to_owned())
 }
 
-/// What is printed.
+/// Returns the text or JSON to print.
 pub(super) fn text(args: &TrialArgs) -> Result<Vec<u8>, Error> {
     let asked = Asked::read(&args.of, "there is nothing to replay")?;
     let wishes = asked.wishes()?;
@@ -96,14 +96,15 @@ pub(super) fn text(args: &TrialArgs) -> Result<Vec<u8>, Error> {
     replay(&asked, &subject, proposed, args.seconds, args.json).map(String::into_bytes)
 }
 
-/// What advice proposes, and what that is called.
+/// Returns the proposal of `advise`, if there is one, and where it comes from.
 pub(super) fn proposed(advice: &Advice) -> (String, Option<Order>) {
     let proposed = advice.proposal.as_ref().map(Order::from);
     let from = if proposed.is_some() { "advise" } else { "advise proposes no other order" };
     (from.to_owned(), proposed)
 }
 
-/// Replays today's order and a proposed one, with where that comes from, predicts the same, and prints both.
+/// Replays today's order and a proposed one, predicts both, and returns the report. The first member of the pair names
+/// the source of the proposed order.
 pub(super) fn replay(
     asked: &Asked<'_>,
     subject: &Subject<'_>,

@@ -1,5 +1,4 @@
-//! `ledgerline-lab bench`: every figure is there, in the form that is promised. What the figures are is the machine's
-//! business.
+//! `ledgerline-lab bench` prints every figure in the documented form. The values depend on the machine.
 
 use crate::figures::{of, suite};
 use crate::support::lab;

@@ -1,4 +1,4 @@
-//! `ledgerline layout`, as a user runs it, on objects that a C compiler makes.
+//! Tests of `ledgerline layout` through the command line, on objects that a C compiler makes.
 
 #[path = "../../../advise/tests/support/perf.rs"]
 #[allow(dead_code, reason = "it writes more than is asked of it here")]
@@ -128,7 +128,7 @@ fn a_difference_names_the_cause_and_who_parted() {
     let (_, json, _) = layout(&["diff", "counter", "--json"], &[&old, &new]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["changed"][0]["causes"][0]["what"], "inserted");
-    // A type that one of them lacks is a difference, also where it is named.
+    // A type that exists in only one build is a difference, even if it is named.
     let Some(more) = object(&format!("{COUNTER}struct third {{ int b; }} third;\n")) else {
         return;
     };
@@ -167,7 +167,7 @@ fn what_cannot_be_read_is_one_line_and_status_two() {
         assert_eq!((code, &*out, errors.lines().count()), (2, "", 1), "{errors}");
         assert!(errors.starts_with("ledgerline: layout "), "{errors}");
     }
-    // Lines alone, as many releases have them.
+    // Line tables without types, as in many release builds.
     let (source, lines) = (support::scratch("lines.c"), support::scratch("lines.o"));
     std::fs::write(&source, COUNTER).unwrap();
     let compiled = Command::new("gcc").args(["-g1", "-c", "-o"]).args([&lines, &source]).status();
@@ -209,7 +209,7 @@ fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.contains("class=\"hot\"") && drawn.contains("class=\"warm\""), "{drawn}");
 
-    // Addresses, by the object that was there.
+    // The script has addresses; `--object` says which object is there.
     std::fs::write(
         &script,
         "a 1 [002] 1.5: 7 mem-stores: 1008 5080144 |OP STORE|LVL L1 hit|LCK No\n",
@@ -220,7 +220,7 @@ fn a_profile_is_shown_beside_the_fields_and_in_the_picture() {
     let (code, text, _) = layout(&named, &[&file]);
     assert_eq!(code, 0);
     assert!(text.contains("       8      8       -       1  max"), "{text}");
-    // As TOML, which says the same.
+    // The profile as TOML has the same accesses.
     let (code, toml, _) =
         layout(&["profile", "--profile", script, "--object", "counter@0x1000"], &[&file]);
     assert_eq!(code, 0);
@@ -338,7 +338,7 @@ fn differences_are_ranked_by_what_they_cost() {
     let (code, text, errors) = layout(&options, &[&old, &new]);
     assert_eq!((code, &*errors), (1, ""));
     let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
-    // `third` lost its padding, `second` got some, of `cold` nobody knows; `first` is as it was.
+    // `third` lost its padding and `second` got some. The profile does not know `cold`. `first` did not change.
     assert!(at("third: ") < at("second: ") && at("second: ") < at("cold: "), "{text}");
     assert!(text.contains("`hot`, written on its line, makes `read` wait +"), "{text}");
     assert!(text.contains("4 machines within what is known of"), "{text}");

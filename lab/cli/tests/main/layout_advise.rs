@@ -1,4 +1,4 @@
-//! `ledgerline layout advise`, as a user runs it, on an object that a C compiler makes.
+//! Tests of `ledgerline layout advise` through the command line, on an object that a C compiler makes.
 
 use crate::support::{self, object};
 use std::path::Path;
@@ -78,7 +78,7 @@ fn a_better_order_is_printed_with_its_reasons_and_as_json() {
     };
     assert_ne!(offset("usage") / 128, offset("parent") / 128);
     assert_eq!(offset("max") / 64, offset("parent") / 64);
-    // Lines are of the size that was asked for, those of moves as well.
+    // All lines have the size that was asked for, also in the moves.
     let wide = ["counter", "--profile", &profile, "--points", "4", "--line", "128"];
     let (code, text, _) = advise(&file, &wide);
     assert_eq!(code, 0);
@@ -91,7 +91,7 @@ fn a_better_order_is_printed_with_its_reasons_and_as_json() {
         assert_eq!(moved["to_line"], member["line"], "{moved}");
         assert_eq!(moved["from_line"].as_u64().unwrap(), member["was"].as_u64().unwrap() / 128);
     }
-    // Where it has all it wants, nothing is proposed.
+    // The layout is already good: nothing is proposed.
     let good = "struct counter { long usage; char name[120]; \
                 struct counter *parent; long max; } counter;\n";
     let Some(file) = object(good) else { return };
@@ -100,7 +100,7 @@ fn a_better_order_is_printed_with_its_reasons_and_as_json() {
     assert!(text.contains("Keep today's order") && !text.contains("  1. "), "{text}");
 }
 
-/// A program may hide all that it waits for: then an order gains nothing, and costs nothing either.
+/// If a program hides all of its waiting, an order gains nothing and costs nothing.
 #[test]
 fn an_order_is_proposed_that_gains_something_or_nothing_and_never_costs() {
     let Some(file) = object("struct counts { long hits; long misses; } counts;\n") else { return };
@@ -119,7 +119,7 @@ fn an_order_is_proposed_that_gains_something_or_nothing_and_never_costs() {
     let gain = &json["proposal"]["gain_ns"];
     let of = |which: &str| gain[which].as_f64().unwrap();
     assert!(json["proposed"] == true && of("low").abs() < 0.1 && of("median") > 5.0, "{gain}");
-    // An atomic by itself takes longer than 3 ns.
+    // An atomic alone takes longer than 3 ns.
     let (_, text, _) = advise(&file, &["counts", "--profile", &profile, "--takes", "3"]);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("Even without work the simulation takes "), "{text}");

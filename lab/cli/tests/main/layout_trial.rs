@@ -1,5 +1,5 @@
-//! `ledgerline layout trial`, as a user runs it, on an object that a C compiler makes. What it measures is held to
-//! nothing here but being there: the crate's own tests have ratios.
+//! Tests of `ledgerline layout trial` through the command line, on an object that a C compiler makes. They check only
+//! that the figures are there; the tests of the crate check ratios.
 
 use crate::golden;
 use crate::support::{self, lab, object};
@@ -35,7 +35,7 @@ work_ns = 1
 a = { load = 1 }
 ";
 
-/// A replay that nobody reads figures of.
+/// Options of a short replay, for tests that do not use its figures.
 const QUICK: [&str; 2] = ["--seconds", "0.2"];
 
 fn written(name: &str, text: &str) -> String {
@@ -105,7 +105,7 @@ fn an_order_is_a_list_or_advice_or_another_build() {
                 assert!(trial[side][figure]["median"].is_f64(), "{side} {figure}: {trial}");
             }
         }
-        // Beside other work nothing is held against a prediction.
+        // If other work disturbs the replay, no figure is compared with a prediction.
         let quiet = trial["disturbed"].as_f64().unwrap() <= 0.2 && trial["faithful"] == true;
         assert_eq!(trial["within"].is_boolean(), quiet, "{trial}");
         trial
@@ -120,7 +120,7 @@ fn an_order_is_a_list_or_advice_or_another_build() {
     let Some(build) = object(moved) else { return };
     let rebuilt = against(build.to_str().unwrap());
     assert_eq!(bytes(&rebuilt), 256);
-    // Both have `usage` on its own pair of lines, and all else on another.
+    // Both orders have `usage` on its own pair of lines and everything else on another.
     if listed["cpus"] == 2 {
         let throughput =
             |trial: &Value| trial["predicted"]["throughput_percent"]["median"].as_f64().unwrap();
@@ -134,7 +134,7 @@ fn an_order_is_a_list_or_advice_or_another_build() {
     let advised = against(&written("advice.json", &advice));
     assert_eq!(advised["proposed_bytes"], of["proposal"]["size"]);
     if advised["cpus"] == 2 {
-        // It is the same question, of as many CPUs.
+        // Both predictions are of the same question, with the same number of CPUs.
         assert_eq!(advised["predicted"]["gain_ns"], of["proposal"]["gain_ns"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `ledgerline-lab` as a user runs it. The tests of `calibrate` are a program of their own.
+//! Tests of `ledgerline-lab` through the command line. The tests of `calibrate` are a program of their own.
 
 #[path = "../../../../tests/support/figures.rs"]
 mod figures;

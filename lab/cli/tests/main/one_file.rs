@@ -1,4 +1,4 @@
-//! The laboratory's command works as one file: the recorder's library lies inside.
+//! The laboratory's command works as one file: it contains the recorder's library.
 
 use crate::support::{binary, copy_executable, have, said, stderr};
 use std::process::Command;
@@ -34,7 +34,7 @@ fn the_binary_alone_in_an_empty_folder_records_a_program_that_was_linked_with_wh
         "-lledgerline_record",
         "-lpthread",
     ]));
-    // Without the file that it was linked with: what is preloaded has the same name.
+    // The library that the program was linked with is removed: the preloaded one has the same name.
     std::fs::remove_file(&library).unwrap();
     let output = Command::new(&command)
         .args(["layout", "record", "--type", "s", "--"])

@@ -1,4 +1,4 @@
-//! `ledgerline layout record`, as a user runs it, on programs that are compiled as its help says.
+//! Tests of `ledgerline layout record` through the command line, on programs that are compiled as its help describes.
 
 use crate::support::{self, have, scratch, stderr};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use ledgerline_advise::profile::{Instances, Kind, Known, Profile};
 
-/// Compiles a program with probes; `None` where there is no compiler.
+/// Compiles a program with probes; `None` if there is no compiler.
 fn program(source: &str) -> Option<PathBuf> {
     if !have("gcc") {
         return None;
@@ -30,7 +30,7 @@ fn program(source: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The same, of a text.
+/// Like `program`, but takes the text of the source.
 fn program_of(text: &str) -> Option<PathBuf> {
     let source = scratch("program.c");
     std::fs::write(&source, text).unwrap();
@@ -47,7 +47,7 @@ fn record(options: &[&str], program: &[&Path]) -> Output {
         .expect("the command starts")
 }
 
-/// Who touches what is recorded exactly; how long the rest of the work takes depends on what else the machine does.
+/// Replaces the measured work, which depends on the machine's load. The recorded accesses are exact.
 fn state_the_work(profile: &str) {
     let recorded = std::fs::read_to_string(profile).unwrap();
     let timed = |line: &&str| line.starts_with("takes_ns = ") || line.starts_with("work_ns = ");
@@ -84,7 +84,7 @@ fn the_kernels_counter_is_recorded_as_its_source_reads() {
     let counter = profile.of("page_counter").expect("the type");
     assert_eq!(counter.instances, Instances::Shared);
     assert_eq!((counter.roles.len(), counter.roles[0].share), (1, 1.0));
-    // Once in 32 operations, two levels are charged and uncharged.
+    // One operation in 32 charges and uncharges two levels.
     for (field, kind, times) in [
         ("usage", Kind::Atomic, 4.0),
         ("max", Kind::Load, 2.0),
@@ -127,7 +127,7 @@ fn what_is_recorded_of_the_kernels_counter_leads_to_the_kernels_own_repair() {
     }
 }
 
-/// Threads that count into the elements of an array, each into its own.
+/// Returns a program whose threads each count in their own element of an array.
 fn counting(declared: &str, array: &str, freed: &str) -> String {
     format!(
         r#"
@@ -188,7 +188,7 @@ fn elements_of_an_array_that_threads_write_side_by_side_are_told_to_lie_apart() 
         assert!(text.contains("an object a CPU, 40 bytes apart"), "{text}");
         assert!(text.contains("of the object beside it"), "{text}");
         let advice: serde_json::Value = serde_json::from_str(&advise(&["--json"])).unwrap();
-        // Nothing moves within: each object begins a line, or a pair of lines.
+        // No field moves: each object begins a line or a pair of lines.
         let (align, size) = (&advice["proposal"]["align"], &advice["proposal"]["size"]);
         assert!((align == 64 || align == 128) && align == size, "{advice:#}");
     }
@@ -233,7 +233,7 @@ fn without_an_operation_accesses_are_shares_of_all() {
     assert!(stderr(&output).contains("no operation named"), "{}", stderr(&output));
     let profile = Profile::open(&profile, &Known::default()).expect("a profile");
     let counter = profile.of("page_counter").expect("the type");
-    // (Threads write their own counters before and the roots after: seven accesses of 28 007 each.)
+    // Threads write their own counters before the roots and the roots after: seven accesses of 28 007 each.
     let usage = counter.times("usage", Kind::Atomic);
     assert!((usage - 4.0 / 14.0).abs() < 1e-3, "{usage}");
     let phases = &counter.roles[0].phases;
@@ -363,7 +363,7 @@ fn a_run_that_touches_nothing_says_why_that_may_be() {
     let output = record(&["--operation", "operation"], &[&path, Path::new("again")]);
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("no call of operation touched"), "{}", stderr(&output));
-    // A program that the library is not in: the types are another's.
+    // The program does not contain the library, so the types belong to another file.
     let output = record(&["--of", path.to_str().unwrap()], &[Path::new("/bin/true")]);
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("Nothing was recorded"), "{}", stderr(&output));

@@ -1,11 +1,12 @@
-//! `ledgerline layout record --build`, on trees of the kinds that people have, whose makefiles know nothing of it.
+//! Tests of `ledgerline layout record --build` on common kinds of source trees, whose makefiles are not prepared for
+//! it.
 
 use crate::support::{self, have, scratch, stderr};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A source tree, and what the command leaves elsewhere.
+/// A source tree, with the files that the command leaves elsewhere.
 struct Tree {
     path: PathBuf,
 }
@@ -27,7 +28,7 @@ const MAKEFILE: &str = "prog: main.o hit.o\n\t$(CC) $(LDFLAGS) -o $@ main.o hit.
                         clean:\n\trm -f *.o prog\n";
 
 impl Tree {
-    /// A program of two files; `None` where there is nothing to build it with.
+    /// Makes a program of two files; `None` if the tools to build it are missing.
     fn new() -> Option<Tree> {
         if !have("gcc") || !have("make") {
             return None;
@@ -48,7 +49,7 @@ impl Tree {
         fs::write(self.path.join(name), text).unwrap();
     }
 
-    /// The command in this tree, in an environment of its own.
+    /// Returns the command in this tree, with an environment of its own.
     fn command(&self) -> Command {
         let mut command = support::lab();
         command.current_dir(&self.path);
@@ -69,7 +70,7 @@ impl Tree {
         output
     }
 
-    /// Builds, records, and finds that all of the 100 calls were seen.
+    /// Builds and records, and checks that all 100 calls were seen.
     fn records(&self, build: &str) -> String {
         let output = self.record(build, &["--operation", "hit", "--", "./prog"]);
         let errors = stderr(&output);
@@ -92,11 +93,11 @@ fn a_makefile_stays_as_it_is_and_the_program_works_afterwards() {
     let Some(tree) = Tree::new() else { return };
     let errors = tree.records("make -j2");
     assert!(errors.contains("build: 2 objects compiled with probes, 1 file linked"), "{errors}");
-    // Nothing is left in the environment, and the loader finds the library.
+    // The environment is empty, and the loader still finds the library.
     let output = Command::new("./prog").current_dir(&tree.path).env_clear().output().unwrap();
     assert_eq!((output.status.success(), &*output.stdout), (true, &b"done\n"[..]));
     assert_eq!(stderr(&output), "");
-    // It lies there once, and is not written again.
+    // The library is written once and found again by the next build.
     let library = tree.path.join("data/ledgerline/libledgerline_record.so");
     let written = library.metadata().unwrap().modified().unwrap();
     let again = tree.records("make");
@@ -121,7 +122,7 @@ fn what_was_up_to_date_and_has_no_probes_is_said() {
         assert!(output.stdout.is_empty(), "the program was not started");
         tree.plain("rm -f other.o");
     }
-    // A part of it: it is recorded, and the other part is named.
+    // A partial build is recorded, and the object without probes is named.
     let output = tree.record("touch main.c && make", &["--", "./prog"]);
     let errors = stderr(&output);
     assert!(
@@ -149,7 +150,7 @@ fn a_build_that_fails_ends_with_its_own_code() {
         assert!(stderr(&output).contains(says), "{build}: {}", stderr(&output));
         assert!(output.stdout.is_empty());
     }
-    // What can be known before is known before the build.
+    // Errors that do not depend on the build are found before it.
     let rest = ["-o", "/nonexistent/profile.toml", "--", "./prog"];
     let output = tree.record("touch built", &rest);
     assert_eq!(output.status.code(), Some(2));
@@ -212,7 +213,7 @@ fn compilers_by_other_names_and_by_their_path_are_wrapped() {
         assert!(output.status.success(), "{cc}: {}", stderr(&output));
         assert!(stderr(&output).contains("2 objects compiled with probes"), "{}", stderr(&output));
     }
-    // A path within a makefile is out of reach, and that is said.
+    // A makefile's absolute path of a compiler cannot be wrapped, and the message says so.
     let output = tree.record(&format!("make clean; make CC={}", gcc.display()), &["--", "./prog"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
@@ -220,7 +221,7 @@ fn compilers_by_other_names_and_by_their_path_are_wrapped() {
         "{}",
         stderr(&output)
     );
-    // A build may start from an empty environment.
+    // A build may start with an empty environment.
     tree.records("make clean && env -i PATH=\"$PATH\" make");
 }
 
@@ -260,7 +261,7 @@ fn what_configure_tries_comes_out_as_ever() {
 #[test]
 fn flags_that_stand_in_the_way_are_named() {
     let Some(tree) = Tree::new() else { return };
-    // What can be taken back is, and the program is recorded.
+    // These flags are undone, and the program is recorded.
     for (flags, says) in [
         ("CFLAGS='-O2 -flto' LDFLAGS=-flto", "-flto was taken back"),
         ("CFLAGS=-g0 LDFLAGS=-s", "-s was left out"),
@@ -274,7 +275,7 @@ fn flags_that_stand_in_the_way_are_named() {
         let errors = tree.records(&format!("make clean && make {flags}"));
         assert!(errors.contains(says), "{flags}: {errors}");
     }
-    // What cannot ends the build with what to do.
+    // These flags cannot be undone: the build ends with advice.
     for (flags, says) in [
         (
             "LDFLAGS=-static",
@@ -289,7 +290,7 @@ fn flags_that_stand_in_the_way_are_named() {
         assert_eq!(output.status.code(), Some(2), "{flags}: {}", stderr(&output));
         assert!(stderr(&output).contains(says), "{flags}: {}", stderr(&output));
     }
-    // What is no program for this recorder is built as ever, and named.
+    // The recorder cannot record these: they are built without probes and named.
     for (build, says) in [
         ("gcc -m32 -c hit.c", "what is made with -m32 stays without probes"),
         ("gcc -ffreestanding -c hit.c", "what is compiled with -ffreestanding stays"),
@@ -325,7 +326,7 @@ fn cmake_builds_c_and_cplusplus_and_builds_again() {
          int bad = c->last != 9; delete c; return bad; }\n",
     );
     let build = "cmake -B probes > /dev/null && cmake --build probes";
-    // Once more: cmake wants its compilers to be where they were.
+    // The second round compiles nothing, because cmake finds its compilers at the paths that it remembers.
     for objects in [4, 0] {
         let output = tree.record(build, &["--type", "counter", "--", "probes/prog"]);
         let errors = stderr(&output);
@@ -363,7 +364,7 @@ fn ccache_keeps_objects_with_probes_apart() {
     tree.plain(&plain);
     let nm = Command::new("nm").arg(tree.path.join("hit.o")).output().unwrap();
     assert!(!String::from_utf8_lossy(&nm.stdout).contains("tsan"), "plain builds stay plain");
-    // As a compiler in PATH, where it looks for the next one of its name.
+    // ccache is called as `gcc`, and looks in PATH for the next compiler of that name.
     let mut command = tree.command();
     let path = std::env::var_os("PATH").unwrap();
     let first = std::env::join_paths([links].into_iter().chain(std::env::split_paths(&path)));
@@ -392,13 +393,13 @@ fn the_library_may_be_one_that_others_can_read() {
     let needs = String::from_utf8(needs.stdout).unwrap();
     assert!(needs.contains(&format!("=> {}", library.display())), "{needs}");
     assert_eq!(fs::read_dir(tree.path.join("data")).unwrap().count(), 0);
-    // The loader looks for this name.
+    // A library with another file name is refused: the loader looks for this name.
     let other = tree.path.join("other.so");
     fs::copy(&library, &other).unwrap();
     let output = build(&other);
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("by the name libledgerline_record.so"), "{}", stderr(&output));
-    // Without a place for it nothing is built.
+    // Without a folder for the library, nothing is built.
     let mut command = tree.command();
     command.env_remove("XDG_DATA_HOME").env_remove("HOME");
     let output = command.args(["layout", "record", "--build", "touch built"]).output().unwrap();

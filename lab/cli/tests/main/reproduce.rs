@@ -1,4 +1,5 @@
-//! `ledgerline reproduce`, as a user runs it. Predictions are the same every time, so they are golden.
+//! Tests of `ledgerline reproduce` through the command line. Predictions are deterministic, so they are compared with
+//! golden files.
 
 use crate::{golden, held, support};
 use ledgerline_coherence::experiments::ours;
@@ -14,11 +15,11 @@ fn reproduce(arguments: &[&str]) -> Output {
         .expect("the command runs")
 }
 
-/// What a run that goes well prints.
+/// Returns the output of a run that succeeds.
 fn printed(arguments: &[&str]) -> String {
     let output = reproduce(arguments);
     assert!(output.status.success(), "{}", support::stderr(&output));
-    // Progress is for terminals.
+    // Progress is written only to a terminal.
     assert!(output.stderr.is_empty(), "{}", support::stderr(&output));
     String::from_utf8(output.stdout).expect("text")
 }
@@ -164,12 +165,12 @@ fn the_page_stands_alone_and_every_tag_is_closed() {
     {
         assert!(page.contains(said), "{said}");
     }
-    // The same again, on standard output.
+    // The same page on standard output.
     let again = printed(&[&arguments[..], &["--html", "-"]].concat());
     assert_eq!(again, page);
 }
 
-/// Every tag that is opened is closed, in order.
+/// Checks that every tag that is opened is closed, in order.
 fn check_tags(page: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in page.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
@@ -237,7 +238,7 @@ fn a_page_that_cannot_be_written_is_told_in_one_line() {
     assert!(stderr.contains("cannot write /nowhere/page.html: ") && stderr.lines().count() == 1);
 }
 
-/// Offsets of the members of some of the library's types, by type and member.
+/// Returns the offsets of the members of some of the library's types, by type and member.
 fn members(types: &[&str]) -> Option<HashMap<String, (u64, String)>> {
     let binary = support::binary();
     let output = Command::new(binary)
@@ -298,7 +299,7 @@ fn ours_is_predicted_with_the_librarys_own_layout() {
     assert!(stripes.ends_with(&format!("[{}]", ours::walk::STRIPES)), "{stripes}");
 }
 
-/// What no debug information holds: numbers in the library's sources.
+/// Numbers of the library's sources that debug information does not hold.
 #[test]
 fn ours_is_predicted_with_the_librarys_own_numbers() {
     use ledgerline::stat::{Item, numa::NumaItem, threshold};

@@ -1,5 +1,5 @@
-//! Every output of the laboratory in JSON is as its schema in `docs/schemas` says. Calibrations and reproductions take
-//! longer: `calibrate.rs`, `reproduce.rs` and `bench.rs` hold theirs.
+//! Every JSON output of the laboratory follows its schema in `docs/schemas`. `calibrate.rs`, `reproduce.rs` and
+//! `bench.rs` check theirs, because those runs take longer.
 
 mod laboratory;
 

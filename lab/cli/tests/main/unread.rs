@@ -1,4 +1,4 @@
-//! Nobody reads what the command says: it ends as ever.
+//! The command ends normally if its output is not read.
 
 use crate::support::{check_unread, lab};
 

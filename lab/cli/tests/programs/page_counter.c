@@ -1,5 +1,5 @@
-/* The counter of seed 000 before its fields were put on lines by use, and what charges it: each of two threads
- * has a counter of its own below one that they share, and goes to them once in 32 operations. */
+/* The counter of seed 000 before its fields were grouped by use, and the threads that charge it. Each of two
+ * threads has a counter of its own below a shared one. One operation in 32 charges both. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct page_counter {
 
 static struct page_counter root = { .max = 1000000, .high = 1000000 };
 
-/* Below `high` nothing but the usage changes; the watermark was reached before. */
+/* Below `high` only the usage changes: the watermark was reached before. */
 __attribute__((noinline)) static int charge(struct page_counter *counter, long pages)
 {
 	for (; counter; counter = counter->parent) {

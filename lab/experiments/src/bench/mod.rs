@@ -1,6 +1,6 @@
-//! `ledgerline-lab bench`: older designs of counting, beside ours.
+//! `ledgerline-lab bench`: measures older designs of counting beside ours.
 //!
-//! The suites that say what the library costs are those of `ledgerline bench`, whose harness this uses.
+//! The suites about the cost of the library are those of `ledgerline bench`, whose harness this uses.
 
 mod numa;
 mod rss;
@@ -10,7 +10,7 @@ use ledgerline_bench::options::{SuiteArgs, count, one_of};
 use ledgerline_bench::run;
 use std::process::ExitCode;
 
-/// Most threads that sleep.
+/// Most sleeping threads.
 const SLEEPERS_MOST: u64 = 1_000_000;
 
 /// What to measure, and how.
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_help_explains_every_case_and_no_other() {
-        // The ends of the sweep say enough.
+        // The ends of the sweep are enough.
         ledgerline_bench::check_help(&numa::NUMA, &["threshold_32", "threshold_65533", "none"]);
         ledgerline_bench::check_help(&rss::RSS, rss::RSS.cases);
     }

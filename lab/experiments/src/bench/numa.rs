@@ -1,5 +1,5 @@
-//! The suite `numa`: the thresholds that "mm: Update NUMA counter threshold size" (2017) swept, measured here
-//! beside what it reported.
+//! The suite `numa`: measures the thresholds that "mm: Update NUMA counter threshold size" (2017) swept, beside the
+//! figures that it reported.
 
 use ledgerline::stat::numa::{Numa, NumaItem, Zone};
 use ledgerline::stat::{Counters, Places};
@@ -13,9 +13,8 @@ use std::hint::black_box;
 pub(super) static NUMA: Suite =
     Suite { name: "numa", help: HELP, cases: &names(&SWEEP), measure, remark };
 
-/// A threshold (none: no statistics), and what "mm: Update NUMA counter threshold size" reported for
-/// that on 2 sockets with 88 CPUs: cycles an allocation and its free, and how many of both 88 threads
-/// did.
+/// A threshold (`None`: no statistics), and the figures that "mm: Update NUMA counter threshold size" reported for it
+/// on 2 sockets with 88 CPUs: cycles for an allocation and its free, and how many of both 88 threads did.
 type Threshold = (Option<u32>, u64, u64);
 
 const SWEEP: [(&str, Threshold); 10] = [
@@ -99,7 +98,7 @@ fn nothing(n: u64) {
     }
 }
 
-/// Says how much longer a count takes than at threshold 125, and what the commit reported.
+/// Returns how much longer a count takes than at threshold 125, and the commit's figures.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
     let ratio = rows.times(row, "threshold_125");
@@ -127,7 +126,7 @@ mod tests {
             let (here, default) = (column(&SWEEP[at].1) as f64, column(&SWEEP[2].1) as f64);
             ((here / default - 1.0) * 1000.0).round() / 10.0
         };
-        // As the mail states them for 65533 and for no statistics.
+        // The mail's figures for 65533 and for no statistics.
         assert_eq!((change(8, |row| row.1), change(9, |row| row.1)), (-31.3, -36.3));
         assert_eq!((change(8, |row| row.2), change(9, |row| row.2)), (45.3, 56.8));
     }

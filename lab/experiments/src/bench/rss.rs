@@ -1,9 +1,9 @@
-//! The suite `rss`: the program of "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022), counted four
-//! ways side by side.
+//! The suite `rss`: the program of "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022), counted four ways
+//! side by side.
 //!
 //! Many threads each touch 128 KiB and sleep. Each design counts every page, so all of them see the same faults from
-//! the same CPUs. What a design shows is compared with what was counted, and with what the kernel says the process
-//! has.
+//! the same CPUs. The value that a design shows is compared with the counted pages, and with the kernel's count of the
+//! process.
 
 use crate::history::{Hierarchical, PerCpuBatch, PerTask, Task};
 use ledgerline::stat::rss::{Kind, SharedOwner, Table};
@@ -39,13 +39,13 @@ Examples:
   ledgerline bench rss
   ledgerline bench rss --sleepers 1000 --mode rseq --json";
 
-/// What each thread touches.
+/// Bytes that each thread touches.
 const TOUCHED: usize = 128 << 10;
 const PAGE: usize = 4096;
-/// As small as the libraries below allow.
+/// As small as the linked libraries allow.
 const STACK: usize = 64 << 10;
 
-/// All four, counting the same.
+/// All four designs, which count the same pages.
 struct Four<'t> {
     per_task: PerTask,
     per_cpu_batch: PerCpuBatch,
@@ -66,7 +66,7 @@ impl<'t> Four<'t> {
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     let options = run.options;
-    // What an update costs.
+    // The cost of an update.
     let mut rows = run.in_rounds(&options.threads, &options.cases, |turn| {
         let table = Table::new(2)?;
         let four = Four::new(&table, possible_cpus())?;
@@ -102,7 +102,7 @@ fn repeated<'a, T>(count: impl Fn() -> T + Sync + 'a) -> Body<'a> {
     })
 }
 
-/// Runs the program, and tells what each design showed.
+/// Runs the program, and returns what each design showed.
 fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
     let threads = options.sleepers;
     let table = Table::new(2)?;
@@ -129,7 +129,7 @@ fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
         for (all, written) in writes.iter().zip(written) {
             all.fetch_add(written, Ordering::Relaxed);
         }
-        // As long as the task sleeps, readers miss what it still keeps.
+        // While a task sleeps, readers miss the pages that it still keeps.
         stage.arrive(2 * threads, Phase::End);
     };
     let figures = std::thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn sleep(options: &Options) -> Made<Vec<(&'static str, RssFigures)>> {
     Ok(figures)
 }
 
-/// What the sleepers are to do.
+/// The phases of the sleepers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     #[default]
@@ -192,13 +192,13 @@ enum Phase {
     End,
 }
 
-/// Where all of them meet. (Not a barrier: when not all can be started, the others are let go.)
+/// The meeting point of all threads. It is not a barrier: if some cannot be started, the others are released.
 #[derive(Debug, Default)]
 struct Stage {
     phase: Mutex<(Phase, usize)>,
-    /// For the sleepers: the phase has changed.
+    /// Notifies the sleepers that the phase has changed.
     changed: Condvar,
-    /// For the one who directs them: enough have arrived.
+    /// Notifies the director that enough sleepers have arrived.
     arrived: Condvar,
 }
 
@@ -207,8 +207,8 @@ impl Stage {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sleeper says that it has come so far, and waits for a phase. `false` if it is to end before that. The
-    /// sleeper that makes the number complete wakes the director.
+    /// Announces a sleeper and waits for a phase; `false` if it has to end instead. The sleeper that completes the
+    /// number wakes the director.
     fn arrive(&self, complete: usize, wanted: Phase) -> bool {
         let mut state = self.lock();
         state.1 += 1;
@@ -234,15 +234,15 @@ impl Stage {
     }
 }
 
-/// Memory that is resident where it was touched, page by page.
+/// Maps memory that becomes resident page by page as it is touched.
 fn untouched(size: usize) -> io::Result<MmapMut> {
     let memory = MmapOptions::new().len(size).no_reserve_swap().map_anon()?;
-    // A kernel without huge pages refuses, and has none.
+    // A kernel without huge pages refuses this, and does not need it.
     let _ = memory.advise(Advice::NoHugePage);
     Ok(memory)
 }
 
-/// Pages that this process has, by the kernel's own exact count.
+/// Returns the pages of this process, by the kernel's own exact count.
 fn resident_pages() -> Option<i64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
@@ -250,13 +250,13 @@ fn resident_pages() -> Option<i64> {
     Some(kilobytes * 1024 / PAGE as i64)
 }
 
-/// What the older designs have a word for each of.
+/// Returns the number of possible CPUs. The older designs have a word for each.
 fn possible_cpus() -> usize {
     // SAFETY: sysconf takes a constant and has no preconditions.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1).max(1)
 }
 
-/// Nanoseconds of a reading: the median of several rounds.
+/// Returns the nanoseconds of a reading: the median of several rounds.
 fn time<T>(read: impl Fn() -> T) -> f64 {
     const TIMES: u32 = 1000;
     let rounds: Vec<f64> = (0..21)
@@ -271,7 +271,7 @@ fn time<T>(read: impl Fn() -> T) -> f64 {
     ledgerline_bench::measure::stats::median(&rounds)
 }
 
-/// What a design showed.
+/// Describes the value that a design showed.
 fn remark(row: &Row, _: Rows<'_>) -> String {
     let Some(rss) = &row.rss else { return String::new() };
     let percent = rss.error_pages as f64 / rss.counted_pages.max(1) as f64 * 100.0;
@@ -292,7 +292,8 @@ fn remark(row: &Row, _: Rows<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// The kernel counts pages of a whole process, so other tests have no place in this one's: it starts itself anew.
+    /// The kernel counts pages of a whole process, so the test starts itself as a process of its own, without other
+    /// tests.
     #[test]
     fn ours_shows_every_page_and_the_others_stay_within_their_bounds() {
         const ALONE: &str = "LEDGERLINE_TEST_ALONE";

@@ -1,5 +1,5 @@
-//! The hierarchical counter proposed for Linux in 2025: the bits of a CPU's count from the batch
-//! upwards are carried into a tree, whose top is the approximate sum.
+//! The hierarchical counter proposed for Linux in 2025: the bits of a CPU's count from the batch upwards are carried
+//! into a tree, whose top is the approximate sum.
 
 use super::word::running;
 use ledgerline_bench::measure::padded::Padded;
@@ -11,15 +11,15 @@ const ARITY: u32 = 3;
 /// One counter.
 #[derive(Debug)]
 pub struct Hierarchical {
-    /// The CPUs' words first, then level by level; the top last.
+    /// The CPUs' words, then the nodes level by level, the top last.
     levels: Vec<Vec<Padded<AtomicI64>>>,
-    /// Of which power of two a level's carries are multiples, and how many of its words share one of
-    /// the next level's.
+    /// For each level, the power of two that its carries are multiples of, and the logarithm of the number of its words
+    /// that share a word of the next level.
     carries: Vec<(u32, u32)>,
 }
 
 impl Hierarchical {
-    /// For so many CPUs, with a batch of 2^`batch` pages.
+    /// Makes a counter for this many CPUs, with a batch of 2^`batch` pages.
     pub fn new(cpus: usize, batch: u32) -> Hierarchical {
         let words = |count: usize| (0..count).map(|_| Padded::default()).collect::<Vec<_>>();
         let mut levels = vec![words(cpus)];
@@ -37,18 +37,18 @@ impl Hierarchical {
         }
     }
 
-    /// Counts, and returns how many writes of a shared line that took.
+    /// Counts on the running CPU, and returns the number of writes of shared lines.
     #[inline(always)]
     pub fn add(&self, pages: i64) -> u64 {
         self.add_on(running(self.levels[0].len()), pages)
     }
 
-    /// The same as the CPU with this number.
+    /// Counts on the CPU with this number.
     pub fn add_on(&self, cpu: usize, pages: i64) -> u64 {
         let (mut at, mut pages) = (cpu, pages);
         for (writes, (words, &(power, bits))) in self.levels.iter().zip(&self.carries).enumerate() {
             let old = words[at].fetch_add(pages, Ordering::Relaxed);
-            // What crosses a multiple: bits below it stay behind, so the error has one sign.
+            // Only multiples are carried. The bits below stay behind, so the error has one sign.
             pages = (((old + pages) >> power) << power) - ((old >> power) << power);
             if pages == 0 {
                 return writes as u64;
@@ -59,12 +59,12 @@ impl Hierarchical {
         self.carries.len() as u64
     }
 
-    /// The approximate sum.
+    /// Returns the approximate sum.
     pub fn read(&self) -> i64 {
         self.levels[self.carries.len()][0].load(Ordering::Relaxed).max(0)
     }
 
-    /// Most pages that a settled tree does not show.
+    /// Returns the most pages that a settled tree does not show.
     pub fn bound(&self) -> i64 {
         let mut below = 1;
         let mut bound = 0;
@@ -75,7 +75,7 @@ impl Hierarchical {
         bound
     }
 
-    /// Bytes of a word for each CPU and a line for each node.
+    /// Returns the bytes of a word for each CPU and a line for each node.
     pub fn memory(&self) -> u64 {
         let nodes: usize = self.levels[1..].iter().map(Vec::len).sum();
         (self.levels[0].len() * size_of::<i64>() + nodes * 64) as u64
@@ -91,7 +91,7 @@ mod tests {
         let counter = Hierarchical::new(256, 5);
         assert_eq!(counter.levels.iter().map(Vec::len).collect::<Vec<_>>(), [256, 32, 4, 1]);
         assert_eq!((counter.bound(), (counter.bound() * 4096) >> 20), (22_272, 87));
-        // Every word holds the most that it may before it carries.
+        // Every word holds the most that it can hold without a carry.
         let mut counted = 0;
         for cpu in 0..256 {
             // 7 carries of 32 stay in each inner node, and of every 8 nodes 7 have carried 256 once.

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Turns for which a waiter spins before it lets others have its CPU. The kernel need not do that, since the holder of
-/// a spinlock runs there.
+/// Turns for which a waiter spins before it yields its CPU. The kernel need not yield, since the holder of a spinlock
+/// runs there.
 const SPINS: u32 = 1 << 12;
 
-/// A lock of two half-words beside each other.
+/// A lock of two adjacent half-words.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct TicketLock {
@@ -14,7 +14,7 @@ pub(super) struct TicketLock {
     serving: AtomicU16,
 }
 
-/// Held while it lives.
+/// The lock is held while this lives.
 pub(super) struct Held<'a>(&'a TicketLock);
 
 impl TicketLock {
@@ -22,7 +22,8 @@ impl TicketLock {
     pub(super) fn lock(&self) -> Held<'_> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
-        // Acquire: sees what the holder before wrote, whose Release served this ticket.
+        // Acquire: pairs with the Release in `drop` that served this ticket, and so sees the writes of the previous
+        // holder.
         while self.serving.load(Ordering::Acquire) != ticket {
             spins += 1;
             if spins % SPINS == 0 {
@@ -37,7 +38,7 @@ impl TicketLock {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Only the holder writes this word, so it need not be an atomic addition.
+        // Only the holder writes this word, so the addition need not be atomic.
         let ticket = self.0.serving.load(Ordering::Relaxed);
         self.0.serving.store(ticket.wrapping_add(1), Ordering::Release);
     }
@@ -56,7 +57,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..30_000 {
                         let _held = lock.lock();
-                        // Two operations: an addition is lost if two are inside.
+                        // A load and a store: an addition would be lost if two threads were inside.
                         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     }
                 });

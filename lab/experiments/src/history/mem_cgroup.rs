@@ -1,5 +1,4 @@
-//! Linux 4.16: a group's statistics. Their fields stand where a layout of the report against e27be240df53 puts
-//! them.
+//! Linux 4.16: a group's statistics. Their fields are placed like in a layout of the report against e27be240df53.
 
 use super::word::Own;
 use ledgerline_bench::measure::padded::Padded;
@@ -10,11 +9,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 const BATCH: i64 = 32;
 /// Words of the structure that matter.
 const WORDS: usize = 256;
-/// `stat[NR_FILE_MAPPED]`, the first that is written, and `events[PGFAULT]`, as words after `stat`.
+/// The words after `stat` of `stat[NR_FILE_MAPPED]`, the first that is written, and `events[PGFAULT]`.
 const MAPPED: usize = 13;
 const FAULTS: usize = 34 + 20;
 
-/// The structure, at the start of a page: the mail's offsets then fall on the mail's lines and pairs.
+/// The structure, at the start of a page, so that the mail's offsets fall on the mail's lines and pairs.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 struct Words([AtomicI64; WORDS]);
@@ -26,7 +25,7 @@ struct PerCpu {
     faults: AtomicI64,
 }
 
-/// The root group, in which all pages are.
+/// The root group, which contains all pages.
 #[derive(Debug)]
 pub struct MemCgroup {
     words: Box<Words>,
@@ -38,7 +37,7 @@ pub struct MemCgroup {
 }
 
 impl MemCgroup {
-    /// For so many CPUs.
+    /// Makes a group for this many CPUs.
     ///
     /// # Panics
     /// If a field is not on a word or lies outside the first two kilobytes.
@@ -59,7 +58,7 @@ impl MemCgroup {
         }
     }
 
-    /// A fault that maps a page, on `cpu`, which is one thread's.
+    /// Does a fault that maps a page, on `cpu`, which belongs to one thread.
     #[inline(always)]
     pub fn fault(&self, cpu: usize) {
         let mine = self.statistics_of(cpu);
@@ -73,7 +72,7 @@ impl MemCgroup {
         self.mapped(cpu, -1);
     }
 
-    /// Locks the page to the group, counts it, and unlocks it: nobody is moving pages.
+    /// Locks the page to the group, counts it, and unlocks it. No thread is moving pages.
     #[inline(always)]
     fn mapped(&self, cpu: usize, pages: i64) {
         if self.words.0[self.moving_account].load(Ordering::Relaxed) != 0 {
@@ -86,7 +85,7 @@ impl MemCgroup {
         }
     }
 
-    /// Goes through the pointer in the structure, which is zero here: the counting CPU must wait for that word.
+    /// Follows the pointer in the structure, which is zero here, so that the counting CPU has to wait for that word.
     #[inline(always)]
     fn statistics_of(&self, cpu: usize) -> &PerCpu {
         &self.cpus[cpu + self.words.0[self.stat_cpu].load(Ordering::Relaxed) as usize]
@@ -101,14 +100,14 @@ impl MemCgroup {
         }
     }
 
-    /// What the totals show: pages mapped, faults.
+    /// Returns the totals: pages mapped, faults.
     #[cfg(test)]
     fn shown(&self) -> (i64, i64) {
         let word = |at: usize| self.words.0[self.stat + at].load(Ordering::Relaxed);
         (word(MAPPED), word(FAULTS))
     }
 
-    /// The same with what the CPUs keep.
+    /// Returns the totals with the counts that CPUs keep.
     #[cfg(test)]
     fn exact(&self) -> (i64, i64) {
         self.cpus.iter().fold(self.shown(), |(mapped, faults), cpu| {
@@ -151,7 +150,7 @@ mod tests {
         let memcg = MemCgroup::new(1, VARIANTS[1].1);
         assert_eq!(std::ptr::from_ref(&*memcg.words).addr() % 4096, 0);
         let line = |word: usize| word * 8 / 64;
-        // The bad layout: the pointer on line 12, the first word that is written on line 13.
+        // The bad layout: the pointer is on line 12, the first written word on line 13.
         assert_eq!((line(memcg.stat_cpu), line(memcg.stat + MAPPED)), (12, 13));
     }
 

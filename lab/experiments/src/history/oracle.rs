@@ -1,11 +1,11 @@
-//! A slow obvious model that trees of counters are held against.
+//! A slow, simple model for the trees of counters.
 
 use proptest::prelude::*;
 
 const LIMITS: [u64; 4] = [1000, 700, 500, 300];
 const PARENTS: [Option<usize>; 4] = [None, Some(0), Some(1), Some(0)];
 
-/// Charges and uncharges at random; every answer and every usage must be the model's.
+/// Charges and uncharges at random. Every answer and every usage has to equal the model's.
 pub(super) fn check<T>(
     make: impl Fn(&[u64], &[Option<usize>]) -> T,
     try_charge: impl Fn(&T, usize, u64) -> bool,
@@ -15,7 +15,7 @@ pub(super) fn check<T>(
     let steps = proptest::collection::vec((0..4usize, 1..400u64, any::<bool>()), 1..200);
     proptest!(crate::cases::few(file!(), 256), |(steps in steps)| {
         let tree = make(&LIMITS, &PARENTS);
-        // Who holds what, by the counter that was charged.
+        // The held amounts, by the counter that was charged.
         let mut held: Vec<(usize, u64)> = Vec::new();
         let chain = |at: usize| std::iter::successors(Some(at), |&at| PARENTS[at]);
         let used = |held: &[(usize, u64)], counter: usize| -> u64 {

@@ -1,4 +1,4 @@
-//! Linux 3.19: pages, in words that form a tree, each changed by one atomic addition (`page_counter`).
+//! Linux 3.19: counters of pages that form a tree, each changed by one atomic addition (`page_counter`).
 
 use super::tree::Counter;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -34,14 +34,14 @@ impl Counter for PageCounter {
 
     #[inline(always)]
     fn try_charge(&self, pages: i64) -> bool {
-        // Relaxed: each counter's sum is all that matters here.
+        // Relaxed: only each counter's sum matters here.
         let count = self.count.fetch_add(pages, Ordering::Relaxed) + pages;
         if count > self.limit.load(Ordering::Relaxed) {
             self.uncharge(pages);
             self.failures.store(self.failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return false;
         }
-        // Racy, as it was: a higher mark may be lost to a lower one.
+        // Racy, like the original: a higher mark may be overwritten by a lower one.
         if count > self.watermark.load(Ordering::Relaxed) {
             self.watermark.store(count, Ordering::Relaxed);
         }

@@ -1,26 +1,27 @@
 //! Linux 6.0 and 6.1: page counters with protection, before and after "memcg: optimize charge codepath".
 //!
-//! The same walk passes over two orders of the fields. [`Packed`] has them as 6.0 did. [`Split`] has them as 6.1 did:
-//! what every charge writes, what is written now and then, and what hardly ever is, have lines of their own.
+//! The same walk passes over two orders of the fields. [`Packed`] has them in the order of 6.0. [`Split`] has them in
+//! the order of 6.1, with separate lines for fields that every charge writes, fields that are written now and then, and
+//! fields that are hardly ever written.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// When a counter tells its parent how much of it is protected.
+/// When a counter reports its protected usage to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagate {
-    /// To 6.0: with every walk it exchanges what it told last, changed or not.
+    /// To 6.0: every walk exchanges the reported value, changed or not.
     Always,
-    /// From 6.1: when that has changed.
+    /// From 6.1: only if it has changed.
     Changed,
 }
 
-/// A group from its third line on, as in 6.0: `usage` shares its line with the limits, and with the end of what
-/// every group begins with.
+/// A group from its third line on, in 6.0: `usage` shares its line with the limits, and with the end of the header of
+/// every group.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Packed {
     _css: [u64; 8],
-    /// The parent's number plus one; zero: none.
+    /// The number of the parent plus one; zero for none.
     css_parent: AtomicI64,
     _id: u64,
     usage: AtomicI64,
@@ -36,19 +37,19 @@ pub struct Packed {
     children_low_usage: AtomicI64,
     watermark: AtomicI64,
     failures: AtomicI64,
-    /// As `css_parent`: the counters are linked as well as the groups.
+    /// Like `css_parent`: the counters are linked as well as the groups.
     parent: AtomicI64,
     swap_usage: AtomicI64,
     _swap: [u64; 2],
     swap_high: AtomicI64,
 }
 
-/// The same as in 6.1: `usage` alone, then what protection writes, then what is only read.
+/// A group in 6.1: `usage` alone, then the fields that protection writes, then those that are only read.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Split {
     _css: [u64; 8],
-    /// The parent's number plus one; zero: none.
+    /// The number of the parent plus one; zero for none.
     css_parent: AtomicI64,
     _id: [u64; 7],
     usage: AtomicI64,
@@ -65,7 +66,7 @@ pub struct Split {
     low: AtomicI64,
     high: AtomicI64,
     max: AtomicI64,
-    /// As `css_parent`: the counters are linked as well as the groups.
+    /// Like `css_parent`: the counters are linked as well as the groups.
     parent: AtomicI64,
     _limits: [u64; 3],
     swap_usage: AtomicI64,
@@ -99,7 +100,7 @@ layouts! {
     watermark failures parent swap_usage swap_high
 }
 
-/// A chain of groups, the root first; the last is the one that is charged.
+/// A chain of groups, the root first. The last one is charged.
 #[derive(Debug)]
 pub struct Charged<L> {
     levels: Vec<L>,
@@ -107,7 +108,7 @@ pub struct Charged<L> {
 }
 
 impl<L: Layout> Charged<L> {
-    /// So many groups below a root, the topmost of them with so many pages of `min` and of `low`.
+    /// Makes `depth` groups below a root. The topmost has `protected` pages of `min` and of `low`.
     pub fn new(depth: usize, protected: i64, propagate: Propagate) -> Charged<L> {
         let levels: Vec<L> = (0..=depth).map(|_| L::default()).collect();
         for (number, level) in levels.iter().enumerate() {
@@ -124,13 +125,13 @@ impl<L: Layout> Charged<L> {
         Charged { levels, propagate }
     }
 
-    /// Charges all levels, or none. Then it looks whether one is above its `high`, as a charge must.
+    /// Charges all levels, or none. Then checks whether one is above its `high`, as every charge does.
     #[inline(always)]
     pub fn try_charge(&self, pages: i64) -> bool {
         let mut at = self.levels.len();
         while at > 0 {
             let level = &self.levels[at - 1];
-            // Relaxed, here and below: each word's sum is all that matters here.
+            // Relaxed, here and below: only each word's sum matters here.
             let usage = level.usage().fetch_add(pages, Ordering::Relaxed) + pages;
             if usage > level.max().load(Ordering::Relaxed) {
                 self.take_back(at, pages);
@@ -153,14 +154,14 @@ impl<L: Layout> Charged<L> {
         true
     }
 
-    /// Whether the group, or one above it, is short of memory for sockets. Whoever returns memory asks. No group is
-    /// short of it here; what costs is to find the groups.
+    /// Returns whether the group, or one above it, is short of memory for sockets. A thread that returns memory asks
+    /// this. No group is short of it here; the cost is in finding the groups.
     #[inline(always)]
     pub fn short_of_memory(&self) -> bool {
         self.any(|_| false)
     }
 
-    /// Whether something holds of the group or of one above it.
+    /// Returns whether a predicate holds for the group or for one above it.
     #[inline(always)]
     fn any(&self, of: impl Fn(&L) -> bool) -> bool {
         let mut at = self.levels.len();
@@ -201,7 +202,7 @@ impl<L: Layout> Charged<L> {
         failures.store(failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Where the kernel would send the task to reclaim.
+    /// Here the kernel would send the task to reclaim.
     #[cold]
     fn above_high(&self) {}
 
@@ -222,7 +223,7 @@ impl<L: Layout> Charged<L> {
         let protected = usage.min(setting);
         let before = || told.load(Ordering::Relaxed);
         let due = match self.propagate {
-            // What is claimed is exchanged without a look.
+            // A nonzero value is exchanged without a comparison.
             Propagate::Always => setting != 0 || before() != 0,
             Propagate::Changed => protected != before(),
         };
@@ -261,7 +262,7 @@ mod tests {
                 ]
             };
         }
-        // A counter of 6.0 begins 16 bytes into a line and takes 112; one of 6.1 begins one and takes 192.
+        // In 6.0, a counter begins 16 bytes into a line and has 112 bytes; in 6.1, it begins a line and has 192.
         let packed = [0, 8, 16, 24, 32, 48, 72, 88, 104, 112, 136].map(|field| 80 + field);
         assert_eq!(offsets!(Packed), concat(64, packed));
         let split = [0, 128, 136, 144, 152, 72, 96, 112, 160, 192, 336].map(|field| 128 + field);
@@ -272,7 +273,7 @@ mod tests {
         std::array::from_fn(|at| if at == 0 { first } else { rest[at - 1] })
     }
 
-    /// What the levels must say after so many pages.
+    /// Checks the levels after so many charged pages.
     fn settled<L: Layout>(counters: &Charged<L>, pages: i64, protected: i64) {
         let value = |word: &AtomicI64| word.load(Ordering::Relaxed);
         for (number, level) in counters.levels.iter().enumerate() {
@@ -304,7 +305,7 @@ mod tests {
         }
         assert!(!counters.short_of_memory());
         assert_eq!(counters.levels[2].failures().load(Ordering::Relaxed), refused);
-        // Only what was charged before the refusal is known above the level that refused.
+        // The level above the one that refused knows only the charges before the refusal.
         assert_eq!(counters.levels[0].watermark().load(Ordering::Relaxed), most);
     }
 
@@ -341,7 +342,7 @@ mod tests {
             for level in &counters.levels {
                 assert_eq!(level.usage().load(Ordering::Relaxed), 0);
             }
-            // Walks race to tell the parent; what it was told in sum is what the child says it told.
+            // Walks race to report to the parent. The parent's sum equals the value that the child recorded.
             let told = counters.levels[1].min_usage().load(Ordering::Relaxed);
             let sum = counters.levels[0].children_min_usage().load(Ordering::Relaxed);
             assert_eq!(told, sum);

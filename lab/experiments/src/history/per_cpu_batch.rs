@@ -1,5 +1,5 @@
-//! Linux 6.2: a difference for each CPU, which goes to the shared counter, behind a lock, when it
-//! reaches the batch (`percpu_counter`).
+//! Linux 6.2: a difference for each CPU, which goes to the shared counter, behind a lock, when it reaches the batch
+//! (`percpu_counter`).
 
 use super::word::{Own, running};
 use ledgerline_bench::measure::padded::Padded;
@@ -16,7 +16,7 @@ pub struct PerCpuBatch {
 }
 
 impl PerCpuBatch {
-    /// With the kernel's batch for so many CPUs.
+    /// Makes a counter with the kernel's batch for this many CPUs.
     pub fn new(cpus: usize) -> PerCpuBatch {
         PerCpuBatch {
             cpus: (0..cpus).map(|_| Padded::default()).collect(),
@@ -26,13 +26,13 @@ impl PerCpuBatch {
         }
     }
 
-    /// Counts, and returns how many writes of a shared line that took.
+    /// Counts on the running CPU, and returns the number of writes of shared lines.
     #[inline(always)]
     pub fn add(&self, pages: i32) -> u64 {
         self.add_on(running(self.cpus.len()), pages)
     }
 
-    /// The same on a CPU that one thread has to itself.
+    /// Counts on a CPU that belongs to one thread.
     #[inline(always)]
     pub fn add_alone_on(&self, cpu: usize, pages: i32) -> u64 {
         let sum = self.cpus[cpu].own_add(pages);
@@ -64,17 +64,17 @@ impl PerCpuBatch {
         }
     }
 
-    /// The fast reading, which /proc used until 6.16.
+    /// Returns the fast reading, which /proc used until 6.16.
     pub fn read(&self) -> i64 {
         self.total.load(Ordering::Relaxed).max(0)
     }
 
-    /// Most pages by which a reading may be wrong.
+    /// Returns the largest error of a reading, in pages.
     pub fn bound(&self) -> i64 {
         i64::from(self.batch - 1) * self.cpus.len() as i64
     }
 
-    /// Bytes of its per-CPU words, without the padding that this stand-in has, and of the rest.
+    /// Returns the bytes of the design: its per-CPU words, without the padding of this implementation, and the rest.
     pub fn memory(&self) -> u64 {
         (self.cpus.len() * size_of::<i32>() + size_of::<i64>() + size_of::<Mutex<()>>()) as u64
     }

@@ -1,6 +1,6 @@
-//! "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022): each CPU caches the counts of the address
-//! space that it runs, and flushes them when it turns to another. A reader adds up the caches that hold the
-//! address space.
+//! "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022): each CPU caches the counts of the address space
+//! that it runs, and flushes them when it switches to another one. A reader adds up the caches that hold the address
+//! space.
 
 use super::word::Own;
 use ledgerline_bench::measure::padded::Padded;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 /// Kinds of pages.
 const KINDS: usize = 4;
 
-/// A CPU's cache. Its CPU alone writes it.
+/// A CPU's cache. Only its CPU writes it.
 #[derive(Debug, Default)]
 struct Cache {
-    /// The number of the address space plus one; zero: none.
+    /// The number of the address space plus one; zero for none.
     space: AtomicUsize,
     counts: [AtomicI64; KINDS],
 }
@@ -25,7 +25,7 @@ pub struct PerCpuCache {
 }
 
 impl PerCpuCache {
-    /// For so many CPUs and address spaces.
+    /// Makes counters for this many CPUs and address spaces.
     pub fn new(cpus: usize, spaces: usize) -> PerCpuCache {
         PerCpuCache {
             cpus: (0..cpus).map(|_| Padded::default()).collect(),
@@ -33,7 +33,7 @@ impl PerCpuCache {
         }
     }
 
-    /// Turns the CPU to an address space, and returns how many writes of a shared line that took.
+    /// Switches the CPU to an address space, and returns the number of writes of shared lines.
     #[inline(always)]
     pub fn run(&self, cpu: usize, space: usize) -> u64 {
         let cache = &self.cpus[cpu];
@@ -56,8 +56,8 @@ impl PerCpuCache {
         writes
     }
 
-    /// Counts; `true` if the CPU's cache holds the address space (a hit), `false` if its shared counter
-    /// was written.
+    /// Counts. Returns `true` if the CPU's cache holds the address space (a hit), `false` if the shared counter was
+    /// written.
     #[inline(always)]
     pub fn add(&self, cpu: usize, space: usize, kind: usize, pages: i64) -> bool {
         let cache = &self.cpus[cpu];
@@ -70,7 +70,7 @@ impl PerCpuCache {
         hit
     }
 
-    /// Pages of some kinds: exact while nobody counts.
+    /// Returns the pages of some kinds; exact while no thread counts.
     pub fn read(&self, space: usize, kinds: &[usize]) -> i64 {
         let sum = |counts: &[AtomicI64; KINDS]| {
             kinds.iter().map(|&kind| counts[kind].load(Ordering::Relaxed)).sum::<i64>()

@@ -1,4 +1,4 @@
-//! Before Linux 6.2: each task keeps what it counted, and gives it to the shared counters after 64 events.
+//! Before Linux 6.2: each task keeps its counts, and gives them to the shared counters after 64 events.
 
 use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,7 +16,7 @@ pub struct PerTask {
     totals: Padded<[AtomicI64; KINDS]>,
 }
 
-/// What a task keeps.
+/// The counts that a task keeps.
 #[derive(Debug, Default)]
 pub struct Task {
     events: u32,
@@ -24,11 +24,11 @@ pub struct Task {
 }
 
 impl PerTask {
-    /// Most pages that a sleeping task keeps to itself: 65 events, and the page of the fault that gave
-    /// the last ones away.
+    /// Most pages that a sleeping task keeps to itself: 65 events, and the page of the fault that gave the last ones
+    /// away.
     pub const EVENTS_KEPT: i64 = EVENTS as i64 + 2;
 
-    /// Counts a fault with an anonymous page, and returns how many writes of a shared line that took.
+    /// Counts a fault with an anonymous page, and returns the number of writes of shared lines.
     #[inline(always)]
     pub fn add(&self, task: &mut Task, pages: i32) -> u64 {
         // At the start of a fault, before its page is counted.
@@ -37,23 +37,23 @@ impl PerTask {
         writes
     }
 
-    /// Begins a fault, at which what the task keeps may be due. Returns how many writes of a shared line that took.
+    /// Begins a fault, at which the task may give its counts away. Returns the number of writes of shared lines.
     #[inline(always)]
     pub fn fault(&self, task: &mut Task) -> u64 {
-        // Compared, then raised.
+        // The kernel compares first and increments then.
         let full = task.events > EVENTS;
         task.events += 1;
         if full { self.give(task) } else { 0 }
     }
 
-    /// The task counts pages of its own address space.
+    /// Counts pages of the task's own address space.
     #[inline(always)]
     pub fn count(task: &mut Task, kind: usize, pages: i32) {
         task.pages[kind] += pages;
     }
 
-    /// Gives away all that the task keeps, and returns how many writes of a shared line that took. A task does so when
-    /// it ends, starts another program, or unmaps pages, too.
+    /// Gives all counts of the task away, and returns the number of writes of shared lines. A task also does this when
+    /// it ends, starts another program, or unmaps pages.
     #[inline(always)]
     pub fn give(&self, task: &mut Task) -> u64 {
         let mut writes = 0;
@@ -68,18 +68,18 @@ impl PerTask {
         writes
     }
 
-    /// Counts pages straight in the shared counter: many at a time, or by another task than their owner.
+    /// Counts pages directly in the shared counter: many at a time, or by another task than their owner.
     #[inline(always)]
     pub fn count_shared(&self, kind: usize, pages: i64) {
         self.totals[kind].fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// What /proc showed of some kinds. Each is clamped, as there.
+    /// Returns the value of some kinds in /proc. Each is clamped, as there.
     pub fn read_kinds(&self, kinds: &[usize]) -> i64 {
         kinds.iter().map(|&kind| self.totals[kind].load(Ordering::Relaxed).max(0)).sum()
     }
 
-    /// What /proc showed.
+    /// Returns the value in /proc.
     pub fn read(&self) -> i64 {
         self.read_kinds(&[ANON])
     }

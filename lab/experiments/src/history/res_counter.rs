@@ -5,8 +5,8 @@ use super::lock::TicketLock;
 use super::tree::Counter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter of bytes. The order of the fields is the kernel's; they are words that the lock guards, atomics only
-/// because this is what shared words are here.
+/// A counter of bytes. The order of the fields is the kernel's. The lock guards them; they are atomics only because
+/// Rust needs that for shared words.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ResCounter {
@@ -41,7 +41,7 @@ impl Counter for ResCounter {
 
     #[inline(always)]
     fn try_charge(&self, bytes: u64) -> bool {
-        // Relaxed, here and below: the lock orders.
+        // Relaxed, here and below: the lock provides the ordering.
         let _held = self.lock.lock();
         let usage = self.usage.load(Ordering::Relaxed) + bytes;
         if usage > self.limit.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! A CPU's prepaid pages of one group, between Linux 2.6.33 and 6.13 (`memcg_stock_pcp`).
 
-/// Up to a batch of pages that were charged already.
+/// Up to a batch of pages that are charged already.
 #[derive(Debug)]
 pub struct Stock {
     pages: i64,
@@ -8,12 +8,12 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// Empty; filled by so many pages at a time.
+    /// Makes an empty stock that is filled by `batch` pages at a time.
     pub fn new(batch: i64) -> Stock {
         Stock { pages: 0, batch }
     }
 
-    /// Takes pages, and asks `walk` to charge a batch (or more, if more are wanted) when there are too few.
+    /// Takes pages. If there are too few, asks `walk` to charge a batch, or more if more are wanted.
     #[inline(always)]
     pub fn take(&mut self, pages: i64, walk: impl FnOnce(i64)) {
         if self.pages >= pages {
@@ -21,17 +21,17 @@ impl Stock {
         } else {
             let charge = self.batch.max(pages);
             walk(charge);
-            // What was there stays: with the surplus it is at most a batch.
+            // The previous pages stay: with the surplus they are at most a batch.
             self.pages += charge - pages;
         }
     }
 
-    /// Returns what is left.
+    /// Returns the remaining pages.
     pub fn drain(self, walk: impl FnOnce(i64)) {
         walk(self.pages);
     }
 
-    /// Puts pages back, and asks `walk` to uncharge all that there is when that is more than a batch.
+    /// Puts pages back. If there are more than a batch then, asks `walk` to uncharge all of them.
     #[inline(always)]
     pub fn put(&mut self, pages: i64, walk: impl FnOnce(i64)) {
         self.pages += pages;

@@ -1,25 +1,25 @@
-//! Counters in a tree: a charge goes to one and to all above it, in whichever way each is changed.
+//! Counters in a tree: a charge goes to one and to all above it. The counters determine how each is changed.
 
 use ledgerline_bench::measure::padded::Padded;
 
 /// A counter of a tree.
 pub trait Counter: Send + Sync + 'static {
-    /// What it counts in.
+    /// The unit of the counter.
     type Amount: Copy + Send + Sync + 'static;
 
-    /// With a limit, and the number of the counter above.
+    /// Makes a counter with a limit, and the number of the counter above.
     fn new(limit: Self::Amount, parent: Option<usize>) -> Self;
 
-    /// The number of the counter above.
+    /// Returns the number of the counter above.
     fn parent(&self) -> Option<usize>;
 
-    /// Charges this one alone. If it refuses, nothing is left of the charge but a failure that it counts.
+    /// Charges this counter alone. A refused charge leaves nothing behind but a counted failure.
     fn try_charge(&self, amount: Self::Amount) -> bool;
 
-    /// Uncharges this one alone.
+    /// Uncharges this counter alone.
     fn uncharge(&self, amount: Self::Amount);
 
-    /// What is in use.
+    /// Returns the usage.
     #[cfg(test)]
     fn usage(&self) -> Self::Amount;
 }
@@ -37,15 +37,15 @@ impl<C> Default for Tree<C> {
 }
 
 impl<C: Counter> Tree<C> {
-    /// Adds a counter with a limit; its number. Parents come before their children.
+    /// Adds a counter with a limit, and returns its number. Parents come before their children.
     pub fn add(&mut self, limit: C::Amount, parent: Option<usize>) -> usize {
         assert!(parent.is_none_or(|parent| parent < self.counters.len()), "no such parent");
         self.counters.push(Padded(C::new(limit, parent)));
         self.counters.len() - 1
     }
 
-    /// Charges a counter and all above it, or none of them. While a charge that will be refused is taken back, others may be
-    /// refused because of it.
+    /// Charges a counter and all above it, or none of them. While a charge that is refused is taken back, other charges
+    /// may be refused because of it.
     #[inline(always)]
     pub fn try_charge(&self, counter: usize, amount: C::Amount) -> bool {
         let mut next = Some(counter);
@@ -78,7 +78,7 @@ impl<C: Counter> Tree<C> {
         }
     }
 
-    /// What is in use.
+    /// Returns the usage of a counter.
     #[cfg(test)]
     pub fn usage(&self, counter: usize) -> C::Amount {
         self.counters[counter].usage()

@@ -1,24 +1,24 @@
-//! Linux 4.13 and 4.14: a zone's NUMA counters with a difference for each CPU, which goes to the zone's and
+//! Linux 4.13 and 4.14: a zone's NUMA counters with a difference for each CPU. The difference goes to the zone's and
 //! the machine's totals when it passes a threshold ("Separate NUMA statistics from zone statistics").
 
 use super::word::Own;
 use ledgerline_bench::measure::padded::Padded;
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicI64, AtomicU16, Ordering};
 
-/// A difference, by its width. One thread writes it.
+/// A difference of some width. One thread writes it.
 pub trait Difference: Default + Send + Sync {
     /// The largest threshold.
     const MOST: u32;
 
-    /// Counts one, and returns what goes to the totals if the difference passed the threshold.
+    /// Counts one. If the difference passes the threshold, returns the amount that goes to the totals.
     fn count(&self, threshold: u32) -> Option<i64>;
 
-    /// What is kept.
+    /// Returns the amount that is kept.
     #[cfg(test)]
     fn value(&self) -> i64;
 }
 
-/// Those with a sign leave half a threshold behind on the other side (the overstep).
+/// Signed differences leave half a threshold behind on the other side (the overstep).
 macro_rules! signed {
     ($atomic:ty, $value:ty, $most:expr) => {
         impl Difference for $atomic {
@@ -45,11 +45,11 @@ macro_rules! signed {
     };
 }
 
-// As the kernel's cap for bytes; the 16-bit variant of the mail's first version went to 30 000.
+// The kernel's cap for bytes. The 16-bit variant of the mail's first version went to 30 000.
 signed!(AtomicI8, i8, 125);
 signed!(AtomicI16, i16, 32_765);
 
-/// The one without a sign, which the series ends with, starts again at zero.
+/// The unsigned difference of the series' end starts again at zero.
 impl Difference for AtomicU16 {
     const MOST: u32 = 65_533;
 
@@ -70,7 +70,7 @@ impl Difference for AtomicU16 {
     }
 }
 
-/// What a zone's CPUs share: the free pages, which every allocation reads, beside the counters.
+/// The part that a zone's CPUs share: the free pages, which every allocation reads, beside the counters.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Shared {
@@ -81,7 +81,7 @@ struct Shared {
     local: AtomicI64,
 }
 
-/// What the machine's zones share.
+/// The part that the machine's zones share.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct All {
@@ -90,7 +90,7 @@ struct All {
     local: AtomicI64,
 }
 
-/// A CPU's own: its list of pages, and on the next line the differences.
+/// A CPU's own part: its list of pages, and on the next line the differences.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct PerCpu<D> {
@@ -113,7 +113,7 @@ pub struct Zone<D> {
 const LOW: i64 = 1000;
 
 impl<D: Difference> Zone<D> {
-    /// For so many CPUs, with a threshold that the width holds.
+    /// Makes a zone for this many CPUs, with a threshold that fits the width.
     pub fn new(cpus: usize, threshold: u32) -> Zone<D> {
         assert!(threshold <= D::MOST, "a threshold of {threshold} does not fit the difference");
         let zone = Zone {
@@ -126,7 +126,7 @@ impl<D: Difference> Zone<D> {
         zone
     }
 
-    /// Does what an allocation and its freeing do besides finding a page, on `cpu`, which one thread has to itself.
+    /// Does the work of an allocation and its freeing except for finding a page, on `cpu`, which belongs to one thread.
     #[inline(always)]
     pub fn allocate_and_free(&self, cpu: usize) -> bool {
         let mine = &self.cpus[cpu];
@@ -146,21 +146,21 @@ impl<D: Difference> Zone<D> {
         }
     }
 
-    /// Allocations that the zone's total shows.
+    /// Returns the allocations that the zone's total shows.
     #[cfg(test)]
     fn shown(&self) -> i64 {
         assert_eq!(self.shared.hit.load(Ordering::Relaxed), self.all.hit.load(Ordering::Relaxed));
         self.shared.hit.load(Ordering::Relaxed)
     }
 
-    /// The same with what the CPUs keep.
+    /// Returns the total with the counts that CPUs keep.
     #[cfg(test)]
     fn exact(&self) -> i64 {
         self.shown() + self.cpus.iter().map(|cpu| cpu.hit.value()).sum::<i64>()
     }
 }
 
-/// The same without statistics: the row "disable zone_statistics", and what our counters stand beside.
+/// A zone without statistics: the row "disable zone_statistics", and the base for our counters.
 #[derive(Debug)]
 pub struct BareZone {
     cpus: Vec<Padded<AtomicI64>>,
@@ -168,7 +168,7 @@ pub struct BareZone {
 }
 
 impl BareZone {
-    /// For so many CPUs.
+    /// Makes a zone for this many CPUs.
     pub fn new(cpus: usize) -> BareZone {
         BareZone {
             cpus: (0..cpus).map(|_| Padded::default()).collect(),
@@ -176,7 +176,7 @@ impl BareZone {
         }
     }
 
-    /// As [`Zone::allocate_and_free`], with whatever counts it in between.
+    /// Like [`Zone::allocate_and_free`], but calls `count` in between.
     #[inline(always)]
     pub fn allocate_and_free(&self, cpu: usize, count: impl FnOnce()) -> bool {
         let above = self.free.load(Ordering::Relaxed) > LOW;
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(offset_of!(PerCpu<AtomicI8>, hit), 64);
     }
 
-    /// Counts alone on one CPU: how often the total was written, and the most that it did not show.
+    /// Counts on one CPU alone. Returns how often the total was written, and the most that it did not show.
     fn alone<D: Difference>(threshold: u32, times: i64) -> (u32, i64) {
         let zone = Zone::<D>::new(1, threshold);
         let (mut writes, mut worst, mut shown) = (0, 0, 0);
@@ -218,7 +218,7 @@ mod tests {
     fn with_a_sign_the_total_is_written_once_in_one_and_a_half_thresholds_and_one() {
         for threshold in [2, 32, 64, 125] {
             let period = i64::from(threshold + threshold / 2 + 1);
-            // The first comes after a threshold and one: the difference starts at zero.
+            // The first write comes after a threshold and one: the difference starts at zero.
             let times = i64::from(threshold) + 1 + 9 * period;
             assert_eq!(alone::<AtomicI8>(threshold, times), (10, i64::from(threshold)), "attained");
             assert_eq!(alone::<AtomicI16>(threshold, times), (10, i64::from(threshold)));

@@ -1,5 +1,5 @@
-//! The program by which the document of the RSS cache shows how wrong a count by task is: threads that each write a
-//! few pages of their own and sleep. No CPU runs it here; each design goes through what its source says.
+//! The program with which the document of the RSS cache shows the error of a count by task: threads that each write a
+//! few pages of their own and sleep. It is not run here; each design follows the steps of its source.
 
 use super::replay::{ByCpu, ByTask, Design, Ours};
 use super::row::{Measured, Note};
@@ -13,7 +13,7 @@ const THREADS: u32 = 10_000;
 const PAGES: u64 = 32;
 const KIB_OF_A_PAGE: f64 = 4.0;
 
-/// What a reader finds while all sleep.
+/// Measures what a reader finds while all threads sleep.
 pub(super) fn shown(cpus: &[usize]) -> Result<Measured, String> {
     let script = Script::of(&trace(cpus), cpus);
     let table = Ours::table(&script)?;
@@ -32,7 +32,8 @@ pub(super) fn shown(cpus: &[usize]) -> Result<Measured, String> {
     })
 }
 
-/// Each thread writes its pages, on one CPU after the other, and sleeps before the next thread begins.
+/// Returns the trace: each thread writes its pages, on one CPU after the other, and sleeps before the next thread
+/// begins.
 fn trace(cpus: &[usize]) -> Trace {
     let events = (0..THREADS).flat_map(|thread| {
         let cpu = cpus[thread as usize % cpus.len()] as u32;
@@ -64,7 +65,7 @@ mod tests {
         let row = shown(&[0, 1]).unwrap();
         let all = KIB_OF_A_PAGE * f64::from(THREADS) * PAGES as f64;
         let shown = [row.before, row.after, row.ours].map(|figure| figure.unwrap().median);
-        // Each keeps what it counted until its 64th event, which none of them comes to.
+        // By task: each task keeps its counts until its 64th event, which none reaches.
         assert_eq!(shown, [0.0, all, all]);
     }
 }

@@ -1,5 +1,5 @@
-//! Measures what an update costs each design, with a trace's own pattern of CPUs, address spaces and tasks. Each
-//! thread repeats what one CPU did in the last pass.
+//! Measures the cost of an update in each design, with a trace's own pattern of CPUs, address spaces and tasks. Each
+//! thread repeats the steps of one CPU in the last pass.
 
 use super::replay::{ByBatch, Ours, follow_by_cpu, follow_by_task};
 use super::script::{Script, Step};
@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 
-/// Steps of a CPU that are gone round, at most: what a second cache holds.
+/// Most steps of a CPU that are repeated: as many as fit a second cache.
 const MOST: usize = 1 << 15;
 
-/// An update's cost for each design.
+/// The cost of an update in each design.
 pub(super) struct Costs {
     pub(super) by_task: Timed,
     pub(super) by_cpu: Timed,
@@ -22,6 +22,8 @@ pub(super) struct Costs {
     pub(super) ours: Timed,
 }
 
+/// Measures all designs; `None` if the script has no updates.
+///
 /// # Errors
 /// A line for the user: there is not enough memory for all address spaces.
 pub(super) fn measure(script: &Script, session: &Session<'_>) -> Result<Option<Costs>, String> {
@@ -61,8 +63,8 @@ pub(super) fn measure(script: &Script, session: &Session<'_>) -> Result<Option<C
     Ok(Some(Costs { by_task, by_cpu, by_batch, ours }))
 }
 
-/// What each CPU did in the last pass. Tasks are numbered anew on each CPU: what a task keeps is not shared
-/// between threads that go round on their own, so one that moved keeps it twice.
+/// Returns the steps of each CPU in the last pass. Tasks are numbered anew on each CPU, because threads that run
+/// independently cannot share a task's counts. A task that moved between CPUs keeps counts on each.
 fn lists(script: &Script) -> Vec<Vec<Step>> {
     let last = script.passes.checked_sub(1);
     let mut lists = vec![Vec::new(); script.cpus as usize];
@@ -73,7 +75,7 @@ fn lists(script: &Script) -> Vec<Vec<Step>> {
             list.push(placed.step);
         }
     }
-    // Where a CPU did nothing, its thread does what the busiest did.
+    // If a CPU did nothing, its thread repeats the steps of the busiest CPU.
     let busiest = lists.iter().max_by_key(|list| list.len()).cloned().unwrap_or_default();
     for list in &mut lists {
         if !list.iter().any(|step| matches!(step, Step::Update { .. })) {
@@ -84,7 +86,7 @@ fn lists(script: &Script) -> Vec<Vec<Step>> {
     lists
 }
 
-/// Gives the tasks of a list the numbers from zero.
+/// Renumbers the tasks of a list from zero.
 fn renumber(list: &mut [Step]) {
     let mut numbers = HashMap::new();
     for step in list {
@@ -97,26 +99,26 @@ fn renumber(list: &mut [Step]) {
     }
 }
 
-/// Where a thread stands, and what its tasks keep.
+/// The position of a thread in its list, and the counts of its tasks.
 #[derive(Default)]
 struct Place {
     at: usize,
     tasks: Vec<Task>,
 }
 
-/// A body that goes round a CPU's list until it has done so many updates.
+/// Returns a body that repeats a CPU's list until it has done `n` updates.
 fn round<'a>(
     lists: &'a [Vec<Step>],
     follow: impl Fn(usize, &mut [Task], Step) + Sync + 'a,
 ) -> Body<'a> {
-    // Apart from each other: each thread writes its own all the time.
+    // Padded, because each thread writes its own place all the time.
     let places: Vec<Padded<Mutex<Place>>> = lists
         .iter()
         .map(|list| Place { at: 0, tasks: list.iter().map(|_| Task::default()).collect() })
         .map(|place| Padded(Mutex::new(place)))
         .collect();
     Box::new(move |thread, n| {
-        // Never waited for: taken once a chunk.
+        // Never contended, and locked once a chunk.
         let mut place = places[thread].lock().unwrap_or_else(PoisonError::into_inner);
         let Place { at, tasks } = &mut *place;
         let list = &lists[thread][..];

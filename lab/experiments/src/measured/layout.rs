@@ -1,10 +1,10 @@
-//! "memcg: optimize charge codepath" (2022): how long the accounting of a message takes on page counters without
-//! the series' patches, with them, and on ours.
+//! "memcg: optimize charge codepath" (2022): how long the accounting of a message takes on page counters without the
+//! series' patches, with them, and on ours.
 //!
-//! A message of 10 KiB takes three pages from the sending CPU's stock. The receiver puts them into the stock of its
-//! own CPU, and asks each group up to the root whether it is short of memory, as Linux 6.0 does. Each thread plays
-//! both ends in turns: it sends many messages, then receives as many. So the stock empties and fills as it does where
-//! sender and receiver run on different CPUs.
+//! A message of 10 KiB takes three pages from the sending CPU's stock. The receiver puts them into the stock of its own
+//! CPU, and asks each group up to the root whether it is short of memory, like Linux 6.0. Each thread plays both ends
+//! in turns: it sends many messages, then receives as many. So the stock empties and fills as if sender and receiver
+//! ran on different CPUs.
 
 use super::row::{Measured, Note};
 use super::variants::{Session, in_bursts, row};
@@ -18,12 +18,12 @@ use std::hint::black_box;
 const PAGES: i64 = 3;
 /// Messages that are sent before as many are received.
 const BURST: u64 = 1024;
-/// Pages that stay charged: more than is protected, so that protection does not change.
+/// Pages that stay charged: more than are protected, so that protection does not change.
 const BASE: i64 = 10_000;
 const PROTECTED: i64 = 1_000;
 const PAGE: u64 = 4096;
 
-/// The rows of the series, and ours. In the root nothing is charged; the others are compared with the second.
+/// The rows of the series, and ours. The first row charges the root only; the other rows are compared with the second.
 const NAMES: [&str; 7] = ["all in root", "three levels", "A", "B", "C", "A+B+C", "ours"];
 
 pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
@@ -72,7 +72,7 @@ fn theirs<L: Layout + 'static>(propagate: Propagate, batch: i64) -> Body<'static
     let counters = Charged::<L>::new(3, PROTECTED, propagate);
     assert!(counters.try_charge(BASE), "there is no limit");
     Box::new(move |_, n| {
-        // Sending and receiving use it in turns.
+        // Sending and receiving use the stock in turns.
         let stock = std::cell::RefCell::new(Stock::new(batch));
         let charge = |pages| assert!(counters.try_charge(pages), "there is no limit");
         let uncharge = |pages| counters.uncharge(pages);

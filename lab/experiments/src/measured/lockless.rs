@@ -1,10 +1,10 @@
 //! Linux 3e32cb2e0a12, "mm: memcontrol: lockless page counters": how long the accounting of a page fault takes on
 //! spinlocked 64-bit counters, on page counters, and on ours.
 //!
-//! Each thread faults pages in a group of its own below the root, takes them from its stock, and visits the
-//! counters a few times in 32 faults: every other visit charges 32 pages, the ones between return them.
-//! Ours charges every page to its group and returns 32 at a time. Its groups hold a process's worth of pages
-//! beside those, since an idle stock of ours is at most a sixteenth of what its group holds.
+//! Each thread faults pages in a group of its own below the root, takes them from its stock, and visits the counters a
+//! few times in 32 faults: every other visit charges 32 pages, the ones between return them. Ours charges every page to
+//! its group and returns 32 at a time. Its groups hold a process's worth of pages beside those, since an idle stock of
+//! ours is at most a sixteenth of what its group holds.
 
 use super::row::{Measured, Note};
 use super::variants::{Session, Timed, row};
@@ -15,14 +15,14 @@ use ledgerline_coherence::experiments::page_counter_lockless::{VISITS, locked as
 use std::error::Error;
 use std::hint::black_box;
 
-/// Pages that a visit moves, and faults among which there are so many visits.
+/// Pages that a visit moves, and the number of faults by which visits are counted.
 const BATCH: u32 = 32;
 const PAGE: u64 = 4096;
 /// Pages that stay charged to a group.
 const BASE: u64 = 10_000;
-/// Far above what is ever charged, in pages.
+/// Far above every charge, in pages.
 const MAX: u64 = 1 << 28;
-/// Faults after which all that was charged is returned, for every number of visits.
+/// Faults after which all charges are returned, for every number of visits.
 const GRANULE: u64 = 2 * BATCH as u64;
 
 pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
@@ -62,13 +62,13 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Er
     Ok(rows)
 }
 
-/// Faults, of which so many in 32 visit the counters: `visit(true)` to charge, `visit(false)` to return.
+/// Does faults, of which `visits` in 32 visit the counters: `visit(true)` charges, `visit(false)` returns.
 #[inline(always)]
 fn faults(n: u64, visits: u32, visit: impl Fn(bool)) {
     let mut due = 0;
     let mut charge = true;
     for _ in 0..n {
-        // The stock's word: what every fault writes.
+        // Stands for the word of the stock that every fault writes.
         *black_box(&mut due) += visits;
         if due >= BATCH {
             due -= BATCH;
@@ -78,7 +78,7 @@ fn faults(n: u64, visits: u32, visit: impl Fn(bool)) {
     }
 }
 
-/// On counters of theirs, in which a batch of pages is so much.
+/// Returns the body for a kernel design, with a batch of pages in its unit.
 fn theirs<C: Counter>(
     threads: usize,
     visits: u32,

@@ -1,5 +1,5 @@
-//! The report against Linux e27be240df53 (2018): how long it takes to account for a fault and for unmapping its
-//! page, with the group's fields in each of the mail's layouts, and on ours.
+//! The report against Linux e27be240df53 (2018): how long the accounting of a fault and of unmapping its page takes,
+//! with the group's fields in each of the mail's layouts, and on ours.
 
 use super::row::{Measured, Note};
 use super::variants::{Session, in_bursts, row};
@@ -13,7 +13,7 @@ use std::error::Error;
 const BURST: u64 = 128;
 
 ledgerline::items! {
-    /// What the group counts.
+    /// The counted items of the group.
     enum Item {
         /// Faults.
         Faults = "pgfault",

@@ -1,7 +1,7 @@
 //! Real programs whose resident pages are followed: a compile, a database, a storm of messages.
 //!
-//! Each runs in a directory of its own that is removed afterwards, and ends in bounded time, also when this
-//! process is killed meanwhile.
+//! Each runs in a directory of its own that is removed afterwards. Each ends in bounded time, even if this process is
+//! killed.
 
 mod compile;
 mod database;
@@ -14,9 +14,9 @@ use super::trace::Trace;
 
 pub(super) use self::running::Size;
 
-/// How a program is run and recorded.
+/// Runs and records a program.
 type Record = fn(&[usize], Size) -> Result<Trace, String>;
 
-/// The programs, by what they are called.
+/// The programs, by name.
 pub(super) const PROGRAMS: [(&str, Record); 3] =
     [("make -j", compile::record), ("pgbench", database::record), ("messages", messages::record)];

@@ -1,5 +1,5 @@
-//! Each design goes through a script. That tells how often it writes a line that other CPUs write, and how far what
-//! it shows is from the truth.
+//! Replays a script in each design. The result is how often the design writes a line that other CPUs write, and the
+//! error of the value that it shows.
 
 use super::script::{Script, Step, Way};
 use crate::history::{PerCpuBatch, PerCpuCache, PerTask, Task};
@@ -9,44 +9,44 @@ use std::collections::HashSet;
 /// The kinds of pages that are resident.
 const RESIDENT: [usize; 3] = [0, 1, 3];
 
-/// What a design came to in a pass.
+/// The outcome of a design in a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Outcome {
     pub(super) updates: u64,
-    /// Times that a shared line was written, whether once or more.
+    /// Steps that wrote a shared line, however often.
     pub(super) misses: u64,
-    /// What the document counts: updates that a fault makes, in a program that is being started too, and
-    /// how many of them missed.
+    /// The updates that the document counts, and how many of them missed: those that a fault makes, also in a program
+    /// that is being started.
     pub(super) fast: u64,
     pub(super) fast_missed: u64,
     /// Readings: one of the address space after each update.
     readings: u64,
-    /// Pages by which a reading was wrong: the most, and in sum.
+    /// The largest error of a reading and the sum of errors, in pages.
     pub(super) worst: u64,
     sum: u64,
 }
 
 impl Outcome {
-    /// Updates without a shared write, in per cent.
+    /// Returns the updates without a shared write, in per cent.
     pub(super) fn hit_rate(&self) -> f64 {
         100.0 * (1.0 - self.misses as f64 / self.updates.max(1) as f64).max(0.0)
     }
 
-    /// Pages by which a reading was wrong.
+    /// Returns the mean error of a reading, in pages.
     pub(super) fn mean(&self) -> f64 {
         self.sum as f64 / self.readings.max(1) as f64
     }
 }
 
-/// A way of counting resident pages.
+/// A design of counting resident pages.
 pub(super) trait Design {
-    /// Follows; `true` if that wrote a shared line.
+    /// Follows a step. Returns `true` if that wrote a shared line.
     fn follow(&mut self, cpu: usize, step: Step) -> bool;
-    /// What a reader of the address space finds.
+    /// Returns the value that a reader of the address space finds.
     fn shown(&self, space: usize) -> i64;
 }
 
-/// An outcome for each pass.
+/// Returns an outcome for each pass.
 pub(super) fn replay(script: &Script, mut design: impl Design) -> Vec<Outcome> {
     let mut truth = vec![0i64; script.spaces as usize];
     let mut outcomes = vec![Outcome::default(); script.passes as usize];
@@ -82,8 +82,8 @@ pub(super) fn replay(script: &Script, mut design: impl Design) -> Vec<Outcome> {
     outcomes
 }
 
-/// Whether an update is a fault's: one of its own, or one of a page of another, which is how arguments are
-/// put into a program that is being started.
+/// Returns whether an update belongs to a fault: a fault of the task itself, or one of another task on a single page,
+/// which is how arguments are put into a program that is being started.
 fn by_a_fault(step: Step, forked: &[bool]) -> bool {
     match step {
         Step::Update { way: Way::Fast, .. } => true,
@@ -94,7 +94,7 @@ fn by_a_fault(step: Step, forked: &[bool]) -> bool {
     }
 }
 
-/// To Linux 6.1.
+/// The design to Linux 6.1.
 pub(super) struct ByTask {
     spaces: Vec<PerTask>,
     tasks: Vec<Task>,
@@ -119,7 +119,7 @@ impl Design for ByTask {
     }
 }
 
-/// Does what a task does, and returns how many shared words that wrote.
+/// Does a task's step, and returns the number of writes of shared words.
 #[inline(always)]
 pub(super) fn follow_by_task(spaces: &[PerTask], tasks: &mut [Task], step: Step) -> u64 {
     match step {
@@ -139,7 +139,7 @@ pub(super) fn follow_by_task(spaces: &[PerTask], tasks: &mut [Task], step: Step)
     }
 }
 
-/// Proposed in 2022. It is taken to catch every update of the address space that its CPU runs.
+/// The design proposed in 2022. It is taken to catch every update of the address space that its CPU runs.
 pub(super) struct ByCpu(PerCpuCache);
 
 impl ByCpu {
@@ -158,7 +158,7 @@ impl Design for ByCpu {
     }
 }
 
-/// Does what a CPU does, and returns how many shared words that wrote.
+/// Does a CPU's step, and returns the number of writes of shared words.
 #[inline(always)]
 pub(super) fn follow_by_cpu(cache: &PerCpuCache, cpu: usize, step: Step) -> u64 {
     match step {
@@ -170,7 +170,7 @@ pub(super) fn follow_by_cpu(cache: &PerCpuCache, cpu: usize, step: Step) -> u64 
     }
 }
 
-/// From Linux 6.2: a counter for each address space and kind.
+/// The design from Linux 6.2: a counter for each address space and kind.
 pub(super) struct ByBatch(Vec<[PerCpuBatch; 4]>);
 
 impl ByBatch {
@@ -180,7 +180,7 @@ impl ByBatch {
         ByBatch((0..script.spaces).map(counters).collect())
     }
 
-    /// Does what a CPU does that one thread has to itself, and returns how many shared words that wrote.
+    /// Does the step of a CPU that belongs to one thread, and returns the number of writes of shared words.
     #[inline(always)]
     pub(super) fn follow_alone(&self, cpu: usize, step: Step) -> u64 {
         match step {
@@ -202,8 +202,8 @@ impl Design for ByBatch {
     }
 }
 
-/// Ours: the library's own table. It counts on the CPU that runs the replay, whichever the script names; what
-/// it shows does not depend on that. A CPU's first update of an address space puts it into the mask.
+/// Ours: the library's own table. It counts on the CPU that runs the replay, whichever the script names. The shown
+/// value does not depend on that. A CPU's first update of an address space puts it into the mask.
 pub(super) struct Ours<'t> {
     owners: Vec<SharedOwner<'t>>,
     seen: HashSet<(u32, usize)>,
@@ -217,7 +217,7 @@ impl<'t> Ours<'t> {
         Ok(Ours { owners, seen: HashSet::new() })
     }
 
-    /// A table with room for all.
+    /// Returns a table with room for all address spaces.
     pub(super) fn table(script: &Script) -> Result<Table, String> {
         Table::new(script.spaces.max(1)).map_err(|error| format!("no table of owners: {error}"))
     }
@@ -256,7 +256,7 @@ mod tests {
         Script::of(&Trace { events, exact, passes, ..Trace::default() }, &[0, 1])
     }
 
-    /// Of each design: misses, worst error.
+    /// Returns misses and worst error of each design.
     fn outcomes(script: &Script) -> [(u64, u64); 4] {
         let table = Ours::table(script).unwrap();
         let all = [
@@ -272,8 +272,8 @@ mod tests {
     fn one_that_faults_alone_is_cached_by_its_cpu_and_given_after_64_events() {
         let events = (1..=660).map(|time| event(time, 0, 7, What::Fault)).collect();
         let script = script(events, false);
-        // Every 66th fault finds more than 64 events and gives, from the second time on 66 pages; every 32nd
-        // page completes a batch; a CPU's first update.
+        // By task, every 66th fault finds more than 64 events and gives the counts away, from the second time on 66
+        // pages. By batch, every 32nd page completes one. In ours, a CPU's first update writes.
         assert_eq!(outcomes(&script), [(10, 66), (0, 0), (20, 31), (1, 0)]);
         let updates = replay(&script, ByCpu::new(&script))[0].updates;
         assert_eq!(updates, 660);
@@ -283,7 +283,8 @@ mod tests {
     fn two_that_take_turns_on_a_cpu_flush_its_cache_each_time() {
         let events =
             (0..100).map(|time| event(time, 0, 7 + (time % 2) as u32, What::Fault)).collect();
-        // 50 pages each: below 64 events; every turn but the first flushes; a batch of 32 each.
+        // 50 pages each. By task, that is below 64 events. By CPU, every turn but the first flushes. By batch, each
+        // completes one of 32.
         assert_eq!(outcomes(&script(events, false)), [(0, 50), (99, 0), (2, 31), (2, 0)]);
     }
 
@@ -304,8 +305,8 @@ mod tests {
             event(4, 0, 7, What::Exec),
             event(5, 0, 7, pages(500, false, 0)),
         ];
-        // By task: the first of it (of no pages), the new one's three, the five that are taken at once (with
-        // what it kept), the end. By CPU: the first, the new one's three. Batches: all stay below 32.
+        // By task: the first update (of no pages), the three of the new one, the five that are taken at once with the
+        // kept counts, and the end. By CPU: the first, and the three of the new one. By batch: all stay below 32.
         assert_eq!(outcomes(&script(events, true)), [(4, 10), (2, 0), (0, 10), (2, 0)]);
     }
 
@@ -321,7 +322,7 @@ mod tests {
         let script = script(events, true);
         assert_eq!(script.forked, [false, true]);
         let outcome = replay(&script, ByCpu::new(&script))[0];
-        // An argument, and two faults; the fork's two updates are misses of another kind.
+        // An argument and two faults. The fork's two updates are misses of another kind.
         assert_eq!((outcome.fast, outcome.fast_missed, outcome.misses), (3, 1, 3));
     }
 

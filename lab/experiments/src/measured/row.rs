@@ -3,13 +3,12 @@
 use ledgerline_bench::measure::stats::quantile;
 use ledgerline_coherence::experiments::Interval;
 
-/// What was measured of a variant. A figure is the median of the rounds or passes, between the quarters' ends:
-/// half of them lie there.
+/// The measurement of a variant. A figure is the median of the rounds or passes, between the lower and upper quartiles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Measured {
-    /// As `ledgerline_coherence::experiments` names it.
+    /// Its name in `ledgerline_coherence::experiments`.
     pub(crate) row: String,
-    /// Of the three figures.
+    /// The unit of the three figures.
     pub(crate) unit: &'static str,
     /// The variant that the document starts from.
     pub(crate) before: Option<Interval>,
@@ -17,29 +16,29 @@ pub(crate) struct Measured {
     pub(crate) after: Option<Interval>,
     /// The same job, done by this library.
     pub(crate) ours: Option<Interval>,
-    /// What moving a cache line between two CPUs took meanwhile; none where none was made to move.
+    /// The time to move a cache line between two CPUs during the measurement; `None` if no line was made to move.
     pub(crate) transfer_ns: Option<f64>,
-    /// What a reader must know to judge the figures.
+    /// Caveats about the figures.
     pub(crate) notes: Vec<Note>,
 }
 
-/// What a reader must know to judge figures.
+/// A caveat about figures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Note {
-    /// Of all rows of the table, or of the row's group where it has one.
+    /// About all rows of the table, or of the row's group if it has one.
     Table(String),
-    /// Of the row.
+    /// About the row.
     Row(String),
-    /// No difference between before and after can be told.
+    /// The difference between before and after is not significant.
     Same,
-    /// How long a cache line took to move, in nanoseconds: the machine changed meanwhile.
+    /// Times to move a cache line, in nanoseconds: the machine changed during the measurement.
     Moved { low: f64, high: f64 },
-    /// The part of the time for which others had the CPUs.
+    /// The share of the time in which other programs had the CPUs.
     Waited(f64),
 }
 
 impl Note {
-    /// In words.
+    /// Returns the note as text.
     pub(crate) fn says(&self) -> String {
         match self {
             Note::Table(text) | Note::Row(text) => text.clone(),
@@ -55,7 +54,7 @@ impl Note {
         }
     }
 
-    /// One note for two that say the same of several rows; none for two that do not.
+    /// Merges two notes of several rows that have the same meaning; `None` if they differ.
     pub(crate) fn and(&self, other: &Note) -> Option<Note> {
         match (self, other) {
             (Note::Moved { low, high }, Note::Moved { low: other_low, high: other_high }) => {
@@ -68,24 +67,24 @@ impl Note {
 }
 
 impl Measured {
-    /// Whether it came to a figure.
+    /// Returns whether it has a figure.
     pub(crate) fn has_figures(&self) -> bool {
         self.designs().iter().any(|(_, figure)| figure.is_some())
     }
 
-    /// All notes in one line; none where there are none.
+    /// Joins all notes in one line; `None` if there are none.
     pub(crate) fn note(&self) -> Option<String> {
         let says: Vec<String> = self.notes.iter().map(Note::says).collect();
         (!says.is_empty()).then(|| says.join("; "))
     }
 
-    /// The three figures with their names.
+    /// Returns the three figures with their names.
     pub(crate) fn designs(&self) -> [(&'static str, Option<Interval>); 3] {
         [("before", self.before), ("after", self.after), ("ours", self.ours)]
     }
 }
 
-/// The median and the quarters' ends of rounds or passes, which are not none.
+/// Returns the median and the quartiles of rounds or passes. There must be at least one.
 pub(super) fn quartiles(values: &[f64]) -> Interval {
     let [low, median, high] = [0.25, 0.5, 0.75].map(|share| quantile(values, share));
     Interval { median, low, high }

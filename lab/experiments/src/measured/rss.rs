@@ -1,8 +1,8 @@
-//! "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022): programs that run here show how resident pages
-//! were counted. Nothing is simulated.
+//! "Replace per-task RSS cache with per-CPU RSS cache" (RFC, 2022): measures how each design counts the resident pages
+//! of programs that run here. Nothing is simulated.
 //!
-//! Before: each task keeps what it counted for 64 events (to Linux 6.1). After: each CPU caches the address
-//! space that it runs (the document), and in rows of their own the per-CPU batches that Linux took instead.
+//! Before: each task keeps its counts for 64 events (to Linux 6.1). After: each CPU caches the address space that it
+//! runs (the document), and in rows of their own the per-CPU batches that Linux took instead.
 
 use super::asleep;
 use super::cost::{self, Costs};
@@ -14,7 +14,7 @@ use super::trace::Trace;
 use super::variants::{self, Session, Timed};
 use ledgerline_coherence::experiments::Interval;
 
-/// What the rows of the batches are called besides.
+/// The suffix of the batches' rows.
 const BATCHES: &str = "batches of 6.2";
 
 pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, String> {
@@ -36,7 +36,7 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, String> {
     Ok(rows)
 }
 
-/// A row that only says why there is none.
+/// Returns a row with only the reason why it has no figures.
 fn empty(name: &str, why: String) -> Measured {
     Measured { row: name.to_owned(), notes: vec![Note::Row(why)], ..Measured::default() }
 }
@@ -88,7 +88,7 @@ fn called(name: &str, what: &str, kind: &str) -> String {
     if kind.is_empty() { format!("{name}: {what}") } else { format!("{name}: {what}, {kind}") }
 }
 
-/// What an update costs.
+/// Returns the row of the cost of an update.
 fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
     let after = if kind.is_empty() { &costs.by_cpu } else { &costs.by_batch };
     let about = kind.is_empty().then(|| {
@@ -98,7 +98,7 @@ fn cost_row(name: &str, kind: &str, costs: &Costs) -> Measured {
     variants::row(&name, Some(&costs.by_task), Some(after), Some(&costs.ours), about)
 }
 
-/// The share of the CPUs' time that updates take: all that another design could save of it.
+/// Returns the share of the CPUs' time that updates take, an upper bound for the savings of another design.
 fn share_rows(name: &str, trace: &Trace, script: &Script, costs: &Costs) -> Vec<Measured> {
     let time: u64 = trace.passes.iter().map(|pass| pass.end - pass.start).sum();
     let available = time as f64 * f64::from(script.cpus);
@@ -125,8 +125,8 @@ fn share_rows(name: &str, trace: &Trace, script: &Script, costs: &Costs) -> Vec<
         .into()
 }
 
-/// The document counts the updates that faults make, and as a miss one that its CPU's cache does not hold; it
-/// leaves out the flushes when a CPU turns to another address space.
+/// Returns the rate as the document defines it. It counts the updates that faults make, and as a miss an update that
+/// its CPU's cache does not hold. It leaves out the flushes when a CPU switches to another address space.
 fn as_published(name: &str, by_cpu: &[Outcome]) -> Measured {
     let missed: u64 = by_cpu.iter().map(|pass| pass.fast_missed).sum();
     let updates: u64 = by_cpu.iter().map(|pass| pass.fast).sum();
@@ -151,13 +151,13 @@ fn as_published(name: &str, by_cpu: &[Outcome]) -> Measured {
     }
 }
 
-/// What the passes came to.
+/// Returns the quartiles of the passes.
 fn figure(passes: &[Outcome], value: fn(&Outcome) -> f64) -> Option<Interval> {
     let values: Vec<f64> = passes.iter().filter(|pass| pass.updates > 0).map(value).collect();
     (!values.is_empty()).then(|| quartiles(&values))
 }
 
-/// What was recorded, and what could not be; a note each, since other programs share most of them.
+/// Describes what was recorded and what could not be, with a note for each, since programs share most of them.
 fn about(trace: &Trace, script: &Script) -> Vec<Note> {
     let mut about = vec![format!(
         "{} updates of {} address spaces by {} tasks, passes: {}, CPUs: {}",
@@ -205,7 +205,8 @@ mod tests {
             let row = rows.iter().find(|one| one.row == row).expect("the row is there");
             [row.before, row.after, row.ours].map(|figure| figure.map(|figure| figure.median))
         };
-        // By task: each gives at its 66th fault. By CPU: 19 turns flush. Ours: a CPU's first of each.
+        // By task: each gives its counts away at its 66th fault. By CPU: 19 turns flush. Ours: the first update of each
+        // process on a CPU.
         let rates = medians("turns: updates without a shared write");
         assert_eq!(rates, [Some(99.0), Some(90.5), Some(99.0)]);
         assert_eq!(medians("turns: worst error of a reading"), [Some(65.0), Some(0.0), Some(0.0)]);
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(medians("turns: updates a miss, as the document counts"), [None; 3]);
         assert!(medians("turns: an update").iter().all(Option::is_some));
         assert_eq!(rows.len(), 11);
-        // Of two CPUs' 200 ns, an update of each of 200 takes what it takes.
+        // 200 updates, as a share of the 200 ns of each of two CPUs.
         let costs = medians("turns: an update").map(Option::unwrap);
         let shares = medians("turns: time of the accounting").map(Option::unwrap);
         for (share, ns) in shares.into_iter().zip(costs) {

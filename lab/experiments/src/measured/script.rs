@@ -1,13 +1,13 @@
-//! A trace as what designs of counting need to know: who runs where, who faults, and what changes.
+//! A trace as steps for the designs of counting: which address space runs on which CPU, faults, and changes of counts.
 //!
-//! Address spaces and tasks get small numbers; a number is used once, also where the kernel uses an address
-//! or a thread's number again.
+//! Address spaces and tasks get small numbers. A number is used once, even if the kernel reuses an address or a
+//! thread's number.
 //!
-//! An address space that was there before the recording is known by what changes of it: the first change of a
-//! count is taken for one page, whatever the count was.
+//! The count of an address space that existed before the recording is not known. So the first change of a count is
+//! taken for one page.
 //!
-//! With faults alone, each is taken as one anonymous page of its process, which is then as large as the pages
-//! that it has faulted in.
+//! With faults alone, each is taken as one anonymous page of its process, which is then as large as the pages that it
+//! has faulted in.
 
 use super::trace::{Event, Trace, What};
 use std::collections::HashMap;
@@ -15,36 +15,36 @@ use std::collections::HashMap;
 /// The kind of page that a fault is taken for.
 const ANON: u8 = 1;
 
-/// By which way an update reaches a count.
+/// The way in which an update reaches a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By the task whose address space it is, as a fault does it.
+    /// By the task whose address space it is, like in a fault.
     Fast,
-    /// By that task, pages of a whole range at once: `munmap` and the like.
+    /// By that task, for the pages of a whole range at once: `munmap` and the like.
     Range,
-    /// By another: a program that is being started, a fork, the end of an address space.
+    /// By another task: a program that is being started, a fork, the end of an address space.
     Foreign,
 }
 
-/// What happens on a CPU.
+/// A step on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It turns to an address space.
+    /// The CPU switches to an address space.
     Run { space: u32 },
     /// A task's fault begins.
     Fault { space: u32, task: u32 },
-    /// A count changes by so many pages.
+    /// A count changes by a number of pages.
     Update { space: u32, task: u32, kind: u8, way: Way, pages: i32 },
     /// The task ends, or leaves the address space.
     Leave { space: u32, task: u32 },
 }
 
-/// A step on a CPU (a number below the count of CPUs), in a pass or between.
+/// A step with its CPU, as an index, and its pass, if it is in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) cpu: u32,
     pub(super) pass: Option<u32>,
-    /// Whether somebody may want to read the address space then: not while it is torn down.
+    /// Whether a reader may read the address space then. It is not read while it is torn down.
     pub(super) read: bool,
     pub(super) step: Step,
 }
@@ -54,7 +54,7 @@ pub(super) struct Placed {
 pub(super) struct Script {
     pub(super) steps: Vec<Placed>,
     pub(super) spaces: u32,
-    /// By address space: whether a fork made it, or the start of a program.
+    /// By address space: `true` if a fork made it, `false` if the start of a program did.
     pub(super) forked: Vec<bool>,
     pub(super) tasks: u32,
     pub(super) cpus: u32,
@@ -62,11 +62,11 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// From a trace of these CPUs.
+    /// Makes a script from a trace of these CPUs.
     pub(super) fn of(trace: &Trace, cpus: &[usize]) -> Script {
         let mut writer = Writer { runs: vec![None; cpus.len()], ..Writer::default() };
         for event in &trace.events {
-            // A CPU that was hot-plugged meanwhile is nobody's.
+            // Skips CPUs that were hot-plugged during the recording.
             let Some(cpu) = cpus.iter().position(|&cpu| cpu == event.cpu as usize) else {
                 continue;
             };
@@ -79,7 +79,7 @@ impl Script {
         writer.script
     }
 
-    /// Updates in passes.
+    /// Returns the number of updates in passes.
     pub(super) fn updates(&self) -> usize {
         let update =
             |placed: &&Placed| placed.pass.is_some() && matches!(placed.step, Step::Update { .. });
@@ -87,28 +87,28 @@ impl Script {
     }
 }
 
-/// What is known while a trace is gone through.
+/// The state of the conversion.
 #[derive(Default)]
 struct Writer {
     script: Script,
     at: (u32, Option<u32>),
-    /// By the kernel's name for them; with faults alone, by the process.
+    /// Address spaces by the kernel's name, or by the process with faults alone.
     spaces: HashMap<u32, u32>,
     counts: Vec<Space>,
     /// The address space that a process runs in.
     processes: HashMap<u32, u32>,
     /// By thread: the task, and the space for which it keeps pages.
     tasks: HashMap<u32, (u32, Option<u32>)>,
-    /// What each CPU runs.
+    /// The address space that each CPU runs.
     runs: Vec<Option<u32>>,
 }
 
-/// What is known of an address space.
+/// The state of an address space.
 #[derive(Default)]
 struct Space {
-    /// Pages by kind; none: not known yet.
+    /// Pages by kind; `None` if not known yet.
     counts: [Option<i64>; 4],
-    /// It is being torn down.
+    /// Whether it is being torn down.
     ending: bool,
 }
 
@@ -138,7 +138,7 @@ impl Writer {
                 }
             }
             What::Pages { space, kind, own, pages } => {
-                // Whoever makes an address space is not yet in it.
+                // A task that makes an address space does not run in it yet.
                 let space = self.space(space, !own);
                 if own {
                     self.processes.insert(event.pid, space);
@@ -163,7 +163,7 @@ impl Writer {
         }
     }
 
-    /// A process ends, and with it the address space that no other runs in: its name may be used again.
+    /// Ends a process. If no other process runs in its address space, the space's name may be reused.
     fn end(&mut self, process: u32) {
         if let Some(space) = self.processes.remove(&process)
             && !self.processes.values().any(|other| *other == space)
@@ -180,13 +180,13 @@ impl Writer {
         let known = &mut self.counts[space as usize];
         let change = known.counts[usize::from(kind)].map_or(1, |before| pages - before);
         known.counts[usize::from(kind)] = Some(pages);
-        // Others put single anonymous pages into a program that is being started: its arguments.
+        // Another task puts single anonymous pages, the arguments, into a program that is being started.
         self.script.forked[space as usize] |= !own && (change > 1 || change == 1 && kind != ANON);
         let was_ending = known.ending;
         known.ending = !own && (change < 0 || known.ending);
         let ended = known.ending && known.counts.iter().all(|pages| pages.unwrap_or(0) == 0);
         if known.ending && !was_ending {
-            // Whoever kept pages of it has given them before.
+            // Tasks that kept pages of it have given them away before.
             let keepers: Vec<u32> = self
                 .tasks
                 .iter()
@@ -197,7 +197,7 @@ impl Writer {
         }
         let way = match (own, change) {
             (false, _) => Way::Foreign,
-            // A page that is replaced is taken away by itself, in a fault.
+            // A page that is replaced is removed by itself, in a fault.
             (true, -1..) => Way::Fast,
             (true, _) => Way::Range,
         };
@@ -236,7 +236,7 @@ impl Writer {
         self.script.steps.push(Placed { cpu, pass, read, step });
     }
 
-    /// The number of an address space, which is empty if it is `fresh` when first seen.
+    /// Returns the number of an address space. If it is new, its counts are zero if `fresh`, and unknown otherwise.
     fn space(&mut self, name: u32, fresh: bool) -> u32 {
         *self.spaces.entry(name).or_insert_with(|| {
             self.counts.push(Space { counts: [fresh.then_some(0); 4], ending: false });
@@ -258,7 +258,7 @@ impl Writer {
 pub(super) mod tests {
     use super::*;
 
-    /// An event of thread `tid` of a process of the same number.
+    /// Returns an event of thread `tid` of the process with the same number.
     pub(crate) fn event(time: u64, cpu: u32, tid: u32, what: What) -> Event {
         Event { time, cpu, pid: tid, tid, what }
     }
@@ -279,7 +279,7 @@ pub(super) mod tests {
     #[test]
     fn changes_are_differences_of_what_the_kernel_says() {
         let events = vec![
-            // Older than the recording: how it came to 1000 pages is not known.
+            // This space is older than the recording: the origin of its 1000 pages is not known.
             event(1, 0, 7, pages(500, true, 1001)),
             event(2, 0, 7, What::Fault),
             event(3, 0, 7, pages(500, true, 1004)),
@@ -310,7 +310,7 @@ pub(super) mod tests {
             event(4, 0, 7, pages(500, false, 0)),
             event(5, 0, 7, pages(600, true, 2)),
             event(6, 0, 7, What::Exit),
-            // The address is used again: another address space.
+            // The address is used again for another address space.
             event(7, 0, 8, pages(500, true, 1)),
         ];
         let expected = [
@@ -331,7 +331,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_address_space_ends_with_the_last_process_that_runs_in_it() {
-        // A child that shares its parent's until it ends, and then the parent; Linux tells of no change.
+        // A child shares its parent's space until the child ends, then the parent does. Linux reports no change.
         let events = vec![
             event(1, 0, 7, pages(500, true, 1)),
             event(2, 1, 8, pages(500, true, 2)),

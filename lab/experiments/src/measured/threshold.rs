@@ -1,5 +1,5 @@
-//! "Separate NUMA statistics from zone statistics" (2017): how long it takes to count an allocation, by the
-//! threshold of the per-CPU differences, and on ours.
+//! "Separate NUMA statistics from zone statistics" (2017): how long it takes to count an allocation, by the threshold
+//! of the per-CPU differences, and on ours.
 
 use super::row::{Measured, Note};
 use super::variants::{Session, Timed, row};
@@ -11,9 +11,9 @@ use ledgerline_coherence::experiments::numa_threshold::ROWS;
 use std::error::Error;
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicU16};
 
-/// Allocations of a call, at least.
+/// The least number of allocations of a call.
 const GRANULE: u64 = 64;
-/// The row that systems had.
+/// The default row of systems.
 const DEFAULT: u32 = 125;
 
 pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
@@ -50,7 +50,8 @@ pub(super) fn measure(session: &Session<'_>) -> Result<Vec<Measured>, Box<dyn Er
     Ok(rows.collect())
 }
 
-/// Bytes to 125, 16 bits with a sign to 30 000, without one above, as the series went.
+/// Returns the body for a threshold, with the types of the series: bytes to 125, signed 16 bits to 30 000, unsigned
+/// above.
 fn theirs(threads: usize, threshold: Option<u32>) -> Body<'static> {
     match threshold {
         None => bare(threads),
@@ -91,7 +92,7 @@ fn ours(threads: usize, threshold: Option<u32>) -> Result<Body<'static>, Box<dyn
     Ok(Box::new(move |thread, n| {
         let zone = numa.zone(place).expect("looked up before");
         for _ in 0..n {
-            // From the node that was wanted: a hit, and local, as in the document's test.
+            // From the wanted node: a hit, and local, like in the document's test.
             let above = pages.allocate_and_free(thread, || {
                 zone.count_on(zone.node(), zone);
             });

@@ -1,18 +1,18 @@
-//! What programs do to their resident pages, as the kernel tells it while they run.
+//! Records what programs do to their resident pages, from the kernel's events while they run.
 //!
 //! | module       | what it holds                                                   |
 //! |--------------|-----------------------------------------------------------------|
-//! | `event`      | something that happened                                         |
+//! | `event`      | an event                                                        |
 //! | `open`       | asks the kernel for records about this thread and its children  |
-//! | `ring`       | the memory through which they come                              |
+//! | `ring`       | the memory through which records come                           |
 //! | `record`     | their format                                                    |
-//! | `tracepoint` | the one that tells every change of a count, where it may be used|
+//! | `tracepoint` | the tracepoint of changes of counts, if it may be used          |
 //!
-//! Page faults, and who runs on which CPU, can be recorded by anybody about his own children. Where the
-//! tracepoint `kmem:rss_stat` may be used as well (root, with tracefs), each change of an address space's
-//! counts is told with what the kernel's exact sum is after it: the pages of `exec`, `fork` and `munmap` too,
-//! none of which is a fault. From Linux 6.16 on a recording of a task ends before its address space does, so
-//! what an exit takes away is not told.
+//! Every user may record page faults, and which thread runs on which CPU, of his own children. If the tracepoint
+//! `kmem:rss_stat` may be used as well (root, with tracefs), each change of an address space's counts is recorded with
+//! the kernel's exact sum after it. That includes the pages of `exec`, `fork` and `munmap`, none of which is a fault.
+//! From Linux 6.16 on, the recording of a task ends before its address space does, so the pages that an exit removes
+//! are not recorded.
 
 mod event;
 mod open;
@@ -30,26 +30,26 @@ use std::time::Duration;
 
 pub(super) use self::event::{Event, What};
 
-/// Events that are kept, at most; 40 bytes each.
+/// Most events that are kept; 40 bytes each.
 const MOST: usize = 2_000_000;
-/// How often the kernel's memory is emptied.
+/// The interval at which the kernel's memory is emptied.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What was recorded, by time.
+/// The recorded events, by time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     pub(super) events: Vec<Event>,
-    /// Records that the kernel had no room for.
+    /// Records for which the kernel had no room.
     pub(super) lost: u64,
-    /// More happened than is kept.
+    /// Whether more events happened than are kept.
     pub(super) cut: bool,
-    /// Whether changes of counts are among the events, or faults alone.
+    /// Whether changes of counts are among the events. Otherwise there are only faults.
     pub(super) exact: bool,
-    /// The times that count; what is before, between and after them sets the stage.
+    /// The measured times. Events outside of them set the stage.
     pub(super) passes: Vec<Range<u64>>,
 }
 
-/// Records the children of the calling thread, which it starts from now on.
+/// Records the children that the calling thread starts from now on.
 pub(super) struct Recorder {
     opened: Opened,
     stop: Arc<AtomicBool>,
@@ -58,8 +58,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
+    /// Begins to record.
+    ///
     /// # Errors
-    /// A line for the user: the kernel does not tell, or not this user.
+    /// A line for the user: the kernel has no such events, or denies them to this user.
     pub(super) fn begin(cpus: &[usize]) -> Result<Recorder, String> {
         let (opened, mut rings, format) = open::open(cpus)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -68,7 +70,7 @@ impl Recorder {
             let mut trace = Trace { exact: format.fields.is_some(), ..Trace::default() };
             let mut bytes = Vec::new();
             loop {
-                // Asked before the rings are emptied: what comes after the answer is not wanted.
+                // Loaded before the rings are emptied, so that all records from before the stop are kept.
                 let last = told.load(Ordering::Acquire);
                 for ring in &mut rings {
                     bytes.clear();
@@ -84,7 +86,7 @@ impl Recorder {
         Ok(Recorder { opened, stop, reader, passes: Vec::new() })
     }
 
-    /// A time that counts.
+    /// Runs `work` as a measured pass.
     pub(super) fn pass<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let start = now();
         let result = work();
@@ -97,15 +99,15 @@ impl Recorder {
         drop(self.opened);
         self.stop.store(true, Ordering::Release);
         let mut trace = self.reader.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
-        // Stable: what one CPU did at one time stays in its order.
+        // The sort is stable: events of one CPU at one time keep their order.
         trace.events.sort_by_key(|event| event.time);
         trace.passes = self.passes;
         trace
     }
 }
 
-/// Keeps what a ring held. This process itself is not what is recorded, but what it does to the address
-/// spaces of its children is.
+/// Keeps the records of a ring. This process itself is not recorded, except for its changes of the address spaces of
+/// its children.
 fn keep(trace: &mut Trace, bytes: &[u8], format: &Format) {
     let this = std::process::id();
     let lost = record::parse(bytes, format, &mut |event| {
@@ -121,7 +123,7 @@ fn keep(trace: &mut Trace, bytes: &[u8], format: &Format) {
     trace.lost += lost;
 }
 
-/// Nanoseconds of the clock that the kernel stamps records with.
+/// Returns nanoseconds of the clock that the kernel stamps records with.
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -5,31 +5,31 @@ use ledgerline_bench::measure::harness::{self, Case, Plan, Rounds, Transfer};
 use ledgerline_coherence::experiments::Interval;
 use std::time::Duration;
 
-/// Transfers that differ by more than this within a row mean that the machine changed meanwhile.
+/// If transfers of a row differ by more than this factor, the machine changed during the measurement.
 const STEADY: f64 = 1.5;
-/// A part of the time that others may have had the CPUs for without a word about it.
+/// The largest share of the time that other programs may have the CPUs without a note.
 const WAITED: f64 = 0.1;
-/// Rounds from which on a difference is believed.
+/// The least number of rounds for a significant difference.
 const ROUNDS_LEAST: usize = 10;
 
-/// How an experiment is measured.
+/// The settings of a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Session<'a> {
     /// The CPUs to measure on, one thread each.
     pub(super) cpus: &'a [usize],
-    /// Short rounds: whether it works, not how fast.
+    /// Whether rounds are short, as a test.
     pub(super) quick: bool,
-    /// It is told where the measurement stands.
+    /// Called with the progress of the measurement.
     pub(super) progress: &'a (dyn Fn(&str) + Sync),
 }
 
-/// A variant's rounds: round `i` of one came right before or after round `i` of the others.
+/// A variant's rounds. Round `i` of one came right before or after round `i` of the others.
 #[derive(Clone, Debug)]
 pub(super) struct Timed {
     /// Nanoseconds an operation, the mean of the threads.
     rounds: Vec<f64>,
     transfer: Option<Transfer>,
-    /// The part of the time for which others had the CPUs.
+    /// The share of the time in which other programs had the CPUs.
     waited: f64,
 }
 
@@ -38,7 +38,7 @@ impl Timed {
         quartiles(&self.rounds)
     }
 
-    /// Several variants as one.
+    /// Merges several variants into one.
     pub(super) fn all<'a>(variants: impl Iterator<Item = &'a Timed>) -> Option<Timed> {
         variants.cloned().reduce(|mut all, one| {
             all.rounds.extend(one.rounds);
@@ -48,7 +48,8 @@ impl Timed {
         })
     }
 
-    /// Whether one is not clearly above or below the other: in four of five rounds, of enough.
+    /// Returns whether the two are not clearly different: neither is above the other in four of five rounds, of enough
+    /// rounds.
     fn same_as(&self, other: &Timed) -> bool {
         let pairs = self.rounds.iter().zip(&other.rounds);
         let above = pairs.clone().filter(|(one, other)| one > other).count();
@@ -59,7 +60,7 @@ impl Timed {
 }
 
 impl Session<'_> {
-    /// Times the cases on all CPUs, round by round in turns; one for each, in their order.
+    /// Times the cases on all CPUs, round by round in turns. Returns one result for each, in their order.
     pub(super) fn time(&self, cases: &[Case<'_>]) -> Vec<Timed> {
         let (runs, round) = if self.quick { (3, 1) } else { (15, 10) };
         let plan = Plan {
@@ -79,7 +80,7 @@ impl Session<'_> {
         measured.into_iter().map(timed).collect()
     }
 
-    /// What few CPUs cannot show.
+    /// Describes the number of CPUs, and the limits of few.
     pub(super) fn few(&self) -> String {
         match self.cpus.len() {
             1 => "measured on one CPU, where nothing is shared".to_owned(),
@@ -91,7 +92,7 @@ impl Session<'_> {
     }
 }
 
-/// Does one thing as often as a burst is long and then another as often, each `n` times in all.
+/// Does `one` in a burst and then `other` in a burst, each `n` times in all.
 #[inline(always)]
 pub(super) fn in_bursts(n: u64, burst: u64, mut one: impl FnMut(), mut other: impl FnMut()) {
     for _ in 0..n / burst {
@@ -104,7 +105,7 @@ pub(super) fn in_bursts(n: u64, burst: u64, mut one: impl FnMut(), mut other: im
     }
 }
 
-/// A row of timed variants, with the notes that follow from the figures themselves.
+/// Makes a row of timed variants, with the notes that follow from the figures.
 pub(super) fn row(
     name: &str,
     before: Option<&Timed>,
@@ -146,14 +147,14 @@ pub(super) fn row(
 mod tests {
     use super::*;
 
-    /// Rounds around a value, alternately above and below it.
+    /// Returns rounds around a value, alternately above and below it.
     fn timed(around: f64, transfer: f64) -> Timed {
         let rounds = (0..12).map(|round| around + f64::from(round % 4) - 1.5).collect();
         let transfer = Transfer { median: transfer, before: transfer, after: transfer };
         Timed { rounds, transfer: Some(transfer), waited: 0.0 }
     }
 
-    /// The same with its rounds in another order.
+    /// Returns the same with its rounds in another order.
     fn turned(mut timed: Timed) -> Timed {
         timed.rounds.rotate_left(2);
         timed
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(note(&timed(10.0, 28.0), &turned(timed(10.5, 28.0))), told);
         assert_eq!(note(&timed(10.0, 28.0), &turned(timed(20.0, 28.0))), None);
         assert_eq!(note(&timed(20.0, 28.0), &turned(timed(10.0, 28.0))), None);
-        // The machine drifts, and both with it: pairs of rounds still tell.
+        // The machine drifts, and both variants with it. Pairs of rounds still show the difference.
         let drifting = |by: f64| {
             let mut timed = timed(10.0, 28.0);
             timed.rounds = (0..12).map(|round| by + f64::from(round)).collect();

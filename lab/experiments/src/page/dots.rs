@@ -1,40 +1,40 @@
-//! Rows of dots with whiskers: what was published against what was predicted, and the like.
+//! Rows of dots with whiskers, for example published against predicted values.
 
 use super::super::scale::Scale;
 use super::svg::{Shape, WIDTH, area, drawing, line, mark, round, text};
 
-/// What a letter of a name takes at most, on average.
+/// The largest average width of a letter.
 const LETTER: f64 = 6.9;
 const RIGHT: f64 = WIDTH - 24.0;
-/// Of a lane of a row: a diamond and a dot in neighbouring lanes do not touch.
+/// The height of a lane: a diamond and a dot in neighbouring lanes do not touch.
 const LANE: f64 = 10.0;
-/// Above a row's first lane and below its last, together.
+/// Space above a row's first lane and below its last, together.
 const ROOM: f64 = 10.0;
-/// Below the rows: ticks and the unit.
+/// Space below the rows for ticks and the unit.
 const FOOT: f64 = 44.0;
 
 /// A value with its interval.
 pub(super) struct Dot {
-    /// How it is drawn: a class of the page's style.
+    /// The class of the page's style.
     pub(super) class: &'static str,
     pub(super) shape: Shape,
-    /// From the top of the row, from zero. No two marks of a row share one.
+    /// Lanes count from the top of the row, from zero. Each mark of a row has a lane of its own.
     pub(super) lane: usize,
     pub(super) value: f64,
     pub(super) whisker: Option<(f64, f64)>,
-    /// What a pointer that rests on it is told.
+    /// The tooltip.
     pub(super) says: String,
 }
 
 /// A named row.
 pub(super) struct Row {
     pub(super) name: String,
-    /// Drawn on another ground: it predicts nothing.
+    /// Whether the row is drawn on another ground, because it predicts nothing.
     pub(super) shaded: bool,
     pub(super) dots: Vec<Dot>,
 }
 
-/// The plot.
+/// Draws the plot.
 pub(super) fn plot(rows: &[Row], unit: &str, says: &str) -> String {
     let dots = || rows.iter().flat_map(|row| &row.dots);
     let values = dots().flat_map(|dot| {
@@ -42,7 +42,7 @@ pub(super) fn plot(rows: &[Row], unit: &str, says: &str) -> String {
         [dot.value, low, high]
     });
     let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-    // Where the axis begins: left of it stand names.
+    // The begin of the axis. The names are left of it.
     let left = (LETTER * longest as f64 + 16.0).clamp(90.0, 0.6 * WIDTH);
     let scale = Scale::over(values, left + 8.0, RIGHT);
     let lanes = dots().map(|dot| dot.lane + 1).max().unwrap_or(1);

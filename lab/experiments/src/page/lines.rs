@@ -10,7 +10,7 @@ const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 300.0;
 const HEIGHT: f64 = 352.0;
-/// What a letter of a label takes at most, and what is free between two labels.
+/// The largest width of a letter of a label, and the space between two labels.
 const LETTER: f64 = 6.9;
 const APART: f64 = 6.0;
 
@@ -22,29 +22,29 @@ pub(super) struct Place {
 
 /// A line with its band.
 pub(super) struct Series {
-    /// How it is drawn: a class of the page's style.
+    /// The class of the page's style.
     pub(super) class: &'static str,
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) places: Vec<Place>,
-    /// Which of them say nothing by themselves and are drawn without colour; none where it is empty.
+    /// The places that mean nothing by themselves and are drawn without colour; empty if there are none.
     pub(super) grey: Vec<bool>,
 }
 
-/// What stands around the lines.
+/// The labels around the lines.
 pub(super) struct Around<'a> {
-    /// Below the lower axis.
+    /// The title of the horizontal axis.
     pub(super) across: &'a str,
-    /// Above the plot.
+    /// The title above the plot.
     pub(super) up: &'a str,
     pub(super) says: &'a str,
     /// A place with a name.
     pub(super) at: Option<(f64, String)>,
-    /// From where on to the right the plot means something else, and what.
+    /// The place from which on the plot has another meaning, and that meaning.
     pub(super) ground: Option<(f64, &'a str)>,
 }
 
-/// The plot.
+/// Draws the plot.
 pub(super) fn plot(series: &[Series], around: &Around<'_>) -> String {
     let places = || series.iter().flat_map(|series| &series.places);
     let mut numbers: Vec<f64> = places().map(|place| place.x).collect();

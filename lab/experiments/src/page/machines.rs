@@ -4,7 +4,7 @@ use super::svg::escaped;
 use ledgerline_coherence::machine::{Entry, Figure, Machine, Range};
 use std::fmt::Write as _;
 
-/// A machine's figures and ranges, folded up.
+/// Prints a machine's figures and ranges, folded up.
 pub(super) fn machine(name: &str) -> String {
     let Some(machine) = Machine::built_in(name) else { return String::new() };
     let Machine { name: title, clock_ghz, topology, topology_source, latency, nuisance } = machine;

@@ -1,8 +1,8 @@
-//! One self-contained page: no scripts, no fonts, nothing from elsewhere.
+//! One self-contained page, without scripts, fonts or other external parts.
 //!
 //! | module     | what it holds                                             |
 //! |------------|-----------------------------------------------------------|
-//! | `svg`      | what plots are drawn with                                 |
+//! | `svg`      | shapes and text                                           |
 //! | `dots`     | rows of dots with whiskers                                |
 //! | `lines`    | lines with bands over a logarithmic axis                  |
 //! | `tables`   | the tables                                                |
@@ -28,7 +28,7 @@ use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn page(tables: &[Table]) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
@@ -130,7 +130,7 @@ fn list(out: &mut String, title: &str, items: &[impl AsRef<str>]) {
     *out += "</ul>\n";
 }
 
-/// What the marks of a plot mean.
+/// Returns the legend of a plot's marks.
 fn legend(marks: &[(&str, Shape, &str)]) -> String {
     let mut out = "<ul class=\"legend\">\n".to_owned();
     for (class, shape, says) in marks {
@@ -160,7 +160,7 @@ fn row(line: &Line, unit: &str) -> Row {
     Row { name: line.name.clone(), shaded: line.predicts_nothing(), dots }
 }
 
-/// A figure of the simulation, or a measured one.
+/// Returns the dot of a simulated or measured figure.
 fn dot(
     line: &Line,
     class: &'static str,
@@ -179,7 +179,7 @@ fn published_dot(line: &Line, lane: usize, value: f64, unit: &str) -> Dot {
     Dot { class: "published", shape: Shape::Diamond, lane, value, whisker: None, says }
 }
 
-/// Cycles over the threshold: the shape of the document's table.
+/// Plots cycles over the threshold, like the document's table.
 fn thresholds(table: &Table) -> String {
     let at = |line: &Line| line.name.parse::<f64>().ok();
     let places = |of: &dyn Fn(&Line) -> Option<Interval>| -> Vec<Place> {
@@ -256,7 +256,7 @@ fn scaling(out: &mut String, scaling: &Scaling) {
     *out += &tables::scaling(scaling);
 }
 
-/// What the document reports of whole programs.
+/// Prints the document's figures of whole programs.
 fn reported(out: &mut String, table: &Table) {
     if table.document.reported.is_empty() {
         return;
@@ -277,7 +277,7 @@ fn measured(out: &mut String, table: &Table) {
     if lines.is_empty() {
         return;
     }
-    // Of the others the notes say why there is nothing to show.
+    // The notes explain why the other rows have no figures.
     lines.retain(|(_, measured)| measured.has_figures());
     let here = machine::describe(machine::allowed_cpus().map_or(1, |cpus| cpus.len()));
     let _ = writeln!(out, "<h3>Measured here</h3>\n<p>{}.</p>", escaped(&here));
@@ -289,7 +289,7 @@ fn measured(out: &mut String, table: &Table) {
     if !lines.is_empty() {
         *out += &legend(&marks);
     }
-    // One axis for one unit.
+    // Each unit has an axis of its own.
     for unit in each_once(lines.iter().map(|(_, measured)| measured.unit)) {
         let rows = lines.iter().filter(|(_, measured)| measured.unit == unit);
         let rows: Vec<Row> = rows.map(|(line, measured)| measured_row(line, measured)).collect();

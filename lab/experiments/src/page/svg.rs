@@ -1,16 +1,16 @@
-//! What plots are drawn with, and text that is safe in a page.
+//! Shapes for plots, and escaped text for a page.
 
 use std::fmt::Write as _;
 
-/// Units of every plot from left to right.
+/// The width of every plot.
 pub(super) const WIDTH: f64 = 760.0;
 
-/// Text between tags or in an attribute.
+/// Escapes text for use between tags or in an attribute.
 pub(super) fn escaped(text: &str) -> String {
     html_escape::encode_double_quoted_attribute(text).replace(char::is_control, " ")
 }
 
-/// A sentence in which names stand between backticks.
+/// Converts a sentence in which names stand between backticks.
 pub(super) fn prose(text: &str) -> String {
     let escaped = escaped(text);
     let mut out = String::new();
@@ -23,7 +23,7 @@ pub(super) fn prose(text: &str) -> String {
     out
 }
 
-/// A drawing of a height, that says what it shows to who cannot see it.
+/// Returns a drawing of a height. `says` describes it for screen readers.
 pub(super) fn drawing(height: f64, says: &str, body: &str) -> String {
     format!(
         "<div class=\"plot\"><svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">{body}</svg></div>\n",
@@ -31,7 +31,7 @@ pub(super) fn drawing(height: f64, says: &str, body: &str) -> String {
     )
 }
 
-/// A word at a place; `anchor` is `start`, `middle` or `end`.
+/// Draws a word at a place; `anchor` is `start`, `middle` or `end`.
 pub(super) fn text(out: &mut String, x: f64, y: f64, anchor: &str, class: &str, word: &str) {
     let word = escaped(word);
     let _ = write!(
@@ -40,7 +40,7 @@ pub(super) fn text(out: &mut String, x: f64, y: f64, anchor: &str, class: &str, 
     );
 }
 
-/// A line from here to there.
+/// Draws a line.
 pub(super) fn line(out: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
     let ((x1, y1), (x2, y2)) = (from, to);
     let _ = write!(
@@ -49,7 +49,7 @@ pub(super) fn line(out: &mut String, from: (f64, f64), to: (f64, f64), class: &s
     );
 }
 
-/// A rectangle.
+/// Draws a rectangle.
 pub(super) fn area(out: &mut String, x: f64, y: f64, size: (f64, f64), class: &str) {
     let (width, height) = size;
     let _ = write!(
@@ -58,16 +58,16 @@ pub(super) fn area(out: &mut String, x: f64, y: f64, size: (f64, f64), class: &s
     );
 }
 
-/// How a value is marked.
+/// The shape of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Filled: said by the simulation, or measured.
+    /// Filled: simulated or measured.
     Dot,
     /// Hollow: published.
     Diamond,
 }
 
-/// A mark, with what a pointer that rests on it is told.
+/// Draws a mark with a tooltip.
 pub(super) fn mark(out: &mut String, x: f64, y: f64, shape: Shape, class: &str, says: &str) {
     let says = escaped(says);
     let _ = match shape {
@@ -83,7 +83,7 @@ pub(super) fn mark(out: &mut String, x: f64, y: f64, shape: Shape, class: &str, 
     };
 }
 
-/// A round number, short: thousands as k, millions as M.
+/// Formats a round number, with k for thousands and M for millions.
 pub(super) fn round(value: f64) -> String {
     let size = value.abs();
     let short = |value: f64, unit: &str| format!("{}{unit}", (value * 10.0).round() / 10.0);

@@ -15,7 +15,7 @@ fn interval(interval: Option<Interval>) -> String {
     format!("<td>{median}</td><td class=\"range\">{range}</td>")
 }
 
-/// Published, predicted, ours.
+/// Returns the table of published values, predictions and ours.
 pub(super) fn predicted(table: &Table) -> String {
     let lines = || table.lines.iter().filter(|line| line.predicted.is_some());
     let throughputs = lines().any(|line| line.throughput.is_some());
@@ -52,7 +52,7 @@ pub(super) fn predicted(table: &Table) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// What a document reports of whole programs.
+/// Returns the table of a document's figures of whole programs.
 pub(super) fn reported(all: &[Reported]) -> String {
     let mut out = "<div class=\"wide\"><table><thead><tr><th>there</th><th>unit</th><th>before</th><th>after</th>\
                    <th>change</th><th>hits</th><th>misses</th></tr></thead><tbody>\n"
@@ -74,7 +74,7 @@ pub(super) fn reported(all: &[Reported]) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// What this machine says; a column that has no figure in any row is left out, and a cell without one is empty.
+/// Returns the table of measurements. A column without figures is left out, and a missing figure is an empty cell.
 pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
     let shown = [0, 1, 2]
         .map(|design| lines.iter().any(|(_, measured)| measured.designs()[design].1.is_some()));
@@ -108,7 +108,7 @@ pub(super) fn measured(lines: &[(&Line, &Measured)]) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// A curve's figures, folded up.
+/// Returns a curve's figures, folded up.
 pub(super) fn scaling(scaling: &Scaling) -> String {
     let Scaling { curve, places, .. } = scaling;
     let mut out = format!(

@@ -1,16 +1,16 @@
 //! Numbers in the byte order of a file.
 
-/// How the machine that wrote a file orders the bytes of a number.
+/// The byte order of the machine that wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Little,
     Big,
 }
 
-/// Reads numbers one after the other. What is cut off is `None`.
+/// Reads numbers one after the other. A truncated number is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a> {
-    /// What has not been read.
+    /// The bytes that have not been read.
     pub left: &'a [u8],
     order: Order,
 }
@@ -26,12 +26,12 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    /// Leaves out `count` things of `size` bytes.
+    /// Skips `count` items of `size` bytes.
     pub fn skip(&mut self, count: u64, size: u64) -> Option<()> {
         self.take(count.checked_mul(size)?).map(|_| ())
     }
 
-    /// The next bytes, the least first.
+    /// Returns the next bytes, the least significant first.
     fn little<const N: usize>(&mut self) -> Option<[u8; N]> {
         let mut bytes: [u8; N] = self.take(N as u64)?.try_into().ok()?;
         if self.order == Order::Big {

@@ -1,4 +1,4 @@
-//! The events that were sampled: what their samples hold, and how one is told whose it is.
+//! The events that were sampled: the contents of their samples, and how a sample names its event.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::bytes::Bytes;
 use crate::profile::Kind;
 use crate::profile::kinds::{DERIVED, of_event};
 
-/// What a sample holds, in this order.
+/// The contents of a sample, in this order.
 pub(super) mod holds {
     pub const IP: u64 = 1 << 0;
     pub const TID: u64 = 1 << 1;
@@ -28,28 +28,28 @@ pub(super) mod holds {
     pub const WEIGHT_STRUCT: u64 = 1 << 24;
 }
 
-/// The type of events that are breakpoints of the processor, and the breakpoints that only stores meet.
+/// The type of events that are breakpoints of the processor, and the breakpoints that only stores trigger.
 const BREAKPOINT: u32 = 5;
 const WRITES: u32 = 2;
 
-/// No file has more events; perf itself runs out of descriptors before.
+/// The most events of a file. perf itself runs out of descriptors earlier.
 const MOST: usize = 1 << 16;
 
 /// An event, as `struct perf_event_attr` describes it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Event {
-    /// What its samples hold: [`holds`].
+    /// The contents of its samples: [`holds`].
     pub holds: u64,
-    /// What a counter that is read with a sample says.
+    /// The format of the counters that are read with a sample.
     pub read_format: u64,
     pub branch_format: u64,
     /// The registers that are sampled.
     pub registers: u64,
-    /// What a sample stands for that does not say so itself.
+    /// The period of samples that do not have their own.
     pub period: u64,
-    /// The access that each sample is, where the event says so.
+    /// The access of each sample, if the event determines it.
     pub kind: Option<Kind>,
-    /// Whether its samples are also there as those of another event.
+    /// Whether its samples are also listed under another event.
     pub derived: bool,
 }
 
@@ -69,7 +69,7 @@ impl Event {
         Some(Event { holds, read_format, branch_format, registers, period, kind, derived: false })
     }
 
-    /// Where in a sample the number of its event lies; `None` where it has none.
+    /// Returns the offset in a sample of the number of its event; `None` if it has none.
     fn id_at(&self) -> Option<usize> {
         if self.holds & holds::IDENTIFIER != 0 {
             return Some(0);
@@ -84,14 +84,14 @@ impl Event {
 pub(super) struct Events {
     list: Vec<Event>,
     by_id: HashMap<u64, usize>,
-    /// Where samples have the number of their event.
+    /// The offset in samples of the number of their event.
     id_at: Option<usize>,
-    /// Whether that differs from event to event, and nobody can say of which event a sample is.
+    /// Whether that differs between events, so that the event of a sample is unknown.
     pub mixed: bool,
 }
 
 impl Events {
-    /// Adds an event, and the numbers by which samples name it. `None` where there are too many.
+    /// Adds an event, and the numbers by which samples name it. `None` if there are too many.
     pub fn add(&mut self, event: Event, ids: impl Iterator<Item = u64>) -> Option<()> {
         if self.list.len() >= MOST {
             return None;
@@ -104,7 +104,7 @@ impl Events {
         Some(())
     }
 
-    /// Gives an event its name. What a breakpoint is, is known without.
+    /// Sets the name of an event. The kind of a breakpoint is known without its name.
     pub fn name(&mut self, index: usize, name: &str) {
         if let Some(event) = self.list.get_mut(index) {
             event.kind = event.kind.or_else(|| of_event(name));
@@ -112,7 +112,7 @@ impl Events {
         }
     }
 
-    /// Which event has a number.
+    /// Returns the event with a number.
     pub fn index(&self, id: u64) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
@@ -121,7 +121,7 @@ impl Events {
         self.list.is_empty()
     }
 
-    /// The event of a sample; `None` for a number that no event has, which perf leaves out, too.
+    /// Returns the event of a sample; `None` for a number without an event. perf ignores such samples too.
     pub fn of_sample(&self, sample: Bytes<'_>) -> Option<&Event> {
         let (Some(at), 2..) = (self.id_at, self.list.len()) else { return self.list.first() };
         let mut sample = sample;

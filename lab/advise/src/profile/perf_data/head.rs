@@ -1,7 +1,7 @@
-//! The head of a file: where its records lie, and the events that they are of.
+//! The head of a file: the place of its records, and their events.
 //!
-//! A file has a header with the places of its sections. What was written into a pipe has only a magic number and a
-//! size; the events come as records.
+//! A file has a header with the places of its sections. A pipe has only a magic number and a size; its events come as
+//! records.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -10,19 +10,19 @@ use ledgerline_layout::Error;
 use super::bytes::{Bytes, Order};
 use super::event::{Event, Events};
 
-/// The size that the header of a pipe has, and that of a file.
+/// The size of a pipe's header, and of a file's.
 const OF_PIPE: u64 = 16;
 const OF_FILE: usize = 104;
-/// Events are described in no more bytes, their numbers and their names in no more.
+/// The largest size of the events' descriptions, of their numbers and of their names.
 const LARGEST: u64 = 16 << 20;
-/// The section that has the names of events, by its number.
+/// The number of the section with the names of events.
 pub(super) const NAMES: u64 = 12;
 
-/// How many bytes of records follow from where the file was left. `None` where all that follows is records: in a pipe, or a
-/// file whose writer was killed before it knew.
+/// The number of bytes of records that follow the file's position. `None` if all of the rest are records: in a pipe, or
+/// in a file whose writer was killed before it wrote the size.
 pub(super) type Records = Option<u64>;
 
-/// Which order of bytes a file's first eight say; `None` for another file.
+/// Returns the byte order that the first eight bytes of a file give; `None` for another file.
 pub(super) fn order(magic: &[u8]) -> Option<Order> {
     match magic {
         b"PERFILE2" => Some(Order::Little),
@@ -31,7 +31,7 @@ pub(super) fn order(magic: &[u8]) -> Option<Order> {
     }
 }
 
-/// Reads the head behind the magic number, and leaves the file where its records begin.
+/// Reads the head behind the magic number, and leaves the file at the first record.
 pub(super) fn read(
     file: &mut (impl Read + Seek),
     order: Order,
@@ -51,10 +51,10 @@ pub(super) fn read(
     let features = [(); 4].map(|()| number());
     read_events(file, order, of_event, described, events)?;
     if let Some(index) = place_of(NAMES, &features) {
-        // Where the sections of what else a file says begin and end is written behind its records.
+        // The table of the other sections is behind the records.
         let at = data.start.checked_add(data.size).and_then(|end| end.checked_add(16 * index));
         let at = at.ok_or_else(|| Error::new("its header says that it is longer than any file"))?;
-        // A file without names can be read, as long as samples say what they are.
+        // A file without names can be read if its samples have their kinds.
         if let Ok(table) = (Section { start: at, size: 16 }).read(file, "its sections")
             && let mut table = Bytes::new(&table, order)
             && let (Some(start), Some(size)) = (table.u64(), table.u64())
@@ -78,7 +78,7 @@ fn read_events(
     let wrong = || Error::new("the descriptions of its events make no sense");
     let bytes = described.read(file, "the descriptions of its events")?;
     let each = usize::try_from(of_event).ok().filter(|&each| each >= 64 + 16).ok_or_else(wrong)?;
-    // Several events may say that their numbers lie in the same place.
+    // Several events may claim the same place for their numbers, so the sum is limited.
     let mut room = LARGEST;
     for bytes in bytes.chunks_exact(each) {
         let (described, ids) = bytes.split_at(each - 16);
@@ -92,14 +92,14 @@ fn read_events(
     Ok(())
 }
 
-/// The numbers that bytes are.
+/// Returns the numbers in these bytes.
 pub(super) fn numbers(bytes: &[u8], order: Order) -> impl Iterator<Item = u64> {
     let mut at = Bytes::new(bytes, order);
     std::iter::from_fn(move || at.u64())
 }
 
-/// Reads the section of names: how many events, the size of a description, and for each event its description, how
-/// many numbers it has, its name and the numbers. What is cut off stays without a name.
+/// Reads the section of names: the number of events, the size of a description, and for each event its description, the
+/// number of its numbers, its name and the numbers. Events behind a truncation have no name.
 pub(super) fn name(mut at: Bytes<'_>, events: &mut Events) -> Option<()> {
     let (count, size) = (at.u32()?, at.u32()?);
     for index in 0..count {
@@ -113,7 +113,7 @@ pub(super) fn name(mut at: Bytes<'_>, events: &mut Events) -> Option<()> {
     Some(())
 }
 
-/// The how manieth section is that of a feature, among those that a file has.
+/// Returns the index of a feature's section among those that a file has.
 fn place_of(feature: u64, features: &[u64; 4]) -> Option<u64> {
     let has = |feature: u64| features[feature as usize / 64] >> (feature % 64) & 1 == 1;
     has(feature).then(|| (0..feature).filter(|&before| has(before)).count() as u64)
@@ -127,7 +127,7 @@ struct Section {
 }
 
 impl Section {
-    /// Its bytes, of which no more are asked for than the file has.
+    /// Returns its bytes. Allocates no more than the file has.
     fn read(self, file: &mut (impl Read + Seek), what: &str) -> Result<Vec<u8>, Error> {
         if self.size > LARGEST {
             return Err(Error::new(format!("{what} would be {} bytes", self.size)));

@@ -1,4 +1,4 @@
-//! Where processes had loaded the program whose symbols name objects, by the records that the kernel wrote of mappings.
+//! The addresses at which processes loaded the program whose symbols name objects, by the kernel's records of mappings.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -10,16 +10,16 @@ use ledgerline_layout::symbols::Symbols;
 use super::bytes::Bytes;
 use super::records::{Record, ty};
 
-/// No machine has more processes.
+/// The most processes of a machine.
 const MOST_PROCESSES: usize = 1 << 22;
-/// A process that runs the program again and again has it at several places.
+/// A process that executes the program again and again has it at several addresses.
 const MOST_SLIDES: usize = 16;
-/// Generations of processes since the one that loaded the program.
+/// The most generations of processes since the one that loaded the program.
 const MOST_FORKS: usize = 64;
 /// Addresses from here on are the kernel's.
 const KERNEL: u64 = 1 << 63;
 
-/// What was mapped, and who is whose child.
+/// The mappings, and the parents of processes.
 pub(super) struct Maps {
     symbols: Symbols,
     slides: HashMap<u32, Vec<u64>>,
@@ -32,11 +32,11 @@ impl Maps {
         Maps { symbols, slides: HashMap::new(), parents: HashMap::new(), kernel: Vec::new() }
     }
 
-    /// Takes a record that says what was mapped, or that a process has a child. What is cut off says nothing.
+    /// Takes a record of a mapping or of a fork. A truncated record is ignored.
     pub fn record(&mut self, Record { ty, body }: Record<'_>) {
         match ty {
             ty::MMAP => drop(self.mapped(body, 0)),
-            // The file's device and inode, or its build, and the protection.
+            // Skips the file's device and inode, or its build ID, and the protection.
             ty::MMAP2 => drop(self.mapped(body, 32)),
             ty::FORK => drop(self.forked(body)),
             _ => {}
@@ -49,7 +49,7 @@ impl Maps {
         body.skip(1, more)?;
         let name = body.left.split(|&byte| byte == 0).next()?;
         if process == u32::MAX {
-            // Of the kernel's own text the offset says where it was.
+            // For the kernel's own text, the offset is its address.
             let slide = self.symbols.slide_of_kernel(std::str::from_utf8(name).ok()?, offset)?;
             note(&mut self.kernel, slide);
         } else if self.symbols.is_mapped_as(OsStr::from_bytes(name)) {
@@ -69,17 +69,17 @@ impl Maps {
         Some(())
     }
 
-    /// Whether nobody had loaded the program.
+    /// Returns whether no process loaded the program.
     pub fn is_empty(&self) -> bool {
         self.slides.is_empty() && self.kernel.is_empty()
     }
 
-    /// How far the program may have been loaded from where its file says, for a sample of a process.
+    /// Returns the possible distances between the addresses of a process and those of the program's file, for a sample.
     pub fn slides(&self, process: Option<u32>, address: u64) -> &[u64] {
         if address >= KERNEL {
             return &self.kernel;
         }
-        // A sample that does not say whose it is can only be placed where all had loaded the program alike.
+        // A sample without a process can be placed only if all processes loaded the program at the same addresses.
         let Some(process) = process else {
             let mut all = self.slides.values();
             let first = all.next();

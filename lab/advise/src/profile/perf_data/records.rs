@@ -1,4 +1,4 @@
-//! Goes through the records of a file.
+//! Reads the records of a file.
 
 use std::io::{Read, sink};
 
@@ -24,7 +24,7 @@ pub(super) mod ty {
     pub const COMPRESSED_2: u32 = 83;
 }
 
-/// A record's type, the size of its header and itself: that of no record is larger.
+/// The size of a record's header: its type, and the size of the record.
 const HEADER: usize = 8;
 
 /// A record.
@@ -33,8 +33,8 @@ pub(super) struct Record<'a> {
     pub body: Bytes<'a>,
 }
 
-/// Calls `each` for each record of a file, which stands where the first one begins. What was compressed comes when it
-/// can be unpacked, which is later than it lies in the file.
+/// Calls `each` for each record of a file, from its position on. A compressed record comes when it can be unpacked,
+/// later than its place in the file.
 pub(super) fn each(
     file: &mut impl Read,
     order: Order,
@@ -59,7 +59,7 @@ pub(super) fn each(
         let size = size.checked_sub(HEADER).ok_or_else(|| here(of_size(size)))?;
         buffer.resize(size, 0);
         if fill(file, &mut buffer)? < size {
-            // The last one of a writer that was killed.
+            // The writer was killed while it wrote the last record.
             if records.is_none() {
                 break;
             }
@@ -97,7 +97,7 @@ pub(super) fn each(
     if unpack.unpacked.is_empty() { Ok(()) } else { Err(Error::new("its last record is cut off")) }
 }
 
-/// Calls `each` for each whole record among what was unpacked.
+/// Calls `each` for each complete record among the unpacked bytes.
 fn unpacked(
     unpack: &mut Unpack,
     order: Order,
@@ -118,7 +118,7 @@ fn unpacked(
     Ok(())
 }
 
-/// What a header says: the type of a record, and its size with the header.
+/// Reads a header: the type of a record, and its size with the header.
 fn parse(header: &[u8; HEADER], order: Order) -> (u32, usize) {
     let mut at = Bytes::new(header, order);
     let ty = at.u32().unwrap_or_default();
@@ -130,7 +130,7 @@ fn of_size(size: usize) -> Error {
     Error::new(format!("it says that it has {size} bytes, and a record has {HEADER} at least"))
 }
 
-/// Reads as many bytes as there are room for, or as there are.
+/// Fills the buffer as far as the file goes; returns the number of bytes.
 fn fill(file: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Error> {
     let mut got = 0;
     while got < buffer.len() {

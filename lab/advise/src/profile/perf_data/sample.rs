@@ -1,10 +1,10 @@
-//! What a sample says of an access.
+//! Reads the access of a sample.
 
 use super::bytes::Bytes;
 use super::event::{Event, holds};
 use crate::profile::kinds::{Said, of_source};
 
-/// A sample, as far as it concerns an access.
+/// The parts of a sample that concern an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sample {
     pub process: Option<u32>,
@@ -15,7 +15,7 @@ pub(super) struct Sample {
     pub said: Said,
 }
 
-/// Takes a sample apart; `None` where it is cut off.
+/// Parses a sample; `None` if it is truncated.
 pub(super) fn read(mut at: Bytes<'_>, event: &Event) -> Option<Sample> {
     let has = |what: u64| event.holds & what != 0;
     let mut sample = Sample { period: event.period, ..Sample::default() };
@@ -39,7 +39,7 @@ pub(super) fn read(mut at: Bytes<'_>, event: &Event) -> Option<Sample> {
     if !has(holds::DATA_SRC) {
         return Some(sample);
     }
-    // What stands before the source has sizes of its own.
+    // The parts in front of the source have variable sizes.
     if has(holds::READ) {
         skip_read(&mut at, event.read_format)?;
     }
@@ -71,7 +71,7 @@ pub(super) fn read(mut at: Bytes<'_>, event: &Event) -> Option<Sample> {
     Some(sample)
 }
 
-/// Leaves out the counters that were read with a sample.
+/// Skips the counters that were read with a sample.
 fn skip_read(at: &mut Bytes<'_>, format: u64) -> Option<()> {
     const TIMES: u64 = 1 | 2;
     const GROUP: u64 = 8;
@@ -89,7 +89,7 @@ mod tests {
     use crate::profile::Kind;
     use crate::profile::perf_data::bytes::Order;
 
-    /// A sample that holds everything, as the kernel's header describes it: the source lies behind all of it.
+    /// A sample with all contents, as the kernel's header describes it. The source comes behind all of them.
     #[test]
     fn the_source_is_found_behind_whatever_a_sample_holds() {
         let event = Event {

@@ -1,21 +1,22 @@
-//! Records that `perf record -z` compressed: one stream of zstd in the payloads of many records.
+//! Records that `perf record -z` compressed: one zstd stream in the payloads of many records.
 //!
-//! perf flushes the stream and does not end it, and a decoder keeps back what later blocks may refer to. So the stream
-//! is ended here by an empty last block.
+//! perf flushes the stream and does not end it, and a decoder keeps back data that later blocks may refer to. So the
+//! stream is ended here by an empty last block.
 //!
-//! The decoder gets one block at a time, as each may become 128 KiB: otherwise a few bytes could fill all memory.
+//! The decoder gets one block at a time, because each may unpack to 128 KiB: otherwise a few bytes could fill all
+//! memory.
 
 use ledgerline_layout::Error;
 use ruzstd::decoding::FrameDecoder;
 
-/// How many times as long as its payloads a stream may become. perf reaches ten to fifty.
+/// The largest ratio of a stream to its payloads. perf reaches ten to fifty.
 const MOST_TIMES: u64 = 200;
-/// A stream may become so long whatever its payloads.
+/// A stream may always unpack to this many bytes.
 const ALWAYS: u64 = 1 << 20;
 
 /// The longest header of a frame.
 const HEADER: usize = 18;
-/// A block that ends a frame, empty, and what may stand for a checksum.
+/// An empty block that ends a frame, and bytes in place of a checksum.
 const END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 /// Unpacks payloads one after the other.
@@ -23,25 +24,25 @@ const END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 pub(super) struct Unpack {
     decoder: FrameDecoder,
     begun: bool,
-    /// Whether a checksum stands behind the last block of the frame.
+    /// Whether a checksum follows the last block of the frame.
     checksum: bool,
-    /// What does not make a whole block yet.
+    /// The begin of an incomplete block.
     packed: Vec<u8>,
-    /// What was unpacked, and the caller has not used.
+    /// Unpacked bytes that the caller has not used yet.
     pub unpacked: Vec<u8>,
     input: u64,
     output: u64,
 }
 
 impl Unpack {
-    /// Takes a payload. What it became is added to `unpacked`.
+    /// Takes a payload, and appends its unpacked bytes to `unpacked`.
     pub fn payload(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.input += payload.len() as u64;
         self.packed.extend_from_slice(payload);
         self.blocks(HEADER)
     }
 
-    /// Takes the end of the stream.
+    /// Ends the stream.
     pub fn end(&mut self) -> Result<(), Error> {
         if self.input == 0 {
             return Ok(());
@@ -57,7 +58,7 @@ impl Unpack {
         Ok(())
     }
 
-    /// Decodes the whole blocks that there are. A new frame is begun where at least `least` bytes are there.
+    /// Decodes the complete blocks. Begins a new frame only if `least` bytes are there.
     fn blocks(&mut self, least: usize) -> Result<(), Error> {
         let broken = |error: &dyn std::fmt::Display| {
             Error::new(format!("its compressed records are broken: {error}"))
@@ -108,8 +109,8 @@ impl Unpack {
     }
 }
 
-/// How many bytes the first block has, with its header, and with what stands `behind` the last of a frame; `None` where
-/// the header is cut off.
+/// Returns the size of the first block with its header, and with the `behind` bytes that follow the last block of a
+/// frame; `None` if the header is truncated.
 fn block(bytes: &[u8], behind: usize) -> Option<usize> {
     let header: [u8; 3] = bytes.get(..3)?.try_into().ok()?;
     let header = u32::from_le_bytes([header[0], header[1], header[2], 0]);

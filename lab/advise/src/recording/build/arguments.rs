@@ -1,32 +1,32 @@
-//! What a call of a compiler is to do, by its arguments.
+//! Parses the arguments of a call of a compiler.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Options whose value is the next argument. (Where the value is joined to the option, it is one argument.)
+/// Options whose value is the next argument. A value that is joined to the option is part of one argument.
 const WITH_VALUE: &str = "-o -x -I -D -U -L -l -T -u -z -e -h -A -B -G -F -b -R -MF -MT -MQ -MJ -Xlinker -Xassembler \
     -Xpreprocessor -Xclang -mllvm -include -imacros -idirafter -iprefix -iwithprefix -iwithprefixbefore -iquote \
     -isystem -isysroot -imultilib -iframework -include-pch -aux-info -dumpbase -dumpbase-ext -dumpdir -wrapper \
     -arch -target -framework -rpath -Ttext -Tdata -Tbss -gcc-toolchain --param --sysroot --target --serialize-diagnostics";
 
-/// How files with headers end.
+/// Suffixes of header files.
 const HEADERS: &str = "h hh H hp hxx hpp HPP h++ tcc";
-/// How files that are compiled end.
+/// Suffixes of files that are compiled.
 const SOURCES: &str = "c i ii cc cp cxx cpp CPP c++ C m mi mm M mii";
 
 fn is_one_of(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 
-/// How deep response files may name others.
+/// Most levels of nested response files.
 const NESTED: u32 = 16;
 
-/// What a call does, as far as probes are concerned.
+/// The parts of a call that matter for probes.
 #[derive(Debug, Default)]
 pub(super) struct Call {
-    /// It preprocesses, checks or answers, and writes no object.
+    /// It preprocesses, checks or answers a question, and writes no object.
     pub looks: bool,
     /// It ends with objects or assembly: `-c`, `-S`.
     pub compiles: bool,
@@ -34,12 +34,12 @@ pub(super) struct Call {
     pub relocatable: bool,
     /// C, C++ and the like.
     pub sources: Vec<PathBuf>,
-    /// What else is linked, and assembly.
+    /// Other inputs of the linker, and assembly.
     pub others: Vec<PathBuf>,
     pub output: Option<PathBuf>,
-    /// Whether `-x` holds for what is added at the end.
+    /// Whether `-x` applies to files that are added at the end.
     pub language: bool,
-    /// Whether the types are described, as `-g` has it.
+    /// Whether the types are described, like with `-g`.
     pub described: bool,
     pub split: bool,
     pub lto: bool,
@@ -50,12 +50,12 @@ pub(super) struct Call {
     pub freestanding: bool,
     /// The option that leaves the C library out.
     pub bare: Option<String>,
-    /// The C library is named all the same.
+    /// The C library is named in spite of that option.
     pub named_libc: bool,
     pub sanitizers: BTreeSet<String>,
 }
 
-/// Reads the arguments of a call, those of response files (`@file`) as well.
+/// Parses the arguments of a call, and those of response files (`@file`).
 pub(super) fn read(arguments: &[OsString]) -> Call {
     let mut all = Vec::new();
     arguments.iter().for_each(|argument| expand(argument, &mut all, NESTED));
@@ -92,7 +92,7 @@ fn with_value<'a>(option: &str, text: &'a str, next: Option<&'a str>) -> Option<
     if text == option { next } else { text.strip_prefix(option) }
 }
 
-/// Whether what is written in a language is compiled; `None` where the file's name tells.
+/// Returns whether sources of a language are compiled; `None` if the file's name decides.
 fn language_of(language: &str) -> Option<bool> {
     match language {
         "none" => None,
@@ -105,7 +105,7 @@ impl Call {
     fn file(&mut self, file: &Path, compiled: Option<bool>) {
         let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
         let (header, source) = (is_one_of(HEADERS, ending), is_one_of(SOURCES, ending));
-        // A header is compiled to be read faster, and nothing is linked.
+        // A header is precompiled, and nothing is linked.
         self.compiles |= header && compiled.is_none();
         let files = match compiled.unwrap_or(source || header) {
             true => &mut self.sources,
@@ -171,18 +171,20 @@ impl Call {
         }
     }
 
-    /// Whether it makes a program or a library.
+    /// Returns whether it makes a program or a library.
     pub fn links(&self) -> bool {
         !self.looks && !self.compiles && !self.relocatable && self.has_files()
     }
 
-    /// Without files compilers answer questions: `--version`, `-print-search-dirs`.
+    /// Returns whether the call has files. Without files, compilers answer questions: `--version`,
+    /// `-print-search-dirs`.
     pub fn has_files(&self) -> bool {
         !self.sources.is_empty() || !self.others.is_empty()
     }
 }
 
-/// An argument, or those of the file that it names as `@file`. As compilers do, one that cannot be read is itself.
+/// Appends an argument, or those of the file that it names as `@file`. Like in compilers, `@file` stands for itself if
+/// it cannot be read.
 fn expand(argument: &OsStr, into: &mut Vec<OsString>, deeper: u32) {
     let text = argument
         .as_bytes()
@@ -195,7 +197,7 @@ fn expand(argument: &OsStr, into: &mut Vec<OsString>, deeper: u32) {
     }
 }
 
-/// The words of a response file: quotes of both kinds, and a backslash before any byte.
+/// Splits a response file into words: quotes of both kinds, and a backslash before any byte.
 fn words(text: &[u8]) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -1,23 +1,23 @@
-//! What the wrapper makes of a call: words to add, a refusal, or nothing.
+//! Decides how the wrapper changes a call: by words to add, by a refusal, or not at all.
 
 use super::arguments::Call;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// How a compiler puts probes in, and what programs are linked with.
+/// The flags with which a compiler adds probes, and the library that programs are linked with.
 pub(super) struct Probes<'a> {
     pub flags: &'a [OsString],
     pub library: &'a Path,
 }
 
-/// What becomes of a call.
+/// The decision on a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// Stand after all else.
+    /// Words that follow all others.
     pub added: Vec<OsString>,
-    /// What is left out of what the user's build gave.
+    /// Words of the user's build that are left out.
     pub without: &'static [&'static str],
-    /// What the user should know when the build is over.
+    /// Messages for the user at the end of the build.
     pub notes: Vec<String>,
     /// The objects that are compiled with probes.
     pub compiled: Vec<PathBuf>,
@@ -25,18 +25,18 @@ pub(super) struct Answer {
     pub linked: Option<PathBuf>,
 }
 
-/// Spellings of the option that takes names and types out of a program. None that comes later puts them back.
+/// Spellings of the option that removes names and types from a program. No later option undoes it.
 const STRIP: &[&str] = &["-s", "-Wl,-s", "-Wl,--strip-all"];
 
-/// Sanitizers that would answer for the heap themselves, or that no compiler takes beside probes.
+/// Sanitizers that replace the heap themselves, or that no compiler accepts beside probes.
 const APART: [&str; 7] =
     ["address", "kernel-address", "hwaddress", "kernel-hwaddress", "memory", "leak", "dataflow"];
 
 /// Decides on a call.
 ///
 /// # Errors
-/// What the user should change, where the call cannot give what is recorded. It is the compiler's failure then, so
-/// that a `configure` that tries an option learns that there is no such option.
+/// The change that the user has to make, if the call's output cannot be recorded. The compiler fails with it, so that a
+/// `configure` that tries an option finds it missing.
 pub(super) fn answer(call: &Call, probes: &Probes<'_>) -> Result<Answer, String> {
     let mut answer = Answer::default();
     if call.looks || !call.has_files() {
@@ -127,7 +127,7 @@ fn link(call: &Call, probes: &Probes<'_>, answer: &mut Answer) -> Result<(), Str
         answer.added.extend(["-x".into(), "none".into()]);
     }
     answer.added.push(probes.library.into());
-    // By -Xlinker, since a comma in the path would end an argument of -Wl.
+    // With -Xlinker, because a comma in the path would end an argument of -Wl.
     let folder = probes.library.parent().unwrap_or(Path::new("/"));
     for word in ["-rpath".as_ref(), folder.as_os_str()] {
         answer.added.extend(["-Xlinker".into(), word.to_owned()]);

@@ -1,4 +1,4 @@
-//! The compilers that a build may call, and how each puts probes in.
+//! The compilers that a build may call, and the flags with which each adds probes.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -6,22 +6,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What compilers of C and C++ are called, without a triplet before and a version behind.
+/// Names of C and C++ compilers, without a leading triplet and a trailing version.
 const NAMES: [&str; 8] = ["cc", "gcc", "clang", "c89", "c99", "c++", "g++", "clang++"];
 
-/// What stands before a compiler to make it faster.
+/// Programs that start a compiler to make it faster.
 const LAUNCHERS: [&str; 6] = ["ccache", "sccache", "distcc", "icecc", "buildcache", "env"];
 
-/// A compiler of the user's.
+/// A compiler of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Compiler {
-    /// What it is called by.
+    /// Its name.
     pub name: OsString,
-    /// Where it lies: a link is not followed, since compilers look at their names.
+    /// Its path. A link is not followed, because compilers depend on their names.
     pub path: PathBuf,
 }
 
-/// Whether a file is called as a compiler for this machine: `gcc`, `clang++-14`, `x86_64-linux-gnu-gcc-12`.
+/// Returns whether a file has the name of a compiler for this machine: `gcc`, `clang++-14`, `x86_64-linux-gnu-gcc-12`.
 fn is_compiler(name: &str) -> bool {
     let version = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
@@ -40,7 +40,7 @@ fn is_compiler(name: &str) -> bool {
     NAMES.contains(&bare) && (triplet.is_empty() || ours())
 }
 
-/// The compilers of a search path, each where it is found first.
+/// Returns the compilers of a search path, each at its first place.
 pub(super) fn of_path(path: &OsStr) -> Vec<Compiler> {
     let mut found = BTreeMap::new();
     for folder in std::env::split_paths(path).filter(|folder| folder.is_absolute()) {
@@ -58,7 +58,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The words of `CC` and which of them is the compiler: not a launcher, nor what `env` sets.
+/// Returns the words of `CC` and the index of the compiler, which is neither a launcher nor an assignment for `env`.
 pub(super) fn named_by(variable: &str) -> Option<(Vec<&str>, usize)> {
     let words: Vec<_> = variable.split_whitespace().collect();
     let at = words.iter().position(|word| {
@@ -71,7 +71,7 @@ pub(super) fn is_launcher(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| LAUNCHERS.contains(&name))
 }
 
-/// Where a name or path leads, as a shell finds it.
+/// Finds the compiler of a name or path like a shell.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<Compiler> {
     let found = if name.contains('/') {
         Some(std::path::absolute(name).ok()?)
@@ -82,13 +82,13 @@ pub(super) fn find(name: &str, path: &OsStr) -> Option<Compiler> {
     Some(Compiler { name: path.file_name()?.to_owned(), path })
 }
 
-/// What is asked of gcc: its compiler proper gets the option, and its driver, which would link the sanitizer, does not.
+/// The specs for gcc: its compiler proper gets the option. Its driver, which would link the sanitizer, does not.
 pub(super) const SPECS: &str = "*cc1_options:\n+ -fsanitize=thread\n";
 
-/// The words that make a compiler put probes in. `specs` is a file with [`SPECS`].
+/// Returns the words that make a compiler add probes. `specs` is a file with [`SPECS`].
 ///
-/// A program is recorded as it is otherwise built, so gcc's macro that tells of the sanitizer goes again. (That of
-/// clang, a feature, stays.)
+/// gcc's macro for the sanitizer is undefined again, so that a program is recorded as it is otherwise built. The
+/// feature of clang stays.
 pub(super) fn flags(compiler: &Path, specs: &Path) -> Vec<OsString> {
     let run = |words: &[&str]| {
         let mut command = Command::new(compiler);
@@ -101,7 +101,7 @@ pub(super) fn flags(compiler: &Path, specs: &Path) -> Vec<OsString> {
         file.push(specs);
         return vec![file, "-U__SANITIZE_THREAD__".into()];
     }
-    // Since version 12: the probe of a read stays where its address is written soon after.
+    // Since version 12, this keeps the probe of a read whose address is written soon after.
     let all =
         ["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-read-before-write"].as_slice();
     let attempt = ["-x", "c", "-c", "/dev/null", "-o", "/dev/null"];

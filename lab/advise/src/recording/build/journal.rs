@@ -1,4 +1,4 @@
-//! What wrappers did, written by each in one piece and read when the build is over.
+//! The journal of the wrappers: each call writes its page in one piece, and it is read when the build is over.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 
 pub(super) const COMPILED: u8 = b'c';
 pub(super) const LINKED: u8 = b'l';
-/// An object without probes was linked.
+/// An object without probes that was linked.
 pub(super) const STALE: u8 = b's';
 pub(super) const NOTE: u8 = b'n';
 
-/// What one call of a compiler did.
+/// The entries of one call of a compiler.
 #[derive(Default)]
 pub(super) struct Page(Vec<u8>);
 
 impl Page {
-    /// Adds an entry: a letter and text, and a zero at the end, which no path has.
+    /// Adds an entry: a letter, text, and a terminating zero, which no path contains.
     pub fn add(&mut self, entry: u8, text: impl AsRef<OsStr>) {
         self.0.push(entry);
         self.0.extend(text.as_ref().as_bytes());
         self.0.push(0);
     }
 
-    /// Adds it to the journal in one write, so that calls that run side by side do not mix.
+    /// Appends the page to the journal in one write, so that concurrent calls do not mix.
     pub fn write(&self, journal: &Path) -> io::Result<()> {
         if self.0.is_empty() {
             return Ok(());
@@ -34,21 +34,21 @@ impl Page {
     }
 }
 
-/// What a build did through the wrappers.
+/// The result of a build with wrappers.
 #[derive(Debug, Default)]
 pub struct Built {
-    /// Objects that were compiled with probes and are still there: not what `configure` tried.
+    /// Objects that were compiled with probes and still exist, which leaves out the attempts of `configure`.
     pub compiled: usize,
-    /// Programs and libraries that were linked with the recorder's library and are still there.
+    /// Programs and libraries that were linked with the recorder's library and still exist.
     pub linked: BTreeSet<PathBuf>,
-    /// Objects that were linked and have no probes; `archive(member)` for those of archives.
+    /// Objects that were linked without probes; `archive(member)` for those of archives.
     pub stale: BTreeSet<String>,
-    /// What else there is to say, a sentence each.
+    /// Other messages, a sentence each.
     pub notes: BTreeSet<String>,
 }
 
 impl Built {
-    /// Reads a journal. Where there is none, no compiler was called.
+    /// Reads a journal. Without a journal, no compiler was called.
     pub(super) fn read(journal: &Path) -> io::Result<Built> {
         let bytes = match std::fs::read(journal) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -62,7 +62,7 @@ impl Built {
             let words = || String::from_utf8_lossy(text).into_owned();
             match letter {
                 COMPILED if path.exists() => drop(compiled.insert(path)),
-                // cmake leaves what it tried.
+                // cmake does not remove its attempts.
                 LINKED if path.iter().any(|part| part == "CMakeFiles") => {}
                 LINKED if path.exists() => drop(built.linked.insert(path)),
                 STALE => drop(built.stale.insert(words())),
@@ -74,7 +74,7 @@ impl Built {
         Ok(built)
     }
 
-    /// Whether a program or library was linked in this build, whatever it is called.
+    /// Returns whether a program or library was linked in this build, under any name.
     #[must_use]
     pub fn has_linked(&self, file: &Path) -> bool {
         let real = file.canonicalize().ok();

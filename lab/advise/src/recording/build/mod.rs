@@ -1,4 +1,4 @@
-//! How a program gets its probes while its makefiles stay as they are: a wrapper stands in each compiler's place.
+//! Adds probes to a program without changing its makefiles: a wrapper replaces each compiler.
 //!
 //! ```text
 //! Wrappers::make(folder, …)     for each compiler of PATH, and those that CC and CXX name by a path:
@@ -8,16 +8,17 @@
 //! the user's build
 //!     wrapper::called             arguments::read → what the call does; call::answer → flags, a refusal, or neither
 //!                                 journal → what was compiled and linked; the compiler takes the process over
-//! Wrappers::built               what the journal says of files that are still there
+//! Wrappers::built               the journal's entries of files that still exist
 //! ```
 //!
-//! The wrapper is this command under another name, and not a script: words of a command line pass it untouched,
-//! whatever they hold; it reads the objects that are linked, to find those without probes; and nothing has to be
-//! installed beside it. It knows its folder by the path that it was executed by, so a build may clear the environment.
+//! The wrapper is this command under another name, and not a script: it passes the words of a command line on
+//! unchanged, whatever they contain; it reads the objects that are linked, to find those without probes; and nothing
+//! else has to be installed. It finds its folder by the path with which it was executed, so a build may clear the
+//! environment.
 //!
-//! The compiler proper is told of the probes, and the compiler's driver is not (gcc by a specs file, clang by
-//! `-Xclang`). So one call may compile and link, and no sanitizer's library comes in. Words are added and not taken
-//! away, wherever a later one wins.
+//! The compiler proper gets the option for probes, and the compiler's driver does not (gcc by a specs file, clang by
+//! `-Xclang`). So one call may compile and link without the sanitizer's library. If a later word overrides an earlier
+//! one, words are only added, never removed.
 
 mod arguments;
 mod call;

@@ -1,4 +1,4 @@
-//! Objects that a compiler of C made without probes.
+//! Finds objects that a C compiler made without probes.
 
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectKind, ObjectSection, ObjectSymbol};
@@ -6,10 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What the compiler's own libraries lie in: nobody expects probes there.
+/// Folders of the compiler's own libraries, which have no probes.
 const SYSTEM: [&str; 3] = ["/usr/lib", "/lib", "/lib64"];
 
-/// The objects of a file that is linked, an object or an archive, that were compiled without probes.
+/// Returns the objects of a linked file, an object or an archive, that were compiled without probes.
 pub(super) fn without_probes(file: &Path) -> Vec<OsString> {
     let ours = !SYSTEM.iter().any(|system| file.starts_with(system));
     let Some(bytes) = std::fs::read(file).ok().filter(|_| ours) else { return Vec::new() };
@@ -36,7 +36,7 @@ pub(super) fn without_probes(file: &Path) -> Vec<OsString> {
     found
 }
 
-/// Whether an object was compiled by gcc or clang, which leave their names in it, and not for this recorder: each object
+/// Returns whether an object was compiled by gcc or clang, which leave their names in it, without probes. Each object
 /// with probes calls `__tsan_init` when it is loaded, even if it accesses nothing.
 fn lacks(bytes: &[u8]) -> bool {
     let Ok(file) = object::File::parse(bytes) else { return false };

@@ -1,4 +1,4 @@
-//! What the command is when a build calls it as a compiler.
+//! Runs the command as a compiler, if a build calls it as one.
 
 use super::arguments;
 use super::call::{self, Answer, Probes};
@@ -13,15 +13,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Does a compiler's work where this process was executed as one by a wrapper's path, and comes back only if that failed.
-/// `None` where the path is no wrapper's.
+/// Executes the compiler if this process was started by a wrapper's path, and returns only if that failed. `None` if
+/// the path is no wrapper's.
 ///
-/// `executed` is the path that the kernel was given (`AT_EXECFN`): a build may call a compiler by any name, in a
-/// cleared environment. Nothing is written to standard error but a refusal, since `configure` takes words there for
-/// the compiler's.
+/// `executed` is the path that the kernel was given (`AT_EXECFN`): a build may call a compiler by any name, in an empty
+/// environment. Only a refusal is written to standard error, because `configure` takes other words for the compiler's.
 ///
 /// # Cost
-/// A link that is read, where the path is no wrapper's. Otherwise the start of the command, and the reading of objects
+/// If the path is no wrapper's, the reading of one link. Otherwise the start of the command, and the reading of objects
 /// that are linked.
 pub fn called(executed: &Path, arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let name = executed.file_name()?;
@@ -29,7 +28,7 @@ pub fn called(executed: &Path, arguments: impl Iterator<Item = OsString>) -> Opt
         here if here.as_os_str().is_empty() => Path::new("."),
         bin => bin,
     };
-    // (A relative path may end in `bin`, or in nothing.)
+    // A relative path may end in `bin`, or may be empty.
     let bin = if bin.is_absolute() { bin.to_owned() } else { bin.canonicalize().ok()? };
     let folder = bin.parent()?;
     let note = folder.join(COMPILERS).join(bin.file_name()?).join(name);
@@ -60,11 +59,11 @@ fn wrap(
     page(&answer, &call.others).write(&folder.join(JOURNAL)).map_err(cannot)?;
     let mut command = Command::new(compiler);
     let keeps = |word: &&OsString| !answer.without.iter().any(|without| *word == without);
-    // What follows `--` is files.
+    // Words behind `--` are files.
     let end = arguments.iter().position(|word| word == "--").unwrap_or(arguments.len());
     let (before, after) = arguments.split_at(end);
     command.args(before.iter().filter(keeps)).args(&answer.added).args(after);
-    // ccache, called as a compiler, looks for the next one of its name, and must not find the wrapper.
+    // ccache, called as a compiler, looks for the next compiler of its name, and must not find the wrapper.
     if let Some(path) = env::var_os("PATH") {
         let others = env::split_paths(&path).filter(|entry| entry != bin);
         command.env("PATH", env::join_paths(others).unwrap_or(path));
@@ -72,7 +71,7 @@ fn wrap(
     Ok(command)
 }
 
-/// What the journal is told of a call.
+/// Returns the journal's page of a call.
 fn page(answer: &Answer, linked: &[PathBuf]) -> Page {
     let mut page = Page::default();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());

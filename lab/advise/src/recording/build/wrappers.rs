@@ -1,4 +1,4 @@
-//! The folder of wrappers, and what a build must be told to find them.
+//! The folder of wrappers, and the environment with which a build finds them.
 
 use super::compilers::{self, Compiler};
 use super::journal::Built;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The wrappers of a build, in a folder that its owner removes.
+/// The wrappers of a build, in a folder that the caller removes.
 #[derive(Debug)]
 pub struct Wrappers {
     folder: PathBuf,
@@ -27,17 +27,17 @@ pub(super) const JOURNAL: &str = "journal";
 const FIRST: &str = "bin";
 
 impl Wrappers {
-    /// Fills an empty folder with wrappers, links to `command` (which calls [`super::wrapper::called`] first of all), for
-    /// the compilers of `PATH`, and for what `CC` and `CXX` name. What they make is linked with `library`, and finds it
-    /// there when it runs.
+    /// Fills an empty folder with wrappers for the compilers of `PATH`, and for those that `CC` and `CXX` name. A
+    /// wrapper is a link to `command`, which has to call [`super::wrapper::called`] first of all. Programs are linked
+    /// with `library`, and find it there when they run.
     ///
     /// # Errors
     /// Something cannot be written, or there is no compiler.
     ///
     /// # Cost
-    /// Each compiler is asked for its version; some 60 ms of a CPU for all that Debian has of gcc and clang.
+    /// Each compiler is asked for its version: some 60 ms of a CPU for all of Debian's versions of gcc and clang.
     pub fn make(folder: &Path, command: &Path, library: &Path) -> io::Result<Wrappers> {
-        // What the environment says, made once and in one place.
+        // PATH is read only here, once.
         let path = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         let mut work = Work { folder, command, flags: HashMap::new(), identity: String::new() };
         fs::write(folder.join("specs"), compilers::SPECS)?;
@@ -45,7 +45,8 @@ impl Wrappers {
         let mut of_path = compilers::of_path(&path);
         let mut variables = Vec::new();
         for name in ["CC", "CXX"] {
-            // Where it is not set it stays so: makefiles and `configure` choose by that, and find what they choose in PATH.
+            // A variable that is not set stays unset: makefiles and `configure` depend on that, and find compilers in
+            // PATH.
             let Some(value) = env::var(name).ok() else { continue };
             let Some((mut words, at)) = compilers::named_by(&value) else { continue };
             let Some(compiler) = compilers::find(words[at], &path) else { continue };
@@ -70,7 +71,7 @@ impl Wrappers {
             env::join_paths([folder.join(FIRST)].into_iter().chain(env::split_paths(&path)))
                 .map_err(io::Error::other)?;
         variables.push(("PATH".into(), first));
-        // ccache must not take objects without probes for those with, nor those of one compiler for another's.
+        // The identity keeps ccache from using objects without probes, or those of another compiler.
         let identity = folder.join("identity");
         fs::write(&identity, &work.identity)?;
         let mut extra = identity.into_os_string();
@@ -82,12 +83,12 @@ impl Wrappers {
         Ok(Wrappers { folder: folder.to_path_buf(), variables })
     }
 
-    /// The variables to set for the build.
+    /// Returns the variables to set for the build.
     pub fn variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
-    /// What was built so far.
+    /// Returns the result of the build so far.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -99,13 +100,13 @@ impl Wrappers {
 struct Work<'a> {
     folder: &'a Path,
     command: &'a Path,
-    /// By the compiler's file, which may have many names.
+    /// By the compiler's file, which may have several names.
     flags: HashMap<PathBuf, Vec<OsString>>,
     identity: String,
 }
 
 impl Work<'_> {
-    /// Makes a wrapper in a group of wrappers; its path.
+    /// Makes a wrapper in a group of wrappers; returns its path.
     fn wrap(&mut self, group: &str, compiler: &Compiler) -> io::Result<PathBuf> {
         let bin = self.folder.join(group);
         fs::create_dir_all(&bin)?;
@@ -117,7 +118,7 @@ impl Work<'_> {
         let real = compiler.path.canonicalize()?;
         let found = real.metadata()?;
         let specs = self.folder.join("specs");
-        // ccache is whatever compiler it is called as.
+        // ccache stands for the compiler whose name it has.
         let of = if compilers::is_launcher(&real) { &compiler.path } else { &real };
         let flags = self
             .flags

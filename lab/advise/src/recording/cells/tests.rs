@@ -2,8 +2,8 @@ use super::*;
 use ledgerline_layout::model::{Align, Kind, Member, Name, Record, Role};
 use proptest::prelude::*;
 
-/// Members at any offsets, so that some overlap as those of unions do, of a size each; some in a nested record,
-/// some arrays.
+/// Returns a record with members at any offsets, so that some overlap like those of unions. Some are in a nested
+/// record, some are arrays.
 fn record(members: &[(u64, u64, u64)], size: u64) -> (Types, TypeId) {
     let mut types = Types::new(8);
     let name = types.intern("number");
@@ -30,7 +30,7 @@ fn record(members: &[(u64, u64, u64)], size: u64) -> (Types, TypeId) {
 proptest! {
     #![proptest_config(crate::cases::few(file!(), 256))]
 
-    /// A byte counts for the first member that covers it, by element where elements are numbers.
+    /// A byte counts for the first member that covers it; for the element, if elements are numbers.
     #[test]
     fn each_byte_belongs_to_the_first_field_that_covers_it(
         members in proptest::collection::vec((0..60u64, 1..9u64, 1..5u64), 0..12),
@@ -51,7 +51,7 @@ proptest! {
             });
             let path = (cell != NO_CELL).then(|| cells.paths[usize::from(cell)].clone());
             prop_assert_eq!(path, owner, "byte {}", byte);
-            // Cells have numbers in the order of their bytes.
+            // Cells are numbered in the order of their bytes.
             prop_assert!(cell == NO_CELL || last == NO_CELL || cell >= last);
             last = if cell == NO_CELL { last } else { cell };
         }

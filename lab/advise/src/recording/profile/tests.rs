@@ -5,7 +5,7 @@ use crate::recording::read::{Neighbours, Table};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// As many fields as the types of these tests have; the last two cells are one field.
+/// The fields of the types in these tests. The last two cells are one field.
 const FIELDS: [&str; 5] = ["a", "b", "c", "d", "d"];
 
 fn plan(named: bool) -> Plan {
@@ -28,7 +28,7 @@ fn plan(named: bool) -> Plan {
     }
 }
 
-/// Operations of a thread, each by the cells that it touches and how often, in every way.
+/// Operations of a thread: for each cell, the number of accesses of each kind.
 type Operations = Vec<Vec<[u64; KINDS]>>;
 
 fn operations() -> impl Strategy<Value = Operations> {
@@ -36,7 +36,7 @@ fn operations() -> impl Strategy<Value = Operations> {
     vec(vec(counts, FIELDS.len()), 1..30)
 }
 
-/// A thread's rows as the library makes them, with room for a few combinations.
+/// Returns a thread's rows as the library makes them, with room for a few combinations.
 fn rows(operations: &Operations, room: usize) -> Vec<Row> {
     let empty = vec![[0; KINDS]; FIELDS.len()];
     let mut rows = vec![Row { kind: RowKind::Outside, operations: 0, counts: empty.clone() }];
@@ -65,7 +65,7 @@ fn rows(operations: &Operations, room: usize) -> Vec<Row> {
 proptest! {
     #![proptest_config(crate::cases::few(file!(), 256))]
 
-    /// Roles and phases are only a way to put it: what an operation does on average is what was counted.
+    /// Roles and phases preserve the counts: the average accesses of an operation are those that were counted.
     #[test]
     fn no_count_is_lost_on_the_way_to_the_profile(threads in vec(operations(), 1..5), room in 1..12usize) {
         let threads: Vec<Thread> = threads.iter().enumerate().map(|(number, operations)| Thread {
@@ -107,7 +107,7 @@ proptest! {
                 prop_assert_eq!(seen, busy.iter().map(|thread| thread.operations).sum::<u64>());
             }
         }
-        // What is written can be read.
+        // The written profile can be read.
         let text = recorded.profile.to_toml();
         let again = Profile::parse(&text, "", &Default::default());
         prop_assert!(again.is_ok(), "{:?}\n{}", again.err(), text);
@@ -118,7 +118,8 @@ fn shared(threads: usize, objects: &[(u64, u64)]) -> Instances {
     beside(threads, objects, &[])
 }
 
-/// The same of objects of which some lie side by side: how far apart, where the first begins, who used one of the two, how many.
+/// Returns the instances of objects of which some lie side by side. For each such pair: their distance, the begin of
+/// the first, the threads that used only one of the two, and the number of pairs.
 fn beside(
     threads: usize,
     objects: &[(u64, u64)],
@@ -155,7 +156,7 @@ fn who_uses_which_objects_says_how_they_are_shared() {
     assert_eq!(shared(4, &[(0b1111, 7)]), Instances::Shared);
     assert_eq!(shared(1, &[(1, 1)]), Instances::Shared);
     assert_eq!(shared(1, &[(1, 3)]), Instances::Dealt(3));
-    // Who only set objects up (thread 5 here) is no user of them.
+    // Thread 5 only initialized objects and does not count as a user.
     assert_eq!(shared(2, &[(0b10_0001, 1), (0b10_0010, 1)]), Instances::PerCpu);
     // The last bit stands for all threads from the 64th on.
     assert_eq!(shared(70, &[(1 << 63, 1)]), Instances::Dealt(35));
@@ -166,17 +167,17 @@ fn own_objects_on_the_lines_of_others_lie_in_a_row() {
     let row = |stride, begins| Instances::Row(profile::Row { stride, begins: Some(begins) });
     let two = [(0b01, 1), (0b10, 1)];
     assert_eq!(beside(2, &two, &[(40, 8, 0b11, 1)]), row(40, 8));
-    // Who only set them up is no user, so these are one thread's.
+    // The other thread only initialized the objects, so they belong to one thread.
     assert_eq!(beside(2, &two, &[(40, 8, 0b10_0000, 1)]), Instances::PerCpu);
-    // Most of them say how far apart; some lie better aligned than others.
+    // The most frequent distance wins, although some objects are aligned better than others.
     let four = [(0b0001, 1), (0b0010, 1), (0b0100, 1), (0b1000, 1)];
     let lie = [(48, 112, 0b0011, 1), (48, 32, 0b0110, 1), (48, 80, 0b0110, 1), (64, 64, 0b1100, 2)];
     assert_eq!(beside(4, &four, &lie), row(48, 112));
-    // Few of many that happen to lie so are no row.
+    // A few of many objects that lie so by chance are not a row.
     let many = [(0b01, 50), (0b10, 50)];
     assert_eq!(beside(2, &many, &[(40, 8, 0b11, 24)]), Instances::PerCpu);
     assert_eq!(beside(2, &many, &[(40, 8, 0b11, 25)]), row(40, 8));
-    // Where several threads use each, how they lie is not what matters most.
+    // If several threads use each object, its neighbours matter less.
     assert_eq!(beside(2, &[(0b11, 2)], &[(40, 8, 0b01, 1)]), Instances::Shared);
 }
 

@@ -69,7 +69,7 @@ fn a_report_stands_as_it_was_looked_at() {
         "trial/trial.json",
         &format!("{}\n", with(&measured(62.0), 2, |report| report.json())),
     );
-    // With all that there is to say.
+    // A report with every note.
     let all = Measured {
         proposed: None,
         transfer_ns: Some(102.5),

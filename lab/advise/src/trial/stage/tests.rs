@@ -7,14 +7,14 @@ fn spot(path: &str, offset: u64) -> Spot {
     Spot { path: path.to_owned(), offset, size: 8, divided: false, awaited: false }
 }
 
-/// A role that does nothing but add to one word.
+/// Returns a role that only adds to one word.
 fn adder(name: &str, spot: usize, share: f64, work_ns: f64) -> Role<Touch> {
     let accesses = vec![Touch { spot, kind: Kind::Atomic, times: 1.0 }];
     let phases = vec![Phase { name: "add".to_owned(), times: 1.0, accesses }];
     Role { name: name.to_owned(), share, work_ns, basis: Default::default(), phases }
 }
 
-/// Two counters, each of which has a CPU of its own that adds to it.
+/// Returns two counters, each with a CPU of its own that adds to it.
 fn counters(instances: Instances, work_ns: f64) -> Uses {
     Uses {
         name: "counters".to_owned(),
@@ -30,7 +30,8 @@ fn order(offsets: [u64; 2], size: u64) -> Order {
     Order { size, place: Place { offsets: offsets.to_vec(), base: 128, row: None } }
 }
 
-/// The gain in per cent of putting the counters apart; the best of some tries where others may have the CPUs.
+/// Returns the gain in per cent of separating the counters. Takes the best of some tries, because other programs may
+/// have the CPUs.
 fn gain(uses: &Uses, cpus: &[usize], good: impl Fn(&Interval) -> bool) -> Interval {
     let (today, apart) = (order([0, 8], 16), order([0, 128], 256));
     let plan = Plan { uses, today: &today, proposed: Some(&apart), cpus, seconds: 0.1 };
@@ -102,7 +103,7 @@ fn an_operation_takes_what_the_profile_says_where_nobody_shares_anything() {
         let today = order([0, 8], 16);
         let plan =
             Plan { uses: &uses, today: &today, proposed: None, cpus: &cpus[..1], seconds: 0.1 };
-        // An atomic of one's own takes some nanoseconds on any machine.
+        // An uncontended atomic takes some nanoseconds on any machine.
         let good = |ns: f64| (0.95 * work_ns..1.1 * work_ns + 20.0).contains(&ns);
         let tried = (0..20).map(|_| measure(&plan, &|_| ()).unwrap().today.median);
         assert!(tried.into_iter().any(good), "{work_ns}");
@@ -180,6 +181,6 @@ fn objects_that_may_begin_anywhere_are_replayed_at_several_places() {
     let scenes = scenes(&plan).unwrap();
     assert_eq!(scenes.len(), PLACES);
     let measured = measure(&plan, &|_| ()).unwrap();
-    // Where nobody disturbs it, all of them count.
+    // Without disturbance all rounds count.
     assert!((5..=PLACES * 5).contains(&measured.rounds), "{}", measured.rounds);
 }

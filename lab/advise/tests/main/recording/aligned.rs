@@ -1,4 +1,4 @@
-//! Objects that are allocated to begin cache lines are found like others.
+//! Objects that are aligned to cache lines are found like others.
 
 use super::support;
 use super::support::{Test, record};

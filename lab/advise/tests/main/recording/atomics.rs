@@ -1,9 +1,9 @@
-//! Atomic operations are done, whether anything is recorded or not.
+//! Atomic operations have their effect, with or without recording.
 
 use super::support;
 use super::support::{Test, record};
 
-/// Every operation on every size against the same on plain numbers, then sums under contention.
+/// Compares every operation of every size with the same on plain numbers, then checks sums under contention.
 const SOURCE: &str = r#"
     #include <pthread.h>
     #include <stdint.h>

@@ -1,4 +1,4 @@
-//! Counts equal what the source says, whatever the threads do at once.
+//! Counts are those of the source, for any interleaving of threads.
 
 use super::support;
 use super::support::{Test, record};
@@ -27,7 +27,7 @@ fn two_threads_are_counted_exactly() {
             for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
             return 0;
         }"#;
-    // clang leaves out the probe of a read before a write unless it is told not to.
+    // By default, clang leaves out the probe of a read before a write.
     let every = &["-O2", "-mllvm", "-tsan-instrument-read-before-write"];
     for (compiler, flags) in [("gcc", &["-O0"][..]), ("gcc", &["-O2"]), ("clang", every)] {
         let Some(run) = record(&Test { source, compiler, flags, ..Test::default() }) else {
@@ -71,7 +71,7 @@ fn each_way_of_reaching_a_field_counts_for_that_field() {
         }"#;
     let test = Test { source, flags: &["-O2"], types: &["thing"], ..Test::default() };
     let Some(run) = record(&test) else { return };
-    // The copy reads and writes everything once.
+    // The copy reads and writes each field once.
     for (field, counts) in [
         ("one.a", [1, 1, 0]),
         ("one.b", [1, 2, 0]),
@@ -255,7 +255,7 @@ fn an_operation_ends_when_its_frame_does() {
             ..Test::default()
         };
         let Some(run) = record(&test) else { return };
-        // A call within a call of its own is part of it.
+        // A recursive call is part of the outer one.
         assert_eq!(run.operations(), 21, "{flags:?}");
         assert_eq!(run.inside("s", "out"), [0, 0, 0], "{flags:?}");
         assert_eq!(run.all("s", "out"), [20, 20, 0], "{flags:?}");
@@ -294,14 +294,14 @@ fn signal_handlers_lose_no_access_unseen() {
         assert_eq!(run.recordings[0].losses.dropped + counted, said[0] + 10 * said[1]);
         assert_eq!(unfinished, 0);
         if operations.is_empty() {
-            // What comes in between is dropped, never a count of the thread itself.
+            // Accesses of a handler may be dropped, but no access of the thread itself.
             assert_eq!(run.all("s", "main"), [0, said[0], 0]);
         }
     }
 }
 
-/// A handler is made to come at each of the recorder's own calls of the C library: while a thread gets its block, a
-/// table, a row.
+/// A signal arrives at each of the recorder's own calls of the C library: while a thread gets its block, a table, or a
+/// row.
 #[test]
 fn a_signal_while_a_thread_begins_to_be_counted_loses_no_access_unseen() {
     let source = r#"

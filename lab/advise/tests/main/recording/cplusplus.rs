@@ -51,6 +51,6 @@ fn classes_are_counted_down_to_their_table_pointers() {
         .find(|path| path.contains("vptr") || path.contains("virtual table"));
     let [loads, stores, _] = run.all(name, table.expect("the table's pointer is a field"));
     assert!(loads >= 10 && stores >= 1, "{loads} {stores}");
-    // Made by operator new, which asks malloc: code of another file.
+    // Made by operator new, which calls malloc from another file.
     assert_eq!(run.recordings[0].sites[0].address, None);
 }

@@ -1,4 +1,4 @@
-//! The recorder in real programs, and what its recordings say.
+//! The recorder in real programs, and its recordings.
 
 mod aligned;
 mod atomics;

@@ -1,4 +1,4 @@
-//! Objects are found where they are, for as long as they are there.
+//! Objects are found at their places, for as long as they exist.
 
 use super::support;
 use super::support::{Test, record};
@@ -134,7 +134,7 @@ fn blocks_that_may_be_arrays_are_told_where_asking_would_help() {
         ),
         "{text}"
     );
-    // Where operations are named, what others use would not help.
+    // Operations are named, so blocks that are used outside of them do not count.
     let Some(run) = record(&test(Heap::Exact, &["work"])) else { return };
     assert_eq!(run.recordings[0].losses.unasked, 1);
     let Some(run) = record(&test(Heap::Arrays, &[])) else { return };
@@ -195,7 +195,7 @@ fn what_the_program_says_comes_before_what_sizes_say() {
     assert_eq!(run.all("counter", "max"), [0, 1, 0]);
     assert_eq!(run.total("alike"), 0);
     assert_eq!(run.recordings[0].losses.unknown_names, 1);
-    // A program that runs without the library does without.
+    // The program also runs without the library.
     let Some(built) = support::build(source, "", &[]) else { return };
     assert!(support::command(&built.path).status().unwrap().success());
 }
@@ -236,7 +236,7 @@ fn globals_are_found_by_type_however_deep_they_lie() {
         return;
     };
     assert_eq!(run.plan.globals(), 1 + 6 + 1 + 4 + 1 + 8 + 2);
-    // Neither the thread's own nor what lies on the stack.
+    // Neither the thread-local counter nor those on the stack are counted.
     assert_eq!(run.all("counter", "hits"), [0, 7, 0]);
     assert_eq!(run.all("counter", "id")[support::STORE], 0);
     assert_eq!(run.objects("counter").0, 7 + run.all("counter", "id")[support::LOAD]);

@@ -1,4 +1,4 @@
-//! However a process begins and ends, what it counted is there, and is its own.
+//! The counts of a process are recorded, and kept apart from others', however the process begins and ends.
 
 use super::support;
 use super::support::{Test, record};
@@ -134,7 +134,7 @@ fn a_limit_on_the_size_of_files_costs_counts_and_not_the_program() {
             }
             return 0;
         }"#;
-    // So many types make a thread's block large: a few threads fill the room that was asked for.
+    // So many types make a thread's block large: a few threads fill the reserved room.
     let many: String =
         (0..3000).map(|i| format!("struct t{i} {{ int x[{i} + 1]; }} *p{i};\n")).collect();
     let Some(run) = record(&Test { source: &format!("{many}{source}"), ..Test::default() }) else {
@@ -197,7 +197,7 @@ fn a_recording_that_is_damaged_is_an_error_and_never_a_panic() {
     let places = (0..80).map(|at| at * 8).chain((0..120).map(|at| thread + at * 8));
     for place in places.filter(|place| place + 8 <= length) {
         let before = word(place);
-        // (A number of objects beyond what there are is read through to the end: once is enough.)
+        // A number of objects beyond the file makes the reader read all of it, so one such case is enough.
         let lies = [3, u64::MAX, 1 << 40, length - 8];
         for lie in &lies[..if place == 3 * 8 { 2 } else { 4 }] {
             file.write_all_at(&lie.to_ne_bytes(), place).unwrap();

@@ -1,4 +1,4 @@
-//! What looks at the layout of types.
+//! Schemas of the subcommands of `layout`.
 
 use crate::held::held;
 use crate::support::{have, lab, object, recorder, scratch, stderr};
@@ -6,13 +6,13 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A type with bitfields, holes, arrays, and what another contains.
+/// Types with bitfields, holes, arrays, and a type that another contains.
 const TYPES: &str = "struct link { struct link *next; };\n\
                      struct counter { long usage; long max; struct link links[2][3]; char on : 1; char kind : 3;\n\
                                       char name[60]; short tail; } counter;\n\
                      union both { int a; double b; } both;\n";
 
-/// The same with other neighbours, a type less and a type more.
+/// The same types with other neighbours; one type is removed and one added.
 const CHANGED: &str = "struct link { struct link *next; };\n\
                        struct counter { long usage; char pad[64]; long max; struct link links[2][3]; char on : 1;\n\
                                         char kind : 3; char name[60]; int tail; } counter;\n\
@@ -41,7 +41,7 @@ fn written(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The documents that are printed, an object a line. `status` is what the command ends with.
+/// Returns the documents that the command prints, one object a line. `status` is the expected exit status.
 fn printed(status: i32, arguments: &[&str], files: &[&Path]) -> Vec<Value> {
     let (subcommand, rest) = arguments.split_first().unwrap();
     let mut command = lab();

@@ -1,4 +1,4 @@
-//! Runs the laboratory's command as a user does: the built binary, and nothing beside it.
+//! Runs the laboratory's command like a user: the built binary and nothing beside it.
 
 #![allow(dead_code, unused_imports, reason = "each program of tests uses a part of this")]
 
@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where the command lies.
+/// Returns the path of the command.
 pub fn binary() -> &'static str {
     tested::command(env!("CARGO_BIN_EXE_ledgerline-lab"))
 }
 
-/// The command, with an environment that decides nothing.
+/// Returns the command with a neutral environment.
 pub fn lab() -> Command {
     command::undisturbed(binary())
 }
 
-/// The recorder's library, to be linked with: as the command saves it.
+/// Returns the path of the recorder's library for linking, as the command saves it.
 pub fn recorder() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -39,7 +39,7 @@ pub fn recorder() -> &'static Path {
     })
 }
 
-/// Compiles C with types; `None` where there is no compiler.
+/// Compiles C source with types; `None` if there is no compiler.
 pub fn object(text: &str) -> Option<PathBuf> {
     let source = scratch("source.c");
     std::fs::write(&source, text).expect("the source can be written");

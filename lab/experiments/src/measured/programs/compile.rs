@@ -1,4 +1,4 @@
-//! A compile: `make -j` over C files that are written for it.
+//! A compile: `make -j` over generated C files.
 
 use super::super::trace::{Recorder, Trace};
 use super::running::{Running, Size};
@@ -41,7 +41,7 @@ fn make(directory: &Path, out: &str, jobs: usize) -> Result<(), String> {
     make.current_dir(directory)
         .arg(format!("-j{jobs}"))
         .args(["-s", "CC=cc", &format!("OUT={out}")])
-        // Not a part of whatever make this was started by.
+        // This make must not be a part of one that started this process.
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL");
     Running::start(&mut make, None)?.succeed()
@@ -62,7 +62,7 @@ fn write(directory: &Path, files: usize) -> std::io::Result<()> {
     fs::write(directory.join("main.c"), main)
 }
 
-/// A file with functions that are small and all different.
+/// Returns a file with small functions that all differ.
 fn source(file: usize) -> String {
     let mut text = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
     text.push_str("struct item { struct item *next; long key; char name[24]; };\n");

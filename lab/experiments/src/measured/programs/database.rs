@@ -28,7 +28,7 @@ pub(super) fn record(cpus: &[usize], size: Size) -> Result<Trace, String> {
 
     let mut recorder = Recorder::begin(cpus)?;
     let mut postgres = server.command("postgres");
-    // Nobody needs what it holds after a crash.
+    // The data need not survive a crash.
     postgres.args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]).arg(scratch.path());
     postgres.arg("-D").arg(&data);
     let mut postgres = Running::start(&mut postgres, user)?;
@@ -46,7 +46,7 @@ pub(super) fn record(cpus: &[usize], size: Size) -> Result<Trace, String> {
     result.map(|()| recorder.end())
 }
 
-/// The directory that all three programs are in, the newest if there are several.
+/// Returns the directory that contains all three programs, the newest if there are several.
 fn find() -> Option<PathBuf> {
     let whole = |directory: &PathBuf| {
         ["initdb", "postgres", "pgbench"].iter().all(|name| directory.join(name).is_file())
@@ -64,7 +64,7 @@ fn find() -> Option<PathBuf> {
     std::env::split_paths(&paths).chain(packaged.into_iter().map(|(_, path)| path)).find(whole)
 }
 
-/// What its programs have in common.
+/// The common settings of its programs.
 struct Server<'a> {
     programs: &'a Path,
     directory: &'a Path,
@@ -75,7 +75,7 @@ impl Server<'_> {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.directory);
-        // Where it is and who connects is said here, not by the user's environment.
+        // The server's place and user are set here, not by the user's environment.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("PG")) {
                 command.env_remove(name);
@@ -90,7 +90,7 @@ impl Server<'_> {
         Running::start(&mut pgbench, self.user)?.succeed()
     }
 
-    /// Waits until connections are taken: the server says so in a file beside its data.
+    /// Waits until connections are accepted, which the server notes in a file beside its data.
     fn ready(&self, postgres: &mut Running) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE / 2;
         let status = self.directory.join("data/postmaster.pid");
@@ -107,7 +107,7 @@ impl Server<'_> {
         Err(postgres.complaint("did not become ready"))
     }
 
-    /// Asks for an immediate end; what does not obey is killed with the value.
+    /// Requests an immediate shutdown. A server that does not obey is killed on drop.
     fn stop(&self, mut postgres: Running) {
         postgres.signal(Signal::QUIT);
         let deadline = Instant::now() + Duration::from_secs(3);

@@ -1,5 +1,4 @@
-//! A storm of messages: groups of processes, in each of which every sender writes to every receiver, as
-//! `hackbench` does it.
+//! A storm of messages: groups of processes, in each of which every sender writes to every receiver, like `hackbench`.
 
 use super::super::trace::{Recorder, Trace};
 use super::running::Size;
@@ -14,7 +13,7 @@ const PAIRS: usize = 10;
 const BYTES: usize = 100;
 /// Messages from each sender to each receiver.
 const MESSAGES: usize = 100;
-/// Seconds after which a process that still runs is ended by the kernel.
+/// Seconds after which the kernel ends a process that still runs.
 const SECONDS: u32 = 15;
 
 pub(super) fn record(cpus: &[usize], size: Size) -> Result<Trace, String> {
@@ -46,15 +45,15 @@ fn storm(groups: usize, messages: usize) -> io::Result<()> {
     all.succeed()
 }
 
-/// Processes that end with this value.
+/// Processes that are killed on drop.
 #[derive(Default)]
 struct Children(Vec<Pid>);
 
 impl Children {
     /// Starts a process that does `work` and ends.
     fn start(&mut self, work: impl FnOnce() -> bool) -> io::Result<()> {
-        // SAFETY: the child makes system calls and writes its stack until it ends itself; it allocates nothing,
-        // since other threads may hold the heap's lock, and does not return from here.
+        // SAFETY: the child makes system calls and writes its stack until it ends itself; it allocates nothing, since
+        // other threads may hold the heap's lock, and does not return from here.
         let child = unsafe {
             match libc::fork() {
                 0 => {
@@ -68,7 +67,7 @@ impl Children {
         Ok(())
     }
 
-    /// Waits until all have succeeded. When one fails, the others are ended.
+    /// Waits until all have succeeded. If one fails, the others are killed.
     fn succeed(mut self) -> io::Result<()> {
         let deadline = Instant::now() + Duration::from_secs((SECONDS + 1).into());
         while let Some(&child) = self.0.last() {
@@ -90,7 +89,7 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for &child in &self.0 {
-            // Our own children, which have not been waited for.
+            // These are our own children, which have not been waited for.
             let _ = kill_process(child, Signal::KILL);
             let _ = waitpid(Some(child), WaitOptions::empty());
         }

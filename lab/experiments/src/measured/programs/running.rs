@@ -1,4 +1,4 @@
-//! A program that was started: waited for, listened to, and never left behind.
+//! A program that was started. It is waited for, its errors are collected, and it never outlives this process.
 
 use super::user::User;
 use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
@@ -9,17 +9,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest that one program may take.
+/// The longest time of one program.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How much a program is to do.
+/// The amount of work of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) passes: usize,
     pub(crate) quick: bool,
 }
 
-/// A program in a process group of its own, which ends with this value.
+/// A program in a process group of its own, which is killed on drop.
 pub(super) struct Running {
     child: Child,
     what: String,
@@ -27,7 +27,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts it without input and output; what it complains about is kept.
+    /// Starts it without input and output. Its standard error is kept.
     pub(super) fn start(command: &mut Command, user: Option<User>) -> Result<Running, String> {
         let what = Path::new(command.get_program())
             .file_name()
@@ -74,12 +74,12 @@ impl Running {
         }
     }
 
-    /// Whether it still runs.
+    /// Returns whether it still runs.
     pub(super) fn lives(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What went wrong, with the last line that it wrote.
+    /// Describes a failure, with the last line that the program wrote.
     pub(super) fn complaint(&mut self, why: &str) -> String {
         let mut text = String::new();
         let read = self
@@ -93,7 +93,7 @@ impl Running {
         }
     }
 
-    /// The group is our child's, and the child has not been waited for: its number is its own.
+    /// Signals the group. The child leads it and has not been waited for, so the group's number is still its own.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
@@ -108,11 +108,11 @@ impl Drop for Running {
     }
 }
 
-/// Lets the calling process end when the one that started it does, in whatever way.
+/// Makes the calling process end when its parent ends in any way.
 fn end_with(parent: u32) -> io::Result<()> {
-    // One that a server may catch, to leave nothing in the kernel either.
+    // A server can catch this signal, to free its kernel resources, too.
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // It may have ended before it was asked.
+    // The parent may have ended before the request.
     if std::os::unix::process::parent_id() == parent {
         Ok(())
     } else {
@@ -141,8 +141,7 @@ mod tests {
         assert!(running.lives());
         let group = running.child.id().to_string();
         drop(running);
-        // Whether somebody of the group still runs: one that has ended waits to be collected by whoever
-        // adopted it.
+        // Whether a process of the group still runs. A process that has ended remains until its new parent collects it.
         let runs = || {
             std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
                 let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();

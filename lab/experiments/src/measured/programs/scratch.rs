@@ -1,4 +1,4 @@
-//! A directory to work in, which goes away however this process ends.
+//! A directory to work in, which is removed however this process ends.
 
 use ledgerline_view::terminal::folder::{self, TempDir};
 use std::io::{self, Write};
@@ -6,14 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Removes the directory where this process could not. The shell waits until nobody holds the other end of its input,
-/// and a moment longer, in which the programs that work there end.
+/// Removes the directory if this process could not. The shell waits until the other end of its input is closed, and two
+/// more seconds, in which the programs that work there end.
 const JANITOR: &str = r#"read -r done || { sleep 2; rm -rf -- "$1"; }"#;
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its contents.
 pub(super) struct Scratch {
     folder: TempDir,
-    /// None where there is no shell. (Dropped after the folder: told that it is gone.)
+    /// `None` without a shell. Dropped after the folder, to report that it is gone.
     _janitor: Option<Janitor>,
 }
 
@@ -40,7 +40,7 @@ impl Janitor {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What a terminal sends to this process is not for it.
+            // Signals of the terminal to this process must not reach the shell.
             .process_group(0)
             .spawn()?;
         Ok(Janitor(shell))
@@ -80,7 +80,7 @@ mod tests {
         let Some(mut janitor) = scratch._janitor.take() else {
             return eprintln!("skipped: there is no shell");
         };
-        // As when the process is killed.
+        // Simulates a process that is killed.
         std::mem::forget(scratch);
         assert!(path.exists());
         drop(janitor.0.stdin.take());

@@ -1,4 +1,4 @@
-//! Whom a program runs as.
+//! The user that runs a program.
 
 use std::os::unix::fs::chown;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// None where this process is not root's; an error where there is nobody else.
+    /// Returns `None` if this process does not run as root. Fails if there is no other user.
     pub(super) fn other_than_root() -> Result<Option<User>, String> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
@@ -35,7 +35,7 @@ impl User {
     }
 }
 
-/// Hands a directory to a user.
+/// Gives a directory to a user.
 pub(super) fn give(path: &Path, user: Option<User>) -> Result<(), String> {
     match user {
         Some(user) => chown(path, Some(user.id), Some(user.group))

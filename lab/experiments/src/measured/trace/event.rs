@@ -1,6 +1,6 @@
-//! Something that happened to a program, as a trace has it.
+//! An event of a program in a trace.
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     /// Nanoseconds of the monotonic clock.
@@ -11,14 +11,14 @@ pub(crate) struct Event {
     pub(crate) what: What,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The thread goes on running on the CPU.
+    /// The thread continues to run on the CPU.
     On,
     /// A page fault.
     Fault,
-    /// A count of an address space has changed to so many pages. `own`: it is the thread's own.
+    /// A count of an address space has changed to a number of pages. `own`: the address space is the thread's own.
     Pages { space: u32, kind: u8, own: bool, pages: i64 },
     /// The process starts another program.
     Exec,

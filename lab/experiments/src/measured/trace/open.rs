@@ -1,7 +1,7 @@
 //! Asks the kernel to record the calling thread's children.
 //!
-//! An event a CPU, inherited by whoever the thread starts: records of inherited events come through the
-//! ring of their CPU only.
+//! There is one event for each CPU, inherited by threads that the calling thread starts: records of inherited events
+//! come only through the ring of their CPU.
 
 use super::record::{COMMON, Format};
 use super::ring::Ring;
@@ -15,12 +15,12 @@ use rustix::param::page_size;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Bytes of all rings together, at most, and of one.
+/// Most bytes of all rings together, and the most and the least of one.
 const RINGS_MOST: usize = 64 << 20;
 const RING_MOST: usize = 8 << 20;
 const RING_LEAST: usize = 32 << 10;
 
-/// The events; dropped, they end.
+/// The events, which end on drop.
 pub(super) struct Opened {
     events: Vec<OwnedFd>,
 }
@@ -28,24 +28,24 @@ pub(super) struct Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         for event in &self.events {
-            // SAFETY: an open event, and no argument. Whatever goes wrong, closing ends it as well.
+            // SAFETY: an open event, and no argument. If this fails, closing ends the event as well.
             unsafe { ioctls::DISABLE(event.as_raw_fd(), 0) };
         }
     }
 }
 
-/// What is recorded.
+/// The scope of a recording.
 #[derive(Clone, Copy)]
 enum Scope {
-    /// Faults and changes of counts, of programs and of the kernel for them.
+    /// Faults and changes of counts, in programs and in the kernel for them.
     All(u64, tracepoint::Fields),
-    /// Faults, of both.
+    /// Faults, in both.
     Faults,
-    /// Faults of the programs alone: what everybody may record of his own.
+    /// Faults in the programs alone, which every user may record of his own processes.
     OwnFaults,
 }
 
-/// Opens what may be opened, the most telling first.
+/// Opens the widest scope that this user may open.
 pub(super) fn open(cpus: &[usize]) -> Result<(Opened, Vec<Ring>, Format), String> {
     let mut scopes = vec![Scope::Faults, Scope::OwnFaults];
     scopes.splice(0..0, tracepoint::find().map(|(number, fields)| Scope::All(number, fields)));
@@ -92,7 +92,7 @@ fn open_scope(cpus: &[usize], scope: Scope) -> io::Result<(Opened, Vec<Ring>, Fo
     Ok((opened, rings, Format { fields, changes, page: page_size() as i64 }))
 }
 
-/// Every fault, and with them who runs, starts a program, and ends.
+/// Returns the attributes of every fault, with records of which thread runs, starts a program, and ends.
 fn faults(own: bool) -> perf_event_attr {
     let mut attributes = attributes(PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_PAGE_FAULTS), 0);
     attributes.set_exclude_kernel(own.into());
@@ -120,18 +120,18 @@ fn attributes(kind: u32, config: u64, sample: u32) -> perf_event_attr {
     attributes
 }
 
-/// An event of the calling thread on a CPU.
+/// Opens an event of the calling thread on a CPU.
 fn event(attributes: &mut perf_event_attr, cpu: usize) -> io::Result<OwnedFd> {
     let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the kernel reads the attributes, which live here, and says by their size how many it knows.
+    // SAFETY: the kernel reads the attributes, which live here, and learns their size from their size field.
     let event =
         unsafe { perf_event_open(attributes, 0, cpu, -1, PERF_FLAG_FD_CLOEXEC as libc::c_ulong) };
     check(event)?;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(event) })
 }
 
-/// As large a ring as this user may map.
+/// Maps the largest ring that this user may map.
 fn ring(event: BorrowedFd<'_>, cpus: usize) -> io::Result<Ring> {
     let share = (RINGS_MOST / cpus).clamp(RING_LEAST, RING_MOST);
     let mut size = 1 << share.ilog2();

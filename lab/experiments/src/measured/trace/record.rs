@@ -13,34 +13,34 @@ use perf_event_open_sys::bindings::{
     PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
 };
 
-/// What every record says of itself, in the order above.
+/// The fields of every record, in the order above.
 pub(super) const COMMON: u64 = (PERF_SAMPLE_IDENTIFIER as u64)
     | (PERF_SAMPLE_TID as u64)
     | (PERF_SAMPLE_TIME as u64)
     | (PERF_SAMPLE_CPU as u64);
 
-/// Bytes of what every record but a sample ends with.
+/// Bytes of the trailer of every record but a sample.
 const TRAILER: usize = 32;
 
-/// What must be known to read samples.
+/// The data that is needed to read samples.
 #[derive(Clone, Debug)]
 pub(super) struct Format {
-    /// The tracepoint's fields, if it is recorded, and
+    /// The tracepoint's fields, if it is recorded.
     pub(super) fields: Option<Fields>,
-    /// its numbers as an event, one a CPU.
+    /// The numbers of the tracepoint's events, one for each CPU.
     pub(super) changes: Vec<u64>,
     /// Bytes of a page.
     pub(super) page: i64,
 }
 
-/// Hands over the events in a run of whole records; how many records the kernel says were lost.
+/// Passes on the events in a run of whole records. Returns the number of records that the kernel lost.
 pub(super) fn parse(mut bytes: &[u8], format: &Format, each: &mut dyn FnMut(Event)) -> u64 {
     let mut lost = 0;
     while let Some(header) = bytes.get(..8) {
         let kind = word32(header, 0).unwrap_or(0);
         let flags = u32::from(u16::from_ne_bytes([header[4], header[5]]));
         let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-        // A size that cannot be: the rest is not understood.
+        // The size is impossible, so the rest cannot be read.
         let Some(record) = bytes.get(..size).filter(|record| record.len() >= 8) else { break };
         bytes = &bytes[size..];
         if kind == PERF_RECORD_LOST {
@@ -118,7 +118,7 @@ mod tests {
         [&kind.to_ne_bytes()[..], &flags.to_ne_bytes(), &size.to_ne_bytes(), &body].concat()
     }
 
-    /// Process 10, thread 11, at time 12, on CPU 3.
+    /// Returns the stamp of process 10, thread 11, time 12, CPU 3.
     fn stamp() -> Vec<u8> {
         let words = [10u32, 11, 12, 0, 3, 0].map(u32::to_ne_bytes);
         words.concat()

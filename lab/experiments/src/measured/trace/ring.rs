@@ -1,5 +1,4 @@
-//! The memory through which the kernel hands over its records: a page that says where they begin and end,
-//! and a ring of bytes.
+//! The memory through which the kernel passes its records: a page with their begin and end, and a ring of bytes.
 
 use memmap2::{MmapOptions, MmapRaw};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
@@ -8,23 +7,23 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A mapped ring, of which this is the only reader.
+/// A mapped ring. This is its only reader.
 pub(super) struct Ring {
     map: MmapRaw,
     page: usize,
-    /// A power of two.
+    /// Its size, a power of two.
     size: usize,
 }
 
 impl Ring {
-    /// Maps so many bytes, which are a power of two of pages.
+    /// Maps a ring of `size` bytes, a power of two of pages.
     pub(super) fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<Ring> {
         let page = page_size();
         let map = MmapOptions::new().len(page + size).map_raw(event.as_raw_fd())?;
         Ok(Ring { map, page, size })
     }
 
-    /// Appends all records that are complete, and gives their room back.
+    /// Appends all complete records, and releases their space.
     pub(super) fn drain(&mut self, into: &mut Vec<u8>) {
         let control: *mut perf_event_mmap_page = self.map.as_mut_ptr().cast();
         // SAFETY: both words lie, aligned, in the mapped control page, which outlives these references; the
@@ -35,7 +34,7 @@ impl Ring {
                 AtomicU64::from_ptr(&raw mut (*control).data_tail),
             )
         };
-        // Acquire: the records up to here were written before, by the kernel's barrier.
+        // Acquire: pairs with the kernel's barrier, so the records up to here are visible.
         let end = head.load(Ordering::Acquire);
         let start = tail.load(Ordering::Relaxed);
         let length = (end.wrapping_sub(start) as usize).min(self.size);
@@ -52,7 +51,7 @@ impl Ring {
         };
         into.extend_from_slice(upper);
         into.extend_from_slice(lower);
-        // Release: the bytes were read before the kernel may write them again.
+        // Release: the bytes are read before the kernel may overwrite them.
         tail.store(end, Ordering::Release);
     }
 }

@@ -1,25 +1,25 @@
-//! Where tracefs describes `kmem:rss_stat`: its number, and where its fields lie.
+//! Reads the description of `kmem:rss_stat` in tracefs: its number and the offsets of its fields.
 
 use std::fs;
 use std::path::Path;
 
-/// Where tracefs usually is.
+/// The usual places of tracefs.
 const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Offsets in the tracepoint's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// 32 bits: which address space.
+    /// 32 bits: the address space.
     pub(super) space: usize,
     /// 32 bits: whether it is the running task's.
     pub(super) own: usize,
-    /// 32 bits: what kind of pages.
+    /// 32 bits: the kind of pages.
     pub(super) kind: usize,
     /// 64 bits: bytes after the change.
     pub(super) size: usize,
 }
 
-/// The tracepoint's number and fields; none where there is no such tracepoint, or this user may not look.
+/// Returns the tracepoint's number and fields; `None` if there is no such tracepoint, or this user may not read it.
 pub(super) fn find() -> Option<(u64, Fields)> {
     ROOTS.iter().find_map(|root| {
         let directory = Path::new(root).join("events/kmem/rss_stat");
@@ -28,7 +28,7 @@ pub(super) fn find() -> Option<(u64, Fields)> {
     })
 }
 
-/// From the text that describes the format.
+/// Parses the text that describes the format.
 fn fields(format: &str) -> Option<Fields> {
     let offset = |name: &str, size: usize| {
         format.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! Compiles C and C++ with probes, runs it under the recorder's library, and reads what was counted.
+//! Compiles C and C++ with probes, runs programs under the recorder's library, and reads the counts.
 
 #[path = "../../../../../../tests/support/library.rs"]
 mod library;
@@ -21,7 +21,7 @@ pub const LOAD: usize = 0;
 pub const STORE: usize = 1;
 pub const ATOMIC: usize = 2;
 
-/// The recorder's library.
+/// Returns the path of the recorder's library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -29,7 +29,7 @@ pub fn library() -> &'static Path {
     })
 }
 
-/// A folder of this test's own, which goes when this is dropped.
+/// A folder of one test, which is removed on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -49,23 +49,23 @@ impl Drop for Folder {
     }
 }
 
-/// What a test asks for.
+/// The input of a test.
 #[derive(Default)]
 pub struct Test<'t> {
     pub source: &'t str,
-    /// The compiler; gcc where none is named.
+    /// The compiler; gcc if empty.
     pub compiler: &'t str,
     pub flags: &'t [&'t str],
-    /// Wanted types; none means all.
+    /// Wanted types; all if empty.
     pub types: &'t [&'t str],
     pub operations: &'t [&'t str],
     pub sites: &'t [&'t str],
     pub heap: Heap,
-    /// The program is to be killed by this signal instead of exiting with 0.
+    /// The signal that kills the program, instead of an exit with 0.
     pub killed_by: Option<i32>,
 }
 
-/// A program that ran, and what was counted.
+/// A program that ran, and its recordings.
 pub struct Run {
     pub plan: Plan,
     pub program: Program,
@@ -80,7 +80,7 @@ pub struct Built {
     pub path: PathBuf,
 }
 
-/// Compiles and links a program as the documentation says; `None` where there is no compiler.
+/// Compiles and links a program like the documentation; `None` without a compiler.
 pub fn build(source: &str, compiler: &str, flags: &[&str]) -> Option<Built> {
     let compiler = if compiler.is_empty() { "gcc" } else { compiler };
     let ending = if compiler.ends_with("++") { "cc" } else { "c" };
@@ -118,14 +118,14 @@ pub fn build(source: &str, compiler: &str, flags: &[&str]) -> Option<Built> {
     Some(Built { folder, path })
 }
 
-/// The program, with an environment that decides nothing.
+/// Returns the program's command with a neutral environment.
 pub fn command(path: &Path) -> Command {
     let mut command = Command::new(path);
     command.env("LD_PRELOAD", library()).env_remove(VARIABLE);
     command
 }
 
-/// Compiles, runs and reads; the program must end well.
+/// Compiles, runs and reads. The program has to succeed.
 pub fn record(test: &Test<'_>) -> Option<Run> {
     use std::os::unix::process::ExitStatusExt;
     let Built { folder, path } = build(test.source, test.compiler, test.flags)?;
@@ -173,17 +173,17 @@ impl Run {
         sum
     }
 
-    /// Loads, stores and atomic operations of a field, by all threads.
+    /// Returns loads, stores and atomic operations of a field, by all threads.
     pub fn all(&self, name: &str, field: &str) -> [u64; 3] {
         self.sum(name, field, |_| true)
     }
 
-    /// The same, within operations.
+    /// Returns the same within operations.
     pub fn inside(&self, name: &str, field: &str) -> [u64; 3] {
         self.sum(name, field, |row| row.kind != RowKind::Outside)
     }
 
-    /// All accesses to a type.
+    /// Returns the number of accesses to a type.
     pub fn total(&self, name: &str) -> u64 {
         let ty = self.ty(name);
         let threads = self.recordings.iter().flat_map(|recording| &recording.threads);
@@ -191,13 +191,13 @@ impl Run {
         tables.flat_map(|table| &table.rows).flat_map(|row| row.counts.iter().flatten()).sum()
     }
 
-    /// Operations, by all threads.
+    /// Returns the number of operations of all threads.
     pub fn operations(&self) -> u64 {
         let threads = self.recordings.iter().flat_map(|recording| &recording.threads);
         threads.map(|thread| thread.operations).sum()
     }
 
-    /// How many objects of a type were used, and by several threads.
+    /// Returns how many objects of a type were used, and how many by several threads.
     pub fn objects(&self, name: &str) -> (u64, u64) {
         let ty = self.ty(name);
         let used = self.recordings.iter().flat_map(|recording| &recording.objects);
