@@ -113,7 +113,7 @@ class Debian:
             )
             if unpacked.wait() != 0:
                 raise LeftOut(f"{file.name} cannot be unpacked")
-        # What the packages' scripts would have done.
+        # The packages' scripts would have made these links.
         for name, to in (("sh", "dash"), ("cc", "gcc"), ("c++", "g++"), ("awk", "mawk")):
             link = root / "usr/bin" / name
             if not os.path.lexists(link) and (root / "usr/bin" / to).exists():

@@ -12,7 +12,7 @@ from . import linked, stage
 from .tools import HOME, MACHINE, OUT, ROOT, VERSION, Failed, LeftOut, call, check, documented, epoch, fresh
 from .tools import need, said, write
 
-# What a manylinux wheel may need from the system, of all that a Rust program does need.
+# The libraries that a manylinux wheel may need from the system, of all that a Rust program does need.
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libutil|libpthread|libgcc_s|ld-linux-.*)\.so\.\d+")
 SUMMARY = "Memory cgroups for programs that nobody recompiled: account for memory, and limit it, without root"
 

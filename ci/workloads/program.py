@@ -115,8 +115,8 @@ class Growth(Program):
     """A program that asks for memory until a limit says no."""
 
     limit: int = 128 << 20
-    # Whether it is an error if the kernel sees more than a twentieth above the limit. (Where it is not, `why` says why
-    # it may; where the kernel sees far less than the limit, `why` says so, too.)
+    # Whether it is an error if the kernel sees more than a twentieth above the limit. `why` gives the reason if
+    # it is none, and if the kernel sees far less than the limit.
     asserted: bool = True
     why: str = ""
 

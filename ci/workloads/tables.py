@@ -43,7 +43,7 @@ def program_row(row, quick):
     peak = size(row.get("peak")) if row.get("accounted", True) else "not accounted"
     seconds = f"{row['seconds']:.2f} s" if "seconds" in row else "-"
     times = ("-",) * 3 if quick else (seconds, "-", "-")
-    # What starting the command takes would be all that one sees of a shorter one.
+    # In a shorter one the command's start would be all that one sees.
     if not quick and row.get("seconds", 0) >= SHORT:
         times = (seconds, cost(row.get("cost")), cost(row.get("cpu_cost")))
     return (row["name"], works, peak, size(row.get("resident")), *times)

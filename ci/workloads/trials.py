@@ -46,7 +46,7 @@ def server(name, tells):
     )
 
 
-# What the self-test runs, and what its result must hold.
+# The self-test runs these programs; the second is what the result must hold.
 PROGRAMS = [
     (trial("the same", "echo a; echo b >&2; echo c >file", files=("file",)), "yes"),
     (trial("the same, killed", "kill -TERM $$"), "yes"),

@@ -18,7 +18,7 @@ fn main() {
     let own_area = is("ARCH", &["x86_64"])
         && is("ENV", &["musl"])
         && (programs_are_static() || var("CARGO_CFG_LEDGERLINE_INITIAL_EXEC").is_ok());
-    // (Where the compiler makes no windows of owned columns, assembly does: `src/percpu/windows.rs`.)
+    // Assembly makes the windows of owned columns where the compiler cannot (`src/percpu/windows.rs`).
     if could && is("ARCH", &["x86_64"]) && var("CARGO_CFG_LOOM").is_err() {
         println!("cargo::rustc-cfg=owned_windows");
     }

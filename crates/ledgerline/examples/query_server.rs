@@ -23,7 +23,7 @@ const WORKERS: usize = 8;
 /// The tenant with the query that never stops growing, and where among its queries that is.
 const CARELESS: usize = 7;
 const RUNAWAY: usize = 3;
-/// What a query charges at a time, and how often it does.
+/// The size of one charge of a query, and how many it makes.
 const PIECE: u64 = 128 << 10;
 const PIECES: usize = 24;
 const MIB: f64 = (1u64 << 20) as f64;
@@ -103,7 +103,7 @@ fn grow(group: Group<'static>, token: &CancelToken, pieces: usize) -> Result<(),
         let request = group.request(PIECE).wait(Duration::from_secs(20)).oom().throttled();
         let charge = request.charge().map_err(Stopped::Refused)?;
         if token.is_cancelled() {
-            // What it holds goes back as this returns.
+            // The guards return their units as they drop.
             return Err(Stopped::Cancelled);
         }
         memory.push((charge, vec![1; PIECE as usize]));
@@ -157,7 +157,7 @@ fn serve() -> Result<bool, Box<dyn Error>> {
         tenant.cancelled.load(Relaxed) == cancelled(number)
             && tenant.done.load(Relaxed) == QUERIES as u64 - cancelled(number)
     });
-    // What is left is what the caches kept.
+    // Only the caches hold something now.
     let kept: u64 = tenants.iter().map(cached).sum();
     Ok(as_meant && root.precise() == kept && ledger.mistakes() == Default::default())
 }
