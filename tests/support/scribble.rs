@@ -113,7 +113,7 @@ impl Parts {
             row("high events", 88, true),
             row("prepaid", 96, true),
             row("draining", 104, false),
-            row("thrift", 108, false),
+            row("cap shift", 108, false),
             row("in flight", 112, true),
             row("statistics", 120, true),
             row("max", 128, true),

@@ -361,7 +361,7 @@ fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
     {
         assert!(ours < shared, "on two threads ours {ours} ns, shared counters {shared}");
     }
-    // Tasks of a few blocks each, of groups by turns, neither open a purse at each turn nor meet at a line.
+    // Tasks of a few blocks each, of groups by turns, neither open a thread cache at each turn nor meet at a line.
     let tasks = fastest("tasks", 1).unwrap().0;
     assert!(tasks < 5.0 * system, "in groups by turns {tasks} ns, the system's {system}");
     if let Some((both, false)) = fastest("tasks", 2) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 
 static ALLOC: Alloc = Alloc::system();
 const LAYOUT: Layout = Layout::new::<[u64; 6]>();
-/// Between the label and the commit (`take_from_purse` in `percpu/instructions/`).
+/// Between the label and the commit (`take_from_thread_cache` in `percpu/instructions/`).
 const LABELLED: u32 = 5;
 
 /// Tries once. Returns `false` if another event of the machine aborted the section, which then restarted and took the
@@ -41,7 +41,7 @@ fn hold() -> bool {
             std::thread::yield_now();
         }
         set_accounting(false);
-        // Destroying the group takes the purse away. It waits for no critical section: it aborts them.
+        // Destroying the group takes the thread cache away. It waits for no critical section: it aborts them.
         group.destroy().unwrap()
     });
     let block = made.into_inner();

@@ -42,7 +42,7 @@
 //! program that wants to reclaim charges a large buffer by [`Group::request`](crate::Group::request) first. For the
 //! same reason this allocator allocates nothing that is charged and calls no code of the program's.
 //!
-//! **A panicking thread** is not charged for its allocations, except for those that its purse serves.
+//! **A panicking thread** is not charged for its allocations, except for those that its thread cache serves.
 //!
 //! **The library's own allocations are not accounted**, and no limit refuses them: the text of a refusal, a place in
 //! a queue, a snapshot, the list of a shared charge, the end of a group. The same holds for the allocations of a
@@ -62,17 +62,17 @@
 //! refuses goes back at once.
 //!
 //! **Cost.** A pair of `alloc` and `dealloc` costs the pair beneath, two additions to a word of the thread's own, and
-//! one load and two stores of shadow. The word is the thread's *purse*: up to 64 KiB of one group that the thread
+//! one load and two stores of shadow. The word is the thread's *thread cache*: up to 64 KiB of one group that the thread
 //! carries along. `ledgerline bench alloc` measures it. On a virtual EPYC (Zen 5) of 2026 it adds 1.8 to 2.3 ns to a
 //! pair of 64 bytes and 2.1 to 2.3 ns to mixed ones of up to 4 KiB, on one thread and on two.
 //!
-//! If the purse is another group's or has too few units, the units come from the CPU's cell, at two to five
-//! nanoseconds more. A purse changes to the current group after 128 allocations that it did not serve, and after up
+//! If the thread cache is another group's or has too few units, the units come from the CPU's cell, at two to five
+//! nanoseconds more. A thread cache changes to the current group after 128 allocations that it did not serve, and after up
 //! to 2048 if it served few in between. These costs hold for blocks that are small beside the capacity of a cell,
 //! which is a sixteenth of the group's usage or 32 KiB. For larger blocks, or close to a limit, a pair may walk to
-//! the root's totals, which takes a quarter of a microsecond. The first allocation of each scope that the purse does
+//! the root's totals, which takes a quarter of a microsecond. The first allocation of each scope that the thread cache does
 //! not serve finds the group's number in some ten nanoseconds: tasks that alternate between 64 groups, with eight
-//! blocks each, pay 8 ns a pair in all. Threads beyond a thousand have no purse, nor has any thread on a machine
+//! blocks each, pay 8 ns a pair in all. Threads beyond a thousand have no thread cache, nor has any thread on a machine
 //! without restartable sequences, or for a ledger in a file.
 //!
 //! **Addresses.** On x86-64 a block beyond 47 bits ends the process with a message. Linux gives out such addresses
@@ -92,7 +92,7 @@ use crate::current;
 pub use crate::current::refused::checkpoint;
 use crate::current::slots::{self, Slot};
 use crate::group::Group;
-use crate::percpu::purse;
+use crate::percpu::thread_cache;
 #[cfg(target_arch = "x86_64")]
 use crate::region::shadow::ADDRESS_BITS;
 use crate::region::shadow::Shadow;
@@ -276,7 +276,7 @@ impl<A: GlobalAlloc> Alloc<A> {
     #[inline(always)]
     fn obtain(&self, layout: Layout, get: impl Fn(&A, Layout) -> *mut u8) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        if size as u64 > purse::MOST || align > ALIGN_LEAST {
+        if size as u64 > thread_cache::MOST || align > ALIGN_LEAST {
             return self.obtain_otherwise(layout, get);
         }
         // The program's alignment is not needed from here on, so that no register keeps it.
@@ -284,14 +284,14 @@ impl<A: GlobalAlloc> Alloc<A> {
         let group = current::get().group.map_or(0, Packed::raw);
         if group != 0
             && let Some(entry) = OWNERS.entry_unless_null(block.addr())
-            && purse::take(group, size as u64, entry)
+            && thread_cache::take(group, size as u64, entry)
         {
             return block;
         }
         self.charge_otherwise(block, size)
     }
 
-    /// Charges a small block that the thread's purse does not serve: there is no current group, or the purse is
+    /// Charges a small block that the thread's cache does not serve: there is no current group, or the thread cache is
     /// another group's.
     #[inline(never)]
     fn charge_otherwise(&self, block: *mut u8, size: usize) -> *mut u8 {
@@ -303,7 +303,7 @@ impl<A: GlobalAlloc> Alloc<A> {
             forget();
             return block;
         }
-        // Clears the label that a purse may have written before it failed.
+        // Clears the label that a thread cache may have written before it failed.
         disown(block);
         if !owner::is_on() {
             return block;
@@ -365,7 +365,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         }
     }
 
-    /// Frees a block if the thread's purse is not its owner's, or has not enough room.
+    /// Frees a block if the thread's cache is not its owner's, or has not enough room.
     ///
     /// # Safety
     /// As `dealloc`; `entry` is the block's.
@@ -493,7 +493,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
                 let number = entry.load(Ordering::Relaxed);
                 if number != 0 {
                     let size = layout.size() as u64;
-                    if size > purse::MOST || !purse::put(number, size) {
+                    if size > thread_cache::MOST || !thread_cache::put(number, size) {
                         return self.dealloc_to_cell(block, layout, entry);
                     }
                     // Before the free: the next thread may get the block at once.

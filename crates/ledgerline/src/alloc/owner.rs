@@ -5,11 +5,11 @@ use crate::control::slow_path;
 use crate::current;
 use crate::current::slots::{self, Slot, Without};
 use crate::group::Group;
-use crate::percpu::purse::{self, places};
+use crate::percpu::thread_cache::{self, places};
 use crate::percpu::{self, word};
 use crate::stock::AtLimit;
-use crate::stock::purses;
 use crate::stock::refusal::{Reason, Refusal};
+use crate::stock::thread_caches;
 use crate::sync::Ordering;
 use crate::table::handle::Packed;
 use crate::table::path::DEPTH_MAX;
@@ -49,7 +49,7 @@ pub(super) fn is_on() -> bool {
 /// [`Measure`](crate::ControlMode::Measure) instead.
 pub fn set_accounting(on: bool) {
     ON.store(on, Ordering::SeqCst);
-    purse::serve(on);
+    thread_cache::serve(on);
 }
 
 /// Sets the group that is charged if there is no current group: for the program's own allocations. Returns the
@@ -65,7 +65,7 @@ pub(super) fn has_default() -> bool {
 }
 
 /// Charges a block of the thread's current group if that is one step: with units from the running CPU's cell. The
-/// thread's purse gets some of them when it has too few.
+/// thread's cache gets some of them when it has too few.
 #[inline(always)]
 pub(super) fn take(units: u64) -> Option<&'static Slot> {
     let current = current::get();
@@ -75,21 +75,26 @@ pub(super) fn take(units: u64) -> Option<&'static Slot> {
     if !slot.holds(group) || !is_on() {
         return None;
     }
-    let purse = places::mine();
-    let is_groups = purse.is_open_for(group.raw());
-    if !is_groups && purses::misses() {
-        // `charge` opens the purse.
+    let thread_cache = places::mine();
+    let is_groups = thread_cache.is_open_for(group.raw());
+    if !is_groups && thread_caches::misses() {
+        // `charge` opens the thread cache.
         return None;
     }
-    let fetched =
-        is_groups && purses::fetch(Group::<'static>::unpack(group).table(), group, purse, units);
+    let fetched = is_groups
+        && thread_caches::fetch(
+            Group::<'static>::unpack(group).table(),
+            group,
+            thread_cache,
+            units,
+        );
     // SAFETY: the parts are those of a group's handle (R2), and a thread notes slots only where sections are fast. Guarded by
     // `tests/alloc/alloc_oracle.rs`.
     (fetched || unsafe { percpu::take_known(cell, generation_bits, units) }).then_some(slot)
 }
 
 /// Uncharges a block's owner if that is one step: into the running CPU's cell, together with some of the thread's
-/// purse when that has too many.
+/// thread cache when that has too many.
 #[inline(always)]
 pub(super) fn put(slot: &Slot, units: u64) -> bool {
     let (cell, generation_bits) = slot.parts();
@@ -97,11 +102,11 @@ pub(super) fn put(slot: &Slot, units: u64) -> bool {
     if cell.is_null() || units > word::STOCK_MAX {
         return false;
     }
-    let purse = places::mine();
-    let brought = purse.number() == u64::from(slot.number())
-        && slot
-            .group()
-            .is_some_and(|group| purses::bring(group.table(), group.pack(), purse, units));
+    let thread_cache = places::mine();
+    let brought = thread_cache.number() == u64::from(slot.number())
+        && slot.group().is_some_and(|group| {
+            thread_caches::bring(group.table(), group.pack(), thread_cache, units)
+        });
     // SAFETY: the parts are those of a group's handle (R2).
     brought || unsafe { percpu::put_fast(cell, generation_bits, units) }
 }
@@ -170,24 +175,24 @@ fn ask(group: Group<'static>, units: u64) -> Result<(), Refusal> {
 }
 
 /// Caches the slot of a group that the thread was charged to, if it is the thread's current group. After enough
-/// misses, opens the purse for that group.
+/// misses, opens the thread cache for that group.
 fn note(group: Group<'static>, slot: &'static Slot) {
     let (table, packed) = (group.table(), group.pack());
     let noted = table.columns.is_fast() && current::note_slot(packed, slot);
-    let is_due = || !places::mine().is_open_for(packed.raw()) && purses::misses();
+    let is_due = || !places::mine().is_open_for(packed.raw()) && thread_caches::misses();
     if !noted || !is_due() {
         return;
     }
-    if !purses::are_for(table) {
+    if !thread_caches::are_for(table) {
         // Without this, `misses` stays true and `take` no longer uses the cell.
-        return purses::put_off();
+        return thread_caches::put_off();
     }
-    purses::open(table, packed, slot.number());
-    purse::serve(true);
+    thread_caches::open(table, packed, slot.number());
+    thread_cache::serve(true);
     // SeqCst, here and in `set_accounting`: a thread that switches accounting off either did so before this load, or
-    // disables the purses afterwards.
+    // disables the thread caches afterwards.
     if !ON.load(Ordering::SeqCst) {
-        purse::serve(false);
+        thread_cache::serve(false);
     }
 }
 

@@ -17,7 +17,7 @@
 //! eventfd, so a woken thread sees the event that woke it.
 
 use crate::control::alarm::Alarm;
-use crate::control::listener::{self, Seat};
+use crate::control::listener::{self, Subscription};
 use crate::counter::walk::Levels;
 use crate::gate::lock::{self, GATE};
 use crate::group::Group;
@@ -151,7 +151,7 @@ pub struct Watch<'l> {
     group: Group<'l>,
     slot: &'l Slot,
     /// Other processes may set limits.
-    _seat: Option<Seat<'l>>,
+    _subscription: Option<Subscription<'l>>,
     /// Closed in `drop`, if it can be.
     bell: std::mem::ManuallyDrop<Bell>,
 }
@@ -184,7 +184,7 @@ impl<'l> Group<'l> {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the group does not exist"));
         }
         let bell = Bell::new()?;
-        let seat = listener::join(self.ledger())?;
+        let subscription = listener::join(self.ledger())?;
         let watchers = &self.ledger().control().watchers;
         let take = |slot: &Slot| {
             slot.id.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -196,7 +196,7 @@ impl<'l> Group<'l> {
             ));
         };
         slot.eventfd.store(bell.number(), Ordering::Relaxed);
-        if seat.is_some() {
+        if subscription.is_some() {
             // A change from here on may be reported although the caller's first look finds it.
             totals::collect_changes(self.table());
             slot.limits.store(totals::changes(self.table(), self.id()), Ordering::Relaxed);
@@ -206,7 +206,12 @@ impl<'l> Group<'l> {
         watchers.count.fetch_add(1, Ordering::Relaxed);
         // Partner of the fence in `announce`.
         fence(Ordering::SeqCst);
-        Ok(Watch { group: self, slot, _seat: seat, bell: std::mem::ManuallyDrop::new(bell) })
+        Ok(Watch {
+            group: self,
+            slot,
+            _subscription: subscription,
+            bell: std::mem::ManuallyDrop::new(bell),
+        })
     }
 }
 

@@ -68,7 +68,7 @@ struct Hearing {
 
 /// A watch's or a reclaimer's hold on the listening thread, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat<'l> {
+pub(crate) struct Subscription<'l> {
     ledger: &'l Ledger,
     /// The process that took it.
     process: u32,
@@ -92,8 +92,8 @@ pub(crate) fn join_others(threads: Vec<Thread>) -> Vec<Thread> {
     mine
 }
 
-/// Takes a seat: from now on the thread listens. Returns `None` in a ledger that processes do not share.
-pub(crate) fn join(ledger: &Ledger) -> io::Result<Option<Seat<'_>>> {
+/// Makes the thread listen until what is returned is dropped. Returns `None` in a ledger that processes do not share.
+pub(crate) fn join(ledger: &Ledger) -> io::Result<Option<Subscription<'_>>> {
     if !ledger.is_shared() {
         return Ok(None);
     }
@@ -104,11 +104,11 @@ pub(crate) fn join(ledger: &Ledger) -> io::Result<Option<Seat<'_>>> {
         state.thread = Some(start(ledger)?);
     }
     state.users += 1;
-    Ok(Some(Seat { ledger, process }))
+    Ok(Some(Subscription { ledger, process }))
 }
 
-impl Drop for Seat<'_> {
-    /// Ends the thread with the last seat.
+impl Drop for Subscription<'_> {
+    /// Ends the thread with the last subscription.
     fn drop(&mut self) {
         if self.process != std::process::id() {
             return;

@@ -7,7 +7,7 @@
 //! No lock is held while a reclaimer runs. It may uncharge, destroy groups (its own, too), register reclaimers, and
 //! charge. Its charges are served if there is room; they do not reclaim and do not wait (`reclaiming.rs`).
 
-use crate::control::listener::{self, Seat};
+use crate::control::listener::{self, Subscription};
 use crate::control::{reclaiming, watchdog};
 use crate::gate::{forked, lock};
 use crate::group::Group;
@@ -89,7 +89,7 @@ pub struct ReclaimReport {
 pub struct Reclaimer<'l> {
     ledger: &'l Ledger,
     /// Other processes may lower a max.
-    _seat: Option<Seat<'l>>,
+    _subscription: Option<Subscription<'l>>,
     entry: Arc<Entry>,
 }
 
@@ -197,8 +197,8 @@ impl<'l> Group<'l> {
             entry
         });
         // Without the thread it is not asked because of other processes.
-        let seat = listener::join(ledger).unwrap_or(None);
-        Reclaimer { ledger, _seat: seat, entry }
+        let subscription = listener::join(ledger).unwrap_or(None);
+        Reclaimer { ledger, _subscription: subscription, entry }
     }
 }
 

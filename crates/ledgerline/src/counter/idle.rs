@@ -9,7 +9,7 @@
 //! and below a limit at most a sixteenth of the headroom. New caps are *allowed* up to half of either, so
 //! that usage or headroom must halve before the subtree is drained. If its cells wanted more than that, or
 //! if it had to be drained for its usage, a level halves the caps of all cells that are opened later: this
-//! is its *thrift*. It doubles them again once an eighth of the allowed units has sufficed for a while.
+//! is its *cap shift*. It doubles them again once an eighth of the allowed units has sufficed for a while.
 
 use super::life::CLOSED;
 use super::{COUNTER_MAX, PageCounter, at_least_zero};
@@ -73,7 +73,7 @@ pub(crate) enum Unallowed {
     Usage,
 }
 
-/// In `thrift`: how often caps are halved. The bits above are the *calm*: they count how long that has
+/// In `cap_shift`: how often caps are halved. The bits above are the *calm*: they count how long that has
 /// sufficed.
 const HALVED: u32 = 0xff;
 /// The longest calm before caps are doubled again.
@@ -170,35 +170,36 @@ impl PageCounter {
     }
 
     /// Returns how often the caps of cells that are opened below this level are halved.
-    pub(crate) fn thrift(&self) -> u32 {
-        self.track.thrift.load(Ordering::Relaxed) & HALVED
+    pub(crate) fn cap_shift(&self) -> u32 {
+        self.track.cap_shift.load(Ordering::Relaxed) & HALVED
     }
 
     /// Halves the caps once more, at most `most` times in all. Returns `false` if another thread just
     /// halved or doubled them, or if `most` is reached. Relaxed, here and below: this is a guess at the
     /// best size of caps.
-    pub(crate) fn save(&self, thrift: u32, most: u32) -> bool {
-        let more = |word: u32| (word & HALVED == thrift && thrift < most).then_some(thrift + 1);
-        self.track.thrift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    pub(crate) fn save(&self, cap_shift: u32, most: u32) -> bool {
+        let more =
+            |word: u32| (word & HALVED == cap_shift && cap_shift < most).then_some(cap_shift + 1);
+        self.track.cap_shift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Notes that a cell wants a cap, which thrift reduces to `cap`. Once as many requests have come as
+    /// Notes that a cell wants a cap, which cap shift reduces to `cap`. Once as many requests have come as
     /// caps of that size are allowed in total, and an eighth of the allowed units was never passed, caps
     /// are doubled again: at most a quarter will be in use then.
     pub(crate) fn note_calm(&self, cap: u64, slack: u64) {
-        let thrift = self.track.thrift.load(Ordering::Relaxed);
+        let cap_shift = self.track.cap_shift.load(Ordering::Relaxed);
         let allowed = self.allowed(slack);
         let next = if self.track.prepaid.units() > allowed / 8 {
-            thrift & HALVED
-        } else if u64::from(thrift / (HALVED + 1)) < (allowed / cap.max(1)).min(CALM_MAX) {
-            thrift + HALVED + 1
+            cap_shift & HALVED
+        } else if u64::from(cap_shift / (HALVED + 1)) < (allowed / cap.max(1)).min(CALM_MAX) {
+            cap_shift + HALVED + 1
         } else {
-            (thrift & HALVED).saturating_sub(1)
+            (cap_shift & HALVED).saturating_sub(1)
         };
-        if next != thrift {
+        if next != cap_shift {
             // If another thread changed the word meanwhile, this request is not counted.
-            let _ = self.track.thrift.compare_exchange(
-                thrift,
+            let _ = self.track.cap_shift.compare_exchange(
+                cap_shift,
                 next,
                 Ordering::Relaxed,
                 Ordering::Relaxed,

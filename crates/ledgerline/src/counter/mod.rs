@@ -90,7 +90,7 @@ pub(crate) struct Track {
     /// Drains of this subtree in progress: no cell below gets a cap while there is one.
     pub(crate) draining: AtomicU32,
     /// How small the caps of the cells below are made (`idle.rs`).
-    thrift: AtomicU32,
+    cap_shift: AtomicU32,
     /// Idle units in flight between the counters and a cell. `usage` includes them already, or still, and they belong
     /// to no charge.
     pub(crate) in_flight: Tally,
@@ -146,7 +146,7 @@ impl PageCounter {
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        self.track.thrift.store(0, Ordering::Relaxed);
+        self.track.cap_shift.store(0, Ordering::Relaxed);
         self.hot.stuck.forget();
         self.hot.stuck_in_flight.forget();
         self.track.prepaid.take_all();

@@ -2,7 +2,7 @@
 //! given a group can ask for it.
 //!
 //! A thread has one current group, or none. A switch flushes nothing: units lie in the cells of the CPUs. A thread's
-//! purse changes to another group only after a hundred or so allocations in that group.
+//! thread cache changes to another group only after a hundred or so allocations in that group.
 //!
 //! | to                                        | call                                                        |
 //! |-------------------------------------------|-------------------------------------------------------------|

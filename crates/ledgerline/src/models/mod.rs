@@ -9,7 +9,7 @@ mod changes;
 mod idle;
 mod order;
 mod owned;
-mod purses;
+mod thread_caches;
 mod waiting;
 
 use crate::counter::moves::Moves;

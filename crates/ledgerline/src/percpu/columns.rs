@@ -5,7 +5,7 @@ use super::machine::{columns_of_cpus, possible_cpus, shared_column};
 use super::owned::Owner;
 use super::registration::{COMPACT, Registration, by_index};
 use super::word::{self, Cell, STRIDE_SHIFT};
-use super::{Mode, lent, membarrier, probe, rseq, seats};
+use super::{Mode, lent, membarrier, probe, rseq, thread_slots};
 use std::sync::atomic::{Ordering, fence};
 
 /// The addresses of a table's cells in all columns, for the slow paths.
@@ -220,7 +220,7 @@ impl Columns {
             return column;
         }
         if self.owned_end > 0
-            && let Some(column) = seats::column()
+            && let Some(column) = thread_slots::column()
             && self.is_owned(column)
         {
             return column;
@@ -228,11 +228,11 @@ impl Columns {
         shared_column(self.at.is_some())
     }
 
-    /// Removes a verdict about an earlier window of the column. The caller has the stock lock, uses the column, and is
+    /// Removes a handshake about an earlier window of the column. The caller has the stock lock, uses the column, and is
     /// about to enlarge a cell there.
-    pub(crate) fn forget_verdict(&self, column: u32) {
+    pub(crate) fn forget_handshake(&self, column: u32) {
         if self.is_owned(column)
-            && let Some(owner) = seats::owner(column)
+            && let Some(owner) = thread_slots::owner(column)
         {
             owner.is_outside();
         }
@@ -288,7 +288,7 @@ impl Columns {
     pub(crate) fn seize(&self, column: u32, row: u32) -> Option<u64> {
         let cell = self.cell(column, row);
         if self.is_owned(column) {
-            Owner::seize(|| seats::owner(column), cell, || self.fence())
+            Owner::seize(|| thread_slots::owner(column), cell, || self.fence())
         } else {
             Some(cell.word.load(Ordering::Acquire))
         }
@@ -299,7 +299,7 @@ impl Columns {
 /// own columns as many again, but between 32 and 64.
 pub(crate) fn columns_in_memory() -> u32 {
     match super::detect() {
-        Mode::Owned => possible_cpus() + seats::owned_columns(),
+        Mode::Owned => possible_cpus() + thread_slots::owned_columns(),
         Mode::Rseq | Mode::Fallback => columns_of_cpus(),
     }
 }

@@ -1,6 +1,6 @@
 //! The instructions of the sections, by their names: a file for each machine.
 //!
-//! The sections, with their pseudocode, are in `rseq.rs`, `narrow.rs`, `sums.rs`, `lent.rs` and `purse.rs`.
+//! The sections, with their pseudocode, are in `rseq.rs`, `narrow.rs`, `sums.rs`, `lent.rs` and `thread_cache.rs`.
 
 /// One in this many aborts of this process's sections fails the section instead of restarting it, if it may fail. The
 /// caller's slow path then serves.

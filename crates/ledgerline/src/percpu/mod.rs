@@ -14,7 +14,7 @@
 //! | `lent`          | the sections of charges that come by number                       |
 //! | `word`          | the charge word and its portable update                           |
 //! | `owned`         | the update of a column that a thread owns, and how it is taken    |
-//! | `seats`         | which thread owns which column                                    |
+//! | `thread_slots`         | which thread owns which column                                    |
 //! | `windows`       | a charge in the column that the thread owns; instructions are below, by architecture |
 //! | `columns`       | one interface over all: cells by column                           |
 //! | `linked`        | names and thread-local variables that the linker places           |
@@ -58,19 +58,19 @@ mod own_area;
 pub(crate) mod owned;
 #[cfg(not(loom))]
 pub(crate) mod probe;
-pub(crate) mod purse;
 #[cfg(not(loom))]
 pub(crate) mod registration;
 #[cfg(not(loom))]
 #[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 pub(crate) mod rseq;
 #[cfg(not(loom))]
-pub(crate) mod seats;
-#[cfg(not(loom))]
 #[cfg_attr(not(rseq), allow(unused, reason = "nothing runs a section"))]
 pub(crate) mod sums;
 #[cfg(not(loom))]
 mod tagged;
+pub(crate) mod thread_cache;
+#[cfg(not(loom))]
+pub(crate) mod thread_slots;
 #[cfg(rseq)]
 mod visit;
 #[cfg(not(loom))]
@@ -98,11 +98,11 @@ pub(crate) use self::{
 };
 pub use grounds::{Grounds, Index, Without};
 
-/// Releases the seats and purses of threads that do not exist in this process, a forked child.
+/// Releases the thread slots and thread caches of threads that do not exist in this process, a forked child.
 #[cfg(not(loom))]
 pub(crate) fn forget_other_threads() {
-    seats::forget_other_threads();
-    purse::places::forget_other_threads(thread_pointer());
+    thread_slots::forget_other_threads();
+    thread_cache::places::forget_other_threads(thread_pointer());
 }
 
 /// The mark, bit 0 of a marked word: readers of the row know of this column. The value is in the 63 bits above.

@@ -26,7 +26,7 @@
 //! The limits are read before the word. A thread that takes differences from another CPU closes the limits,
 //! fences, takes, and opens the limits again. The fence aborts a section that has read the open limits
 //! before. A section that reads them open afterwards reads the word after that, and so finds the word that
-//! the taker left: the taker's store that opens them is a release, and the section's load of them comes
+//! the stealer left: the stealer's store that opens them is a release, and the section's load of them comes
 //! first.
 //!
 //! `n` is between -2^16 and 2^16, so that 32 bits hold every sum.

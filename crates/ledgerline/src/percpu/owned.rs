@@ -2,23 +2,23 @@
 //!
 //! An owner changes a cell by a load, an addition and a store, in a critical section called a *window*. Nothing
 //! restarts an owner that is preempted in the middle. So it publishes the cell that it is in, and a thread that steals
-//! the cell (the *taker*, with the stock lock) leaves it a *verdict*. This handshake never blocks: no thread waits for
+//! the cell (the *stealer*, with the stock lock) leaves it a *handshake*. This handshake never blocks: no thread waits for
 //! another.
 //!
 //! ```text
 //! update(cell, id, delta):                    seize(cell), which was frozen and fenced:
 //!   at != 0:                     fail           again:
-//!   at = cell                                     at != cell, and the word is frozen:       it is the taker's
+//!   at = cell                                     at != cell, and the word is frozen:       it is the stealer's
 //!   sum = cell.word + delta                       at != cell, and it was stored over:       freeze, fence, again
-//!   it does not pass:   at = 0,  fail             verdict says taken:                       it is empty
-//!   cell.word = sum                               verdict = asked(cell)
-//!   any verdicts:   settle                        fence
+//!   it does not pass:   at = 0,  fail             handshake says taken:                       it is empty
+//!   cell.word = sum                               handshake = asked(cell)
+//!   any handshakes:   settle                        fence
 //!   at = 0                                        the word was stored over:                 freeze, fence, again
 //!                                                 taken = cell.word
-//! settle(cell, before, sum):                      verdict: asked -> taken                   it is the taker's
-//!   verdict: asked -> 0:      it stands           (the owner was quicker:                   again)
+//! settle(cell, before, sum):                      handshake: asked -> taken                   it is the stealer's
+//!   handshake: asked -> 0:      it stands           (the owner was quicker:                   again)
 //!   taken is the sum:         it stands
-//!   otherwise: cell.word = empty, frozen; verdict = 0; fail
+//!   otherwise: cell.word = empty, frozen; handshake = 0; fail
 //! ```
 //!
 //! `README.md` has the proof sketch.
@@ -26,12 +26,12 @@
 use super::word::{self, Cell, FROZEN};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, light_fence};
 
-/// In a verdict, beside the address of a cell, which is a multiple of 16: a taker wants the cell, and has not read the
+/// In a handshake, beside the address of a cell, which is a multiple of 16: a stealer wants the cell, and has not read the
 /// word yet.
 const ASKED: usize = 1;
-/// Likewise: a taker has taken the word that it read.
+/// Likewise: a stealer has taken the word that it read.
 const TAKEN: usize = 2;
-/// How often a taker checks whether a window ends by itself before it asks.
+/// How often a stealer checks whether a window ends by itself before it asks.
 #[cfg(not(loom))]
 const LOOKS: usize = 64;
 #[cfg(loom)]
@@ -39,23 +39,23 @@ const LOOKS: usize = 0;
 /// An owner stores over a frozen word at most once, so more rounds mean that another program writes over the ledger.
 const ROUNDS: usize = 100;
 
-/// The number of verdicts of all owners. An owner checks this one word, which never moves and is hardly ever written.
+/// The number of handshakes of all owners. An owner checks this one word, which never moves and is hardly ever written.
 #[cfg(not(loom))]
-pub(super) static VERDICTS: AtomicUsize = AtomicUsize::new(0);
+pub(super) static HANDSHAKES: AtomicUsize = AtomicUsize::new(0);
 
-/// The state of a column's owner: the cell that it is in, and the verdict of a taker.
+/// The state of a column's owner: the cell that it is in, and the handshake of a stealer.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Owner {
     /// The address of the cell in whose window the owner is; 0 outside. Written only by the owner.
     at: AtomicUsize,
-    /// A cell with [`ASKED`] or [`TAKEN`], or 0. A verdict is counted from before it is stored until after it is
+    /// A cell with [`ASKED`] or [`TAKEN`], or 0. A handshake is counted from before it is stored until after it is
     /// removed.
-    verdict: AtomicUsize,
-    /// The word that a taker found, if the verdict is [`TAKEN`].
+    handshake: AtomicUsize,
+    /// The word that a stealer found, if the handshake is [`TAKEN`].
     taken: AtomicU64,
     #[cfg(loom)]
-    verdicts: AtomicUsize,
+    handshakes: AtomicUsize,
 }
 
 impl Owner {
@@ -65,13 +65,13 @@ impl Owner {
 
     #[cfg(not(loom))]
     pub(super) const fn new() -> Owner {
-        Owner { at: AtomicUsize::new(0), verdict: AtomicUsize::new(0), taken: AtomicU64::new(0) }
+        Owner { at: AtomicUsize::new(0), handshake: AtomicUsize::new(0), taken: AtomicU64::new(0) }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Owner {
-        let [at, verdict, verdicts] = [0; 3].map(AtomicUsize::new);
-        Owner { at, verdict, taken: AtomicU64::new(0), verdicts }
+        let [at, handshake, handshakes] = [0; 3].map(AtomicUsize::new);
+        Owner { at, handshake, taken: AtomicU64::new(0), handshakes }
     }
 
     /// Like [`Cell::update`], but by the owner of the cell's column. Also returns `false` in a signal handler that
@@ -85,7 +85,7 @@ impl Owner {
         }
         point(1);
         self.at.store(address(cell), Ordering::Relaxed);
-        // Partner of the taker's fence: the taker sees the window, or this load sees the word frozen.
+        // Partner of the stealer's fence: the stealer sees the window, or this load sees the word frozen.
         light_fence();
         point(2);
         // Acquire, partner of the Release in `Cell::open`: a thread that sees an open word sees its cap.
@@ -98,9 +98,9 @@ impl Owner {
             point(4);
             store(cell, sum);
             point(5);
-            // Partner of the taker's second fence: the taker sees the sum, or this load sees that there is a verdict.
+            // Partner of the stealer's second fence: the stealer sees the sum, or this load sees that there is a handshake.
             light_fence();
-            if self.verdicts().load(Ordering::Relaxed) != 0 {
+            if self.handshakes().load(Ordering::Relaxed) != 0 {
                 return self.settle_and_end(cell, word, sum);
             }
             point(6);
@@ -116,7 +116,7 @@ impl Owner {
         self.at.store(0, Ordering::Release);
     }
 
-    /// Settles a sum that was stored after some taker had asked for a cell, and ends the window. Returns whether the
+    /// Settles a sum that was stored after some stealer had asked for a cell, and ends the window. Returns whether the
     /// sum stands. The caller keeps nothing across this call, so it saves no registers.
     #[cold]
     #[inline(never)]
@@ -139,19 +139,19 @@ impl Owner {
     fn settle(&self, cell: &Cell, before: u64, sum: u64) -> bool {
         let taken = address(cell) | TAKEN;
         // Acquire, partner of the Release in `seize`: an owner that sees that its cell was taken sees the taken word.
-        let mut verdict = self.verdict.load(Ordering::Acquire);
-        while verdict != taken {
-            // There is none, or the taker has not read the word yet, so the sum was first. Or the verdict is about an
+        let mut handshake = self.handshake.load(Ordering::Acquire);
+        while handshake != taken {
+            // There is none, or the stealer has not read the word yet, so the sum was first. Or the handshake is about an
             // earlier window.
-            if verdict == 0 || self.clear(verdict) {
+            if handshake == 0 || self.clear(handshake) {
                 return true;
             }
-            verdict = self.verdict.load(Ordering::Acquire);
+            handshake = self.handshake.load(Ordering::Acquire);
         }
         let stands = self.taken.load(Ordering::Relaxed) == sum;
         if !stands {
-            // The taker had the word before the sum was stored over it. No other thread writes this cell before the
-            // verdict is gone.
+            // The stealer had the word before the sum was stored over it. No other thread writes this cell before the
+            // handshake is gone.
             store(cell, word::empty(word::generation(before)) | FROZEN);
         }
         self.clear(taken);
@@ -172,9 +172,9 @@ impl Owner {
             // Read before the word: if a window has ended, its sum is visible.
             let inside = owner().filter(|owner| (0..=LOOKS).all(|_| owner.is_in(cell)));
             if let Some(owner) = inside
-                && owner.verdict.load(Ordering::Acquire) == taken
+                && owner.handshake.load(Ordering::Acquire) == taken
             {
-                // An earlier taker had the cell, and this window has not ended since, so the word is void.
+                // An earlier stealer had the cell, and this window has not ended since, so the word is void.
                 let generation = word::generation(owner.taken.load(Ordering::Relaxed));
                 return Some(word::empty(generation) | FROZEN);
             }
@@ -188,14 +188,14 @@ impl Owner {
             }
             let Some(owner) = inside else { return Some(word) };
             owner.ask(asked);
-            // From here on the owner sees the verdict, or its store is seen here.
+            // From here on the owner sees the handshake, or its store is seen here.
             let fenced = fence();
             let word = cell.word.load(Ordering::Acquire);
             if fenced && owner.is_in(cell) && word & FROZEN != 0 {
                 owner.taken.store(word & !FROZEN, Ordering::Relaxed);
                 // Release, partner of the Acquire in `settle`. If it fails, the owner was quicker.
                 let order = (Ordering::AcqRel, Ordering::Relaxed);
-                if owner.verdict.compare_exchange(asked, taken, order.0, order.1).is_ok() {
+                if owner.handshake.compare_exchange(asked, taken, order.0, order.1).is_ok() {
                     return Some(word);
                 }
             }
@@ -215,11 +215,11 @@ impl Owner {
     }
 
     /// Returns whether the calling owner may change its cells by atomics, which it may not in a signal handler that
-    /// interrupted a window. If so, no verdict about an earlier window is left, and none comes.
+    /// interrupted a window. If so, no handshake about an earlier window is left, and none comes.
     pub(crate) fn is_outside(&self) -> bool {
         let outside = self.at.load(Ordering::Relaxed) == 0;
         if outside {
-            // Partner of the taker's second fence: the taker sees that the window has ended, or its question is seen
+            // Partner of the stealer's second fence: the stealer sees that the window has ended, or its question is seen
             // here.
             light_fence();
             self.void();
@@ -227,31 +227,31 @@ impl Owner {
         outside
     }
 
-    /// Removes any verdict, since it is about a window that has ended. A taker that has just asked finds its question
-    /// gone and tries again. If a taker answers at this moment, the answer is removed, too.
+    /// Removes any handshake, since it is about a window that has ended. A stealer that has just asked finds its question
+    /// gone and tries again. If a stealer answers at this moment, the answer is removed, too.
     fn void(&self) {
         loop {
-            let verdict = self.verdict.load(Ordering::Relaxed);
-            if verdict == 0 || self.clear(verdict) {
+            let handshake = self.handshake.load(Ordering::Relaxed);
+            if handshake == 0 || self.clear(handshake) {
                 return;
             }
         }
     }
 
     fn ask(&self, asked: usize) {
-        self.verdicts().fetch_add(1, Ordering::Relaxed);
-        if self.verdict.swap(asked, Ordering::AcqRel) != 0 {
-            self.verdicts().fetch_sub(1, Ordering::Relaxed);
+        self.handshakes().fetch_add(1, Ordering::Relaxed);
+        if self.handshake.swap(asked, Ordering::AcqRel) != 0 {
+            self.handshakes().fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Removes a verdict, if it is this one.
-    fn clear(&self, verdict: usize) -> bool {
-        // AcqRel: a taker that finds no verdict finds what the owner stored before; the owner finds what the taker wrote.
+    /// Removes a handshake, if it is this one.
+    fn clear(&self, handshake: usize) -> bool {
+        // AcqRel: a stealer that finds no handshake finds what the owner stored before; the owner finds what the stealer wrote.
         let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let cleared = self.verdict.compare_exchange(verdict, 0, order.0, order.1).is_ok();
+        let cleared = self.handshake.compare_exchange(handshake, 0, order.0, order.1).is_ok();
         if cleared {
-            self.verdicts().fetch_sub(1, Ordering::Relaxed);
+            self.handshakes().fetch_sub(1, Ordering::Relaxed);
         }
         cleared
     }
@@ -263,26 +263,26 @@ impl Owner {
     #[cfg(not(loom))]
     pub(super) unsafe fn forget(&self) {
         let at = self.at.load(Ordering::Relaxed);
-        let verdict = self.verdict.load(Ordering::Acquire);
-        if at != 0 && verdict == at | TAKEN {
+        let handshake = self.handshake.load(Ordering::Acquire);
+        if at != 0 && handshake == at | TAKEN {
             // The sum may have been stored over the empty cell, and the owner will not take it back.
             let generation = word::generation(self.taken.load(Ordering::Relaxed));
             // SAFETY: `at` is the address of a cell, which is mapped.
             let cell = unsafe { &*std::ptr::with_exposed_provenance::<Cell>(at) };
             store(cell, word::empty(generation) | FROZEN);
         }
-        if verdict != 0 {
-            self.clear(verdict);
+        if handshake != 0 {
+            self.clear(handshake);
         }
         self.at.store(0, Ordering::Release);
     }
 
     #[inline(always)]
-    fn verdicts(&self) -> &AtomicUsize {
+    fn handshakes(&self) -> &AtomicUsize {
         #[cfg(not(loom))]
-        return &VERDICTS;
+        return &HANDSHAKES;
         #[cfg(loom)]
-        &self.verdicts
+        &self.handshakes
     }
 }
 

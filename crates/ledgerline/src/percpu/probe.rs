@@ -5,7 +5,7 @@ mod preemption;
 
 use super::grounds::{Grounds, Index, Without};
 use super::registration::{self, Registration};
-use super::{Mode, membarrier, seats};
+use super::{Mode, membarrier, thread_slots};
 use std::sync::OnceLock;
 #[cfg(all(rseq, not(own_area)))]
 use std::sync::atomic::AtomicIsize;
@@ -91,7 +91,7 @@ fn owned_columns(forced: Option<Mode>) -> Result<(), Without> {
     if !membarrier::register_memory() {
         return Err(Without::Fence);
     }
-    if seats::begin(seats::owned_columns()) { Ok(()) } else { Err(Without::Key) }
+    if thread_slots::begin(thread_slots::owned_columns()) { Ok(()) } else { Err(Without::Key) }
 }
 
 /// Returns the mode that the variable names. It allocates nothing, since this may run inside an allocator.

@@ -1,12 +1,12 @@
-//! Charges and uncharges in the column that the calling thread owns: finds the thread's seat (`seats.rs`), and changes
+//! Charges and uncharges in the column that the calling thread owns: finds the thread's slot (`thread_slots.rs`), and changes
 //! the cell in a window (`owned.rs`).
 //!
 //! ```text
 //! update(first, id, delta):
-//!   seat = the one at the hash of my thread pointer
-//!   seat.who is not my thread pointer:               fail
-//!   seat.offset is beyond the ledger's columns:      fail     threads own none of them
-//!   seat.owner.update(first + seat.offset, id, delta)
+//!   thread slot = the one at the hash of my thread pointer
+//!   thread slot.who is not my thread pointer:               fail
+//!   thread slot.offset is beyond the ledger's columns:      fail     threads own none of them
+//!   thread slot.owner.update(first + thread slot.offset, id, delta)
 //! ```
 //!
 //! On x86-64 the windows are assembly, in functions that keep all registers but five (`windows/x86_64.rs`). So a caller
@@ -17,7 +17,7 @@
 mod x86_64;
 
 #[cfg(owned_windows)]
-use super::seats;
+use super::thread_slots;
 
 #[cfg(owned_windows)]
 pub(crate) use x86_64::{put, put_packed, take};
@@ -32,7 +32,7 @@ pub(crate) use compiled::{put, put_packed, take};
 const STANDS: u64 = 1;
 
 /// The result of a window: [`STANDS`], or 0 if nothing was changed. Otherwise it is the stored sum, and the window is
-/// still open, since some taker asks for a cell.
+/// still open, since some stealer asks for a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told(u64);
 
@@ -48,8 +48,10 @@ impl Told {
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(self, delta: u64) -> bool {
-        // The seat still belongs to this thread, which has not ended meanwhile.
-        self.0 != 0 && seats::own().is_some_and(|seat| seat.owner.settle_here(self.0, delta))
+        // The thread slot still belongs to this thread, which has not ended meanwhile.
+        self.0 != 0
+            && thread_slots::own()
+                .is_some_and(|thread_slot| thread_slot.owner.settle_here(self.0, delta))
     }
 
     /// Returns `false`: a window whose sum did not stand has ended.
@@ -62,7 +64,7 @@ impl Told {
 #[cfg(not(owned_windows))]
 mod compiled {
     use super::{STANDS, Told};
-    use crate::percpu::seats;
+    use crate::percpu::thread_slots;
     use crate::percpu::word::{self, Cell};
     use std::sync::atomic::Ordering;
 
@@ -126,15 +128,15 @@ mod compiled {
         delta: u64,
         put: bool,
     ) -> bool {
-        let Some(seat) = seats::own() else { return false };
+        let Some(thread_slot) = thread_slots::own() else { return false };
         // SAFETY: the end lies there, by the caller.
         let end = unsafe {
             *first.map_addr(|address| address & !(ALIGNMENT - 1)).byte_sub(END).cast::<usize>()
         };
         // The end is 0 if threads own no columns, which is below every offset.
-        let offset = seat.offset.load(Ordering::Relaxed);
+        let offset = thread_slot.offset.load(Ordering::Relaxed);
         offset < end
             // SAFETY: the row has a cell there, since the offset is that of a column that threads may own.
-            && seat.owner.update(unsafe { &*first.byte_add(offset) }, id, delta, put)
+            && thread_slot.owner.update(unsafe { &*first.byte_add(offset) }, id, delta, put)
     }
 }

@@ -67,7 +67,7 @@ impl Group<'_> {
     ///
     /// The bound is the most that could lie idle when the group reached that usage (at most [`Estimate::bound`] at that
     /// time), and a thirty-second. It is larger if other threads disturbed the looks of the charges that reached it. For a
-    /// group on up to four CPUs, whose units up to sixteen threads carry, the cells and purses are read, so the bound of a
+    /// group on up to four CPUs, whose units up to sixteen threads carry, the cells and thread caches are read, so the bound of a
     /// small group is small. This costs a few loads, and a store if the group holds more now than was known.
     pub fn peak(self) -> Estimate {
         self.read(|row| Estimate::between(row.counter.peak())).unwrap_or_default()

@@ -7,15 +7,15 @@
 
 use crate::counter::IMPOSSIBLE;
 use crate::gate::lock::{self, GATE};
-use crate::percpu::purse::places;
-use crate::percpu::{purse, word};
+use crate::percpu::thread_cache::places;
+use crate::percpu::{thread_cache, word};
 use crate::stock::totals;
 use crate::sync::{Ordering, wait_a_turn};
 use crate::table::id::GroupId;
 use crate::table::path::DEPTH_MAX;
 use crate::table::row::{Row, state};
 use crate::table::sums::{COUNTED, FIXED};
-use crate::table::{Table, collect, counts, follow, purses};
+use crate::table::{Table, collect, counts, follow, thread_caches};
 
 /// How many looks are tried before writers are held up for one.
 const TRIES: u32 = 32;
@@ -97,7 +97,7 @@ fn look(table: &Table, lines: &mut [Line], tries: u32) -> bool {
     false
 }
 
-/// Reads the rows. Returns whether no units moved between a purse and a cell of a row while it was read.
+/// Reads the rows. Returns whether no units moved between a thread cache and a cell of a row while it was read.
 fn read_rows(table: &Table, lines: &mut [Line]) -> bool {
     let mut undisturbed = true;
     let mut read = |id, row: &Row| {
@@ -148,14 +148,16 @@ fn read_row(table: &Table, id: GroupId, row: &Row) -> (Line, bool) {
     (line, undisturbed)
 }
 
-/// Returns the idle units in a row's own cells and purses.
+/// Returns the idle units in a row's own cells and thread caches.
 fn idle(table: &Table, id: GroupId, row: &Row) -> u64 {
     let cells = row.noted_columns(table.columns.count()).map(|column| {
         let word = table.columns.cell(column, id.index()).word.load(Ordering::Acquire);
         if word::generation(word) == table.cell_generation(row) { word::stock(word) } else { 0 }
     });
     let mut idle = cells.sum();
-    purses::each_of_row(table, id.index(), |purse| idle += purse::units(purse.word()));
+    thread_caches::each_of_row(table, id.index(), |thread_cache| {
+        idle += thread_cache::units(thread_cache.word())
+    });
     idle
 }
 

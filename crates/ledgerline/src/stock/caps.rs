@@ -4,14 +4,14 @@
 //! large charges wants more (`wanted_cap`). An eighth of a batch is 32 KiB unless the user chose another batch. With a
 //! smaller minimum, an allocator's blocks of a few kilobytes in a group of a few dozen kilobytes would walk to the
 //! counters one time in five: a pair took 28 ns more, and 98 ns with two threads, where it now takes 7 ns in both
-//! cases. The thrift of the ancestors makes the cap smaller, and each level of the path grants it: a level adds it to
+//! cases. The cap shift of the ancestors makes the cap smaller, and each level of the path grants it: a level adds it to
 //! `prepaid`, the sum of the caps below it, and refuses a cap that is too much for its headroom or its usage
 //! (`counter/idle.rs`).
 //!
 //! ```text
 //! open_cell(group, column):
 //!   the cap is half of what it could be, or more: done
-//!   every level grants the cap that thrift and limits leave: done
+//!   every level grants the cap that cap shift and limits leave: done
 //!   a limit refuses, or another thread holds the lock: go without
 //!   a level refuses for its usage: it halves its caps and is drained; once more
 //! trim, before a walk grants:             a limited level has more idle than its headroom tolerates: drain it
@@ -84,9 +84,9 @@ pub(crate) fn open_cell(
     if wanted < cap() + cap() / 2 || wanted <= ordinary_most(table) && wanted < cap() * 2 {
         return room(cap());
     }
-    let thrift = || path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
+    let cap_shift = || path.counters().iter().map(|counter| counter.cap_shift()).max().unwrap_or(0);
     if wanted > ordinary_most(table) && !is_above_high(path, n) {
-        let wanted = wanted.checked_shr(thrift()).unwrap_or(0);
+        let wanted = wanted.checked_shr(cap_shift()).unwrap_or(0);
         let granted = wanted.min(large_cap(table, path, cap()));
         if granted >= (cap() + cap() / 2).max(n)
             && enlarge(table, path, id, column, granted).is_ok()
@@ -96,27 +96,27 @@ pub(crate) fn open_cell(
     }
     let wanted = wanted.min(ordinary_most(table));
     for saved in [false, true] {
-        let thrift = thrift();
-        let granted = grantable_cap(table, path, wanted, thrift);
+        let cap_shift = cap_shift();
+        let granted = grantable_cap(table, path, wanted, cap_shift);
         if granted < (cap() * 2).max(1) {
             break;
         }
         match enlarge(table, path, id, column, granted) {
-            Err(Some(level)) if !saved && granted > 2 && save(table, path, level, thrift) => {}
+            Err(Some(level)) if !saved && granted > 2 && save(table, path, level, cap_shift) => {}
             _ => break,
         }
     }
     room(cap())
 }
 
-/// Makes the path allow a cap for a thread's purse and returns it: at most `most`, or 0 if less than `least` is
+/// Makes the path allow a cap for a thread's cache and returns it: at most `most`, or 0 if less than `least` is
 /// available. It is twice a cell's cap: a task's blocks come and go by a few dozen kilobytes, and if these exceed the
-/// purse, threads contend for the stock lock. With 32 KiB that happened once in 400 pairs of blocks of up to 4 KiB, and
+/// thread cache, threads contend for the stock lock. With 32 KiB that happened once in 400 pairs of blocks of up to 4 KiB, and
 /// with two threads such a pair took a nanosecond more. The caller has the stock lock.
-pub(super) fn allow_purse(table: &Table, path: &RowPath<'_>, least: u64, most: u64) -> u64 {
-    let thrift = path.counters().iter().map(|counter| counter.thrift()).max().unwrap_or(0);
+pub(super) fn allow_thread_cache(table: &Table, path: &RowPath<'_>, least: u64, most: u64) -> u64 {
+    let cap_shift = path.counters().iter().map(|counter| counter.cap_shift()).max().unwrap_or(0);
     let wanted = (wanted_cap(table, table.row(path.leaf()), 0) * 2).min(most);
-    let granted = grantable_cap(table, path, wanted, thrift);
+    let granted = grantable_cap(table, path, wanted, cap_shift);
     if granted < least || allow(table, path, granted).is_err() { 0 } else { granted }
 }
 
@@ -149,7 +149,7 @@ fn enlarge(
     }
     allow(table, path, more)?;
     row.note_column(column);
-    table.columns.forget_verdict(column);
+    table.columns.forget_handshake(column);
     cell.cap.store(wanted as u32, Ordering::Relaxed);
     if had == 0 {
         table.stocked(column).insert(path.leaf());
@@ -204,14 +204,14 @@ pub(super) fn shrinks(table: &Table, path: &RowPath<'_>, column: u32, n: u64) ->
     (smaller <= cap - cap / 4).then_some(smaller)
 }
 
-/// Returns the part of a wanted cap that the ancestors leave. Thrift makes it smaller. It is at most an eighth of all
+/// Returns the part of a wanted cap that the ancestors leave. Cap shift makes it smaller. It is at most an eighth of all
 /// units that may lie idle, and at most half of what the tightest limit still allows, so that the next cell gets some,
 /// too. It is a power of two, so that it changes seldom.
-fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, thrift: u32) -> u64 {
+fn grantable_cap(table: &Table, path: &RowPath<'_>, wanted: u64, cap_shift: u32) -> u64 {
     let slack = slack(table);
-    let mut cap = wanted.checked_shr(thrift).unwrap_or(0).max(2);
+    let mut cap = wanted.checked_shr(cap_shift).unwrap_or(0).max(2);
     for counter in path.counters() {
-        if thrift > 0 && counter.thrift() > 0 {
+        if cap_shift > 0 && counter.cap_shift() > 0 {
             counter.note_calm(cap, slack);
         }
         cap = cap.min((counter.allowed(slack) / 8).max(2)).min(within_headroom(counter));
@@ -268,14 +268,14 @@ fn allow(table: &Table, path: &RowPath<'_>, units: u64) -> Result<(), Option<usi
     Ok(())
 }
 
-/// Makes a level that refused a cap halve its caps, unless they are already smaller than `thrift` makes them. Returns
+/// Makes a level that refused a cap halve its caps, unless they are already smaller than `cap_shift` makes them. Returns
 /// `false` if another try is useless.
-fn save(table: &Table, path: &RowPath<'_>, level: usize, thrift: u32) -> bool {
+fn save(table: &Table, path: &RowPath<'_>, level: usize, cap_shift: u32) -> bool {
     let counter = path.counters()[level];
     let own = own(table, path);
     let mostly_own = || own.prepaid >= counter.track.prepaid.units() / 2;
-    // If the thrift has grown, another thread was refused, too, and has halved the caps.
-    counter.thrift() > thrift
+    // If the cap shift has grown, another thread was refused, too, and has halved the caps.
+    counter.cap_shift() > cap_shift
         || (level < own.levels || mostly_own()) && save_once_more(table, path, level)
 }
 
@@ -283,7 +283,7 @@ fn save(table: &Table, path: &RowPath<'_>, level: usize, thrift: u32) -> bool {
 fn save_once_more(table: &Table, path: &RowPath<'_>, level: usize) -> bool {
     let counter = path.counters()[level];
     // Two batches, halved this often, are two units.
-    let saves = counter.save(counter.thrift(), table.batch.ilog2());
+    let saves = counter.save(counter.cap_shift(), table.batch.ilog2());
     if saves {
         drain::subtree(table, path.row(level));
     }

@@ -1,20 +1,20 @@
-//! A drain takes idle units back from the cells of any CPU and the purses of any thread.
+//! A drain takes idle units back from the cells of any CPU and the thread caches of any thread.
 //!
 //! ```text
 //! drain(top), with the stock lock:
-//!   freeze every stocked cell below top, and every open purse
+//!   freeze every stocked cell below top, and every open thread cache
 //!   fence: sections that had read a word before it was frozen have now committed or been aborted
 //!   such a section stored over a frozen word: freeze it again, fence again
 //!   each cell (now ours, wherever its owner is): take the stock, fold the counts, cap := 0
-//!     return the units to the counters, open the cell empty (a purse stays closed)
+//!     return the units to the counters, open the cell empty (a thread cache stays closed)
 //! ```
 //!
 //! The order matters: if a reader finds a cell empty and not frozen, the usage holds none of its units.
 
 use super::returns;
 use crate::gate::lock;
-use crate::percpu::purse::places::{self, Moving};
-use crate::percpu::purse::{self, Purse};
+use crate::percpu::thread_cache::places::{self, Moving};
+use crate::percpu::thread_cache::{self, ThreadCache};
 use crate::percpu::word;
 use crate::sync::{Ordering, fence};
 use crate::table::path::{DEPTH_MAX, RowPath};
@@ -68,10 +68,10 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
             table.stocked(column).iter().filter(move |&row| mine(row)).map(move |row| (column, row))
         })
     };
-    let purses = |see: &mut dyn FnMut(u32, &'static Purse)| {
-        table::purses::each(table, |id, purse| {
+    let thread_caches = |see: &mut dyn FnMut(u32, &'static ThreadCache)| {
+        table::thread_caches::each(table, |id, thread_cache| {
             if mine(id.index()) {
-                see(id.index(), purse);
+                see(id.index(), thread_cache);
             }
         });
     };
@@ -80,23 +80,23 @@ pub(crate) fn subtree(table: &Table, top: u32) -> u64 {
         table.columns.freeze(column, row);
         any = true;
     }
-    purses(&mut |_, purse| {
-        purse.freeze();
+    thread_caches(&mut |_, thread_cache| {
+        thread_cache.freeze();
         any = true;
     });
-    if !any || !fence_until_frozen(table, cells, purses) {
+    if !any || !fence_until_frozen(table, cells, thread_caches) {
         return 0;
     }
     let mut drained = 0;
     let mut path = RowPath::blank(table);
-    purses(&mut |row, purse| {
+    thread_caches(&mut |row, thread_cache| {
         if path.follow(table, row) {
-            let (units, cap) = empty_purse(table, &path, purse);
+            let (units, cap) = empty_thread_cache(table, &path, thread_cache);
             return_idle(table, &path, units, cap);
-            places::note(purse, false);
+            places::note(thread_cache, false);
             drained += units;
         } else {
-            purse.thaw();
+            thread_cache.thaw();
         }
     });
     for (column, row) in cells() {
@@ -123,7 +123,7 @@ fn is_below(table: &Table, row: u32, top: u32) -> bool {
     top == 0 || successors(Some(row), parent).take(DEPTH_MAX).any(|row| row == top)
 }
 
-/// Closes all cells and purses of rows for good, so that they can be destroyed, and returns the units that lay idle in
+/// Closes all cells and thread caches of rows for good, so that they can be destroyed, and returns the units that lay idle in
 /// them. Calls `closed` with the position of each row in `rows` and the number of its units. The number is `None` if
 /// this thread holds the stock lock already. It holds the lock, like a drain: a thread that waits for the lock before
 /// it refuses a charge finds the units returned. One fence serves all rows.
@@ -144,12 +144,12 @@ pub(crate) fn close_cells(table: &Table, rows: &[u32], closed: &mut dyn FnMut(us
     }
 }
 
-/// Gives the cells and purses of a row back to their owners as they are.
+/// Gives the cells and thread caches of a row back to their owners as they are.
 fn thaw_row(table: &Table, row: u32) {
     for column in stocked(table, row) {
         table.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
     }
-    table::purses::each_of_row(table, row, Purse::thaw);
+    table::thread_caches::each_of_row(table, row, ThreadCache::thaw);
 }
 
 /// Returns the columns in which a row has cells that are open or hold a cap.
@@ -158,13 +158,13 @@ fn stocked(table: &Table, row: u32) -> impl Iterator<Item = u32> {
     noted.filter(move |&column| is_open(table, column, row))
 }
 
-/// Takes over all cells and purses of rows. The caller has the stock lock. Returns `false` if fencing is forbidden.
+/// Takes over all cells and thread caches of rows. The caller has the stock lock. Returns `false` if fencing is forbidden.
 fn take_cells(table: &Table, rows: &[u32]) -> bool {
     let cells =
         || rows.iter().flat_map(|&row| stocked(table, row).map(move |column| (column, row)));
-    let purses = |see: &mut dyn FnMut(u32, &'static Purse)| {
+    let thread_caches = |see: &mut dyn FnMut(u32, &'static ThreadCache)| {
         for &row in rows {
-            table::purses::each_of_row(table, row, |purse| see(row, purse));
+            table::thread_caches::each_of_row(table, row, |thread_cache| see(row, thread_cache));
         }
     };
     let mut remote = 0;
@@ -177,23 +177,23 @@ fn take_cells(table: &Table, rows: &[u32]) -> bool {
             remote += 1;
         }
     }
-    purses(&mut |_, purse| {
-        // This thread's own purse needs no fence either: no other thread takes from it.
-        purse.freeze();
-        remote += usize::from(!purse.is_of(lock::thread()));
+    thread_caches(&mut |_, thread_cache| {
+        // This thread's own thread cache needs no fence either: no other thread takes from it.
+        thread_cache.freeze();
+        remote += usize::from(!thread_cache.is_of(lock::thread()));
     });
-    remote == 0 || fence_until_frozen(table, cells, purses)
+    remote == 0 || fence_until_frozen(table, cells, thread_caches)
 }
 
-/// Returns the idle units in the cells and purses of one row, which the caller has taken over.
+/// Returns the idle units in the cells and thread caches of one row, which the caller has taken over.
 fn empty_row(table: &Table, path: &RowPath<'_>) -> Option<u64> {
     let row = path.leaf();
-    let purses = |see: &mut dyn FnMut(&'static Purse)| {
-        table::purses::each_of_row(table, row, see);
+    let thread_caches = |see: &mut dyn FnMut(&'static ThreadCache)| {
+        table::thread_caches::each_of_row(table, row, see);
     };
     let (mut idle, mut caps, mut all) = (0, 0, true);
-    purses(&mut |purse| {
-        let (units, cap) = empty_purse(table, path, purse);
+    thread_caches(&mut |thread_cache| {
+        let (units, cap) = empty_thread_cache(table, path, thread_cache);
         idle += units;
         caps += cap;
     });
@@ -207,7 +207,7 @@ fn empty_row(table: &Table, path: &RowPath<'_>) -> Option<u64> {
         }
     }
     return_idle(table, path, idle, caps);
-    purses(&mut |purse| places::note(purse, false));
+    thread_caches(&mut |thread_cache| places::note(thread_cache, false));
     all.then_some(idle)
 }
 
@@ -236,12 +236,12 @@ fn is_open(table: &Table, column: u32, row: u32) -> bool {
 /// that another program writes over the ledger.
 pub(super) const ROUNDS: usize = 100;
 
-/// Fences until every cell and purse is still frozen after a fence. Returns `false` if fencing is forbidden (by a
+/// Fences until every cell and thread cache is still frozen after a fence. Returns `false` if fencing is forbidden (by a
 /// sandbox entered after start-up), or if cells do not stay frozen; then all are thawed.
 fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     table: &Table,
     cells: impl Fn() -> I,
-    purses: impl Fn(&mut dyn FnMut(u32, &'static Purse)),
+    thread_caches: impl Fn(&mut dyn FnMut(u32, &'static ThreadCache)),
 ) -> bool {
     for _ in 0..ROUNDS {
         if !table.columns.fence() {
@@ -254,9 +254,9 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
                 lost = true;
             }
         }
-        purses(&mut |_, purse| {
-            if !purse::is_frozen(purse.word()) {
-                purse.freeze();
+        thread_caches(&mut |_, thread_cache| {
+            if !thread_cache::is_frozen(thread_cache.word()) {
+                thread_cache.freeze();
                 lost = true;
             }
         });
@@ -267,7 +267,7 @@ fn fence_until_frozen<I: Iterator<Item = (u32, u32)>>(
     for (column, row) in cells() {
         table.columns.cell(column, row).word.fetch_and(!word::FROZEN, Ordering::AcqRel);
     }
-    purses(&mut |_, purse| purse.thaw());
+    thread_caches(&mut |_, thread_cache| thread_cache.thaw());
     false
 }
 
@@ -287,11 +287,16 @@ fn empty_cell(table: &Table, column: u32, path: &RowPath<'_>) -> Option<(u64, u6
     Some((word::stock(word), cap))
 }
 
-/// Takes everything from a purse that the caller has taken over, and closes it. Returns its units and its cap. Once
-/// the caller has returned these, it notes that the purse is not open: until then the purse shows that a drain has it.
-pub(super) fn empty_purse(table: &Table, path: &RowPath<'_>, purse: &Purse) -> (u64, u64) {
+/// Takes everything from a thread cache that the caller has taken over, and closes it. Returns its units and its cap. Once
+/// the caller has returned these, it notes that the thread cache is not open: until then the thread cache shows that a drain has
+/// it.
+pub(super) fn empty_thread_cache(
+    table: &Table,
+    path: &RowPath<'_>,
+    thread_cache: &ThreadCache,
+) -> (u64, u64) {
     let _moving = Moving::begin();
-    let (word, most) = purse.close();
-    counts::add(table, table.columns.current(), path.leaf(), purse::counts(word));
-    (purse::units(word), most)
+    let (word, most) = thread_cache.close();
+    counts::add(table, table.columns.current(), path.leaf(), thread_cache::counts(word));
+    (thread_cache::units(word), most)
 }

@@ -37,11 +37,11 @@ pub(crate) mod drain;
 mod in_flight;
 mod peak;
 pub(crate) mod precise;
-pub(crate) mod purses;
 pub(crate) mod refusal;
 mod returns;
 pub(crate) mod settle;
 mod settler;
+pub(crate) mod thread_caches;
 pub(crate) mod totals;
 pub(crate) mod transfer;
 

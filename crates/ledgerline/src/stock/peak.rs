@@ -1,4 +1,4 @@
-//! Looks into the cells of a small group, and into threads' purses, to find how much of its usage is certainly not
+//! Looks into the cells of a small group, and into threads' caches, to find how much of its usage is certainly not
 //! idle.
 //!
 //! ```text
@@ -11,16 +11,16 @@
 //! the usage until the cell is opened again, so a frozen cell spoils the look.
 
 use crate::counter::{PageCounter, walk};
-use crate::percpu::purse::places;
-use crate::percpu::{purse, word};
+use crate::percpu::thread_cache::places;
+use crate::percpu::{thread_cache, word};
 use crate::sync::{Ordering, fence};
 use crate::table::path::{DEPTH_MAX, RowPath};
-use crate::table::{Table, purses};
+use crate::table::{Table, thread_caches};
 
 /// The most cells that a look reads: each may be a line that another CPU writes.
 const CELLS: usize = 4;
-/// One more than the most purses that a look reads, likewise.
-const PURSES: usize = 17;
+/// One more than the most thread caches that a look reads, likewise.
+const THREAD_CACHES: usize = 17;
 
 /// Raises the lower watermarks of the levels after a grant. Reads the leaf's cells if the caps allow much more
 /// idle than the cells may hold.
@@ -56,7 +56,7 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
     let track = &row.counter.track;
     let (caps, flight) = (track.prepaid.word(), track.in_flight.word());
     let noted = row.columns_noted();
-    // Reads the cells' words, a hash of the purses' words, and the idle units of both. `None` if they are too
+    // Reads the cells' words, a hash of the thread caches' words, and the idle units of both. `None` if they are too
     // many, or a drain has one.
     let read = || {
         let (mut words, mut idle) = ([0u64; CELLS], 0);
@@ -68,12 +68,12 @@ fn charged_by_cells(table: &Table, index: u32) -> Option<u64> {
                 idle += word::stock(word);
             }
         }
-        let (mut left, mut trace) = (PURSES, 0u64);
-        purses::each_of_row(table, index, |purse| {
-            let word = purse.word();
-            left = if purse::is_frozen(word) { 0 } else { left.saturating_sub(1) };
+        let (mut left, mut trace) = (THREAD_CACHES, 0u64);
+        thread_caches::each_of_row(table, index, |thread_cache| {
+            let word = thread_cache.word();
+            left = if thread_cache::is_frozen(word) { 0 } else { left.saturating_sub(1) };
             trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-            idle += purse::units(word);
+            idle += thread_cache::units(word);
         });
         (left > 0).then_some((words, trace, idle))
     };

@@ -2,11 +2,11 @@
 
 use super::drain;
 use crate::gate::lock::{self, GATE};
-use crate::percpu::{purse, word};
+use crate::percpu::{thread_cache, word};
 use crate::sync::{Ordering, fence};
 use crate::table::id::GroupId;
 use crate::table::path::{RowPath, leads_through};
-use crate::table::{Table, follow, purses};
+use crate::table::{Table, follow, thread_caches};
 
 /// How often a reader tries for an undisturbed reading before it stops the writers for one.
 const TRIES: usize = 32;
@@ -78,7 +78,7 @@ fn undisturbed(table: &Table, top: u32) -> Option<u64> {
     still.then(|| usage.saturating_sub(idle_before))
 }
 
-/// Returns the idle units in the purses and cells of a subtree, and a hash of the words that they were read from (the
+/// Returns the idle units in the thread caches and cells of a subtree, and a hash of the words that they were read from (the
 /// trace). The words count charges, so two equal traces mean that no cell changed in between.
 ///
 /// A group without children has only its own cells, so no other row is read. A child that is created between two
@@ -91,11 +91,11 @@ pub(crate) fn idle(table: &Table, top: u32) -> (u64, u64) {
         trace = (trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     };
     let alone = top != 0 && table.row(top).children() == 0;
-    purses::each(table, |id, purse| {
+    thread_caches::each(table, |id, thread_cache| {
         let row = id.index();
         if row == top || top == 0 || !alone && leads_through(table, row, top) {
-            let word = purse.word();
-            add(word, purse::units(word));
+            let word = thread_cache.word();
+            add(word, thread_cache::units(word));
         }
     });
     let mut add = |column: u32, row: u32| {

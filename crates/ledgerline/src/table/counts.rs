@@ -1,8 +1,8 @@
 //! Counts the charges and uncharges of a row: in the charge words, and beside the cells, where full counts of the words
 //! are folded to.
 
-use super::{Table, purses};
-use crate::percpu::{purse, word};
+use super::{Table, thread_caches};
+use crate::percpu::{thread_cache, word};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Returns the charges and uncharges of one row, including those of its destroyed children.
@@ -24,8 +24,8 @@ pub(crate) fn of_row(table: &Table, index: u32) -> (u64, u64) {
         sums.0 = add(sums.0, &counts.charges, charges);
         sums.1 = add(sums.1, &counts.uncharges, uncharges);
     }
-    purses::each_of_row(table, index, |purse| {
-        let (charges, uncharges) = purse::counts(purse.word());
+    thread_caches::each_of_row(table, index, |thread_cache| {
+        let (charges, uncharges) = thread_cache::counts(thread_cache.word());
         sums = (sums.0.wrapping_add(charges), sums.1.wrapping_add(uncharges));
     });
     sums

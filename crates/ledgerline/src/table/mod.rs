@@ -37,9 +37,9 @@ pub mod name;
 pub(crate) mod names;
 pub(crate) mod path;
 pub(crate) mod plan;
-pub(crate) mod purses;
 pub(crate) mod row;
 pub(crate) mod sums;
+pub(crate) mod thread_caches;
 
 use crate::counter::IMPOSSIBLE;
 use crate::counter::moves::Moves;

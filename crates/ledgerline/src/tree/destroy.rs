@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! retire each row: it takes no child and no charge, and none of its cells is opened
-//! close all their cells and purses, with one fence; if fences are forbidden, the rows become live again
+//! close all their cells and thread caches, with one fence; if fences are forbidden, the rows become live again
 //! collect their statistics
 //! settle each: the units still charged are its leftover; a row that holds nothing is freed
 //! notify the requests that wait to charge them

@@ -156,7 +156,7 @@ fn a_task_that_outlives_its_group_stays_below_its_tenants_limit() {
         assert_eq!(tenant.precise(), 5000 + kept as u64);
         drop((rows, keep));
         assert_eq!(tenant.precise(), 0);
-        } // A group that never had a block has no record here.
+    } // A group that never had a block has no record here.
     let unused = tenant.create("unused").unwrap();
     unused.destroy().unwrap();
     let rows = unused.scope(|| black_box(vec![0u8; 5000]));

@@ -82,7 +82,7 @@ fn a_panicking_thread_charges_nobody_for_its_message_and_its_backtrace() {
     let [group] = groups();
     let panicked = catch_unwind(AssertUnwindSafe(|| group.catch(|| panic!("a bug in the query"))));
     assert!(panicked.map(|_: Result<(), _>| ()).is_err());
-    // At most the content of the thread's purse when it panicked; the table of symbols has tens of megabytes.
+    // At most the content of the thread's cache when it panicked; the table of symbols has tens of megabytes.
     assert!(group.precise() <= 64 << 10, "{}", group.precise());
     assert!(group.peak().value <= 128 << 10, "{:?}", group.peak());
 }

@@ -1,4 +1,4 @@
-//! Signal handlers between any two instructions of an allocation. The first works in another group, so that the thread's purse
+//! Signal handlers between any two instructions of an allocation. The first works in another group, so that the thread's cache
 //! becomes that group's; the second works in the first group again. It uses the trap flag of x86-64, and an underlying
 //! allocator that a signal handler may call.
 
@@ -38,7 +38,7 @@ static SECOND: AtomicUsize = AtomicUsize::new(0);
 
 const LAYOUT: Layout = Layout::new::<[u64; 6]>();
 
-/// Makes enough pairs for the thread's purse to become the group's.
+/// Makes enough pairs for the thread's cache to become the group's.
 fn work(group: Group<'static>) {
     group.scope(|| {
         for _ in 0..600 {

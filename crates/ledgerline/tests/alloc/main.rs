@@ -23,7 +23,6 @@ mod alloc_fork;
 mod alloc_full;
 mod alloc_limits;
 mod alloc_oracle;
-mod alloc_purses;
 mod alloc_scopes;
 mod alloc_slots;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -32,3 +31,4 @@ mod alloc_stepped;
 mod alloc_stress;
 mod alloc_switch;
 mod alloc_tasks;
+mod alloc_thread_caches;

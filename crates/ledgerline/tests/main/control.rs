@@ -366,7 +366,7 @@ impl Both {
     /// Checks that the penalty follows the curve of the group furthest above its high.
     fn check_backoff(&self, group: usize, units: u64) {
         if self.model.rows.iter().any(|row| row.cache.is_some()) {
-                        return; // Caches would free memory first.
+            return; // Caches would free memory first.
         }
         let excess = |group: usize| {
             let (usage, high) = (self.model.usage(group), self.model.rows[group].high);

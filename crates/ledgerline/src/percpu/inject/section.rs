@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use crate::percpu::narrow::{self, Lane};
-use crate::percpu::purse::{self, Purse, mine};
+use crate::percpu::thread_cache::{self, ThreadCache, mine};
 use crate::percpu::word::{self, Cell};
 use crate::percpu::{Lent, lent, possible_cpus, rseq, sums};
 use crate::region::Region;
@@ -20,9 +20,9 @@ const FIRST_ROW: u64 = word::empty(1);
 pub(super) const BLOCK: usize = 64;
 /// See [`BLOCK`].
 pub(super) const LANES: usize = BLOCK + 8;
-/// The offset of a purse, in the first column.
-const PURSE: usize = 256;
-/// The group of the purse, and the allocator's number of it.
+/// The offset of a thread cache, in the first column.
+const THREAD_CACHE: usize = 256;
+/// The group of the thread cache, and the allocator's number of it.
 const GROUP: u64 = 11;
 /// See [`GROUP`].
 const OWNERS_NUMBER: u64 = 12;
@@ -51,8 +51,8 @@ pub(super) enum Section {
     CompareStoreLane,
     TakeLent,
     PutLent,
-    PurseTake,
-    PursePut,
+    ThreadCacheTake,
+    ThreadCachePut,
 }
 
 /// An addition to memory is one instruction on x86-64; elsewhere a thread can be held in the middle of it.
@@ -79,8 +79,8 @@ impl Section {
         (Section::CompareStoreLane, 4),
         (Section::TakeLent, 5),
         (Section::PutLent, 5),
-        (Section::PurseTake, 5),
-        (Section::PursePut, 5),
+        (Section::ThreadCacheTake, 5),
+        (Section::ThreadCachePut, 5),
     ];
 
     /// Returns whether the section may rightly do nothing after a migration.
@@ -138,18 +138,24 @@ impl Section {
                 Section::AddMarked => {
                     sums::add_marked::<INDEX>(area, cell.cast(), 1 << 25, UNITS as i64)
                 }
-                Section::PurseTake => {
+                Section::ThreadCacheTake => {
                     let label = AtomicU16::new(0);
-                    let done = mine::with(purse(region), || {
-                        let delta = purse::taken(UNITS);
-                        purse::sections::take(area, mine::distance(), GROUP, delta, label.as_ptr())
+                    let done = mine::with(thread_cache(region), || {
+                        let delta = thread_cache::taken(UNITS);
+                        thread_cache::sections::take(
+                            area,
+                            mine::distance(),
+                            GROUP,
+                            delta,
+                            label.as_ptr(),
+                        )
                     });
                     assert_eq!(u64::from(label.into_inner()), OWNERS_NUMBER * u64::from(done));
                     done
                 }
-                Section::PursePut => mine::with(purse(region), || {
-                    let delta = purse::put_back(UNITS);
-                    purse::sections::put(area, mine::distance(), OWNERS_NUMBER, delta)
+                Section::ThreadCachePut => mine::with(thread_cache(region), || {
+                    let delta = thread_cache::put_back(UNITS);
+                    thread_cache::sections::put(area, mine::distance(), OWNERS_NUMBER, delta)
                 }),
                 Section::UpU8 => narrow::up_u8::<INDEX>(area, lane(16), n),
                 Section::DownU8 => narrow::down_u8::<INDEX>(area, lane(16), -n),
@@ -200,8 +206,8 @@ impl Section {
                 word::CHARGE.wrapping_sub(UNITS)
             }
             Section::Put | Section::PutFirst | Section::PutLent => word::UNCHARGE + UNITS,
-            Section::PurseTake => purse::taken(UNITS).wrapping_neg(),
-            Section::PursePut => purse::put_back(UNITS),
+            Section::ThreadCacheTake => thread_cache::taken(UNITS).wrapping_neg(),
+            Section::ThreadCachePut => thread_cache::put_back(UNITS),
             Section::CompareStore => UNITS.wrapping_neg(),
             Section::UpU8 | Section::UpU16 => UNITS << 16,
             Section::DownU8 => (UNITS << 16).wrapping_neg(),
@@ -221,15 +227,15 @@ pub(super) fn prepared() -> Region {
     }
     words(&region, BLOCK).for_each(|limits| limits.store(LIMITS.into(), SeqCst));
     words(&region, LANES).for_each(|lanes| lanes.store(ZEROS, SeqCst));
-    let purse = purse(&region);
-    purse.open(GROUP, OWNERS_NUMBER, 0, 2 * UNITS);
-    assert!(purse.change(UNITS as i64).is_some());
+    let thread_cache = thread_cache(&region);
+    thread_cache.open(GROUP, OWNERS_NUMBER, 0, 2 * UNITS);
+    assert!(thread_cache.change(UNITS as i64).is_some());
     region
 }
 
-fn purse(region: &Region) -> &Purse {
-    // SAFETY: all zeros are a valid purse.
-    unsafe { &*region.at::<Purse>(PURSE) }
+fn thread_cache(region: &Region) -> &ThreadCache {
+    // SAFETY: all zeros are a valid thread cache.
+    unsafe { &*region.at::<ThreadCache>(THREAD_CACHE) }
 }
 
 /// Lends the columns' cells.
@@ -254,6 +260,6 @@ pub(super) fn words(region: &Region, at: usize) -> impl Iterator<Item = &AtomicU
 /// Returns the sum of the words of all columns that sections may change. It includes those that the
 /// section under test must not change.
 pub(super) fn sum(region: &Region) -> u64 {
-    let all = words(region, 0).chain(words(region, LANES)).chain(words(region, PURSE));
+    let all = words(region, 0).chain(words(region, LANES)).chain(words(region, THREAD_CACHE));
     all.fold(0, |sum, word| sum.wrapping_add(word.load(SeqCst)))
 }

@@ -108,7 +108,7 @@ macro_rules! abort_count {
 /// from the expressions in parentheses.
 macro_rules! section {
     // Only one word that other threads write is loaded, so no order is needed (O1). The same holds for `take`,
-    // `add_return`, `add_marked`, `add_i64` and `take_from_purse`.
+    // `add_return`, `add_marked`, `add_i64` and `take_from_thread_cache`.
     (add: $($operands:tt)*) => {
         armed!(for_ever [
             point!(1),
@@ -329,39 +329,39 @@ macro_rules! section {
         $($operands)*)
     };
 
-    (take_from_purse: $($operands:tt)*) => {
+    (take_from_thread_cache: $($operands:tt)*) => {
         armed!([
             point!(1),
             "mrs {t}, tpidr_el0",
-            "ldr {purse}, [{t}, {mine}]",
-            "ldr {t}, [{purse}, {group_at}]",
+            "ldr {thread_cache}, [{t}, {mine}]",
+            "ldr {t}, [{thread_cache}, {group_at}]",
             "cmp {t}, {group}",
             "b.ne {no}",
             point!(2),
-            "ldr {t}, [{purse}]",
+            "ldr {t}, [{thread_cache}]",
             point!(3),
             "subs {t}, {t}, {delta}",
             "b.lt {no}",
             point!(4),
-            "ldr {number}, [{purse}, {number_at}]",
+            "ldr {number}, [{thread_cache}, {number_at}]",
             "strh {number:w}, [{label}]",
             point!(5),
-            "str {t}, [{purse}]",
+            "str {t}, [{thread_cache}]",
         ] $($operands)*)
     };
     // The word is loaded before `most` (O2): it is opened last, by a release store.
-    (put_into_purse($guards:expr): $($operands:tt)*) => {
+    (put_into_thread_cache($guards:expr): $($operands:tt)*) => {
         armed!([
             point!(1),
             "mrs {t}, tpidr_el0",
-            "ldr {purse}, [{t}, {mine}]",
-            "ldr {t}, [{purse}, {number_at}]",
+            "ldr {thread_cache}, [{t}, {mine}]",
+            "ldr {t}, [{thread_cache}, {number_at}]",
             "cmp {t}, {number}",
             "b.ne {no}",
             point!(2),
-            "ldar {t}, [{purse}]",
+            "ldar {t}, [{thread_cache}]",
             point!(3),
-            "ldr {x}, [{purse}, {most_at}]",
+            "ldr {x}, [{thread_cache}, {most_at}]",
             "add {t}, {t}, {delta}",
             "cmp {t}, {x}",
             "b.hi {no}",
@@ -369,7 +369,7 @@ macro_rules! section {
             "tst {t:w}, {guards:w}",
             "b.ne {no}",
             point!(5),
-            "str {t}, [{purse}]",
+            "str {t}, [{thread_cache}]",
         ]
         x = out(reg) _,
         guards = in(reg) $guards,

@@ -293,42 +293,42 @@ macro_rules! section {
         $($operands)*)
     };
 
-    (take_from_purse: $($operands:tt)*) => {
+    (take_from_thread_cache: $($operands:tt)*) => {
         armed!([
             point!(1),
-            "mov {purse}, qword ptr fs:[{mine}]",
-            "cmp qword ptr [{purse} + {group_at}], {group}",
+            "mov {thread_cache}, qword ptr fs:[{mine}]",
+            "cmp qword ptr [{thread_cache} + {group_at}], {group}",
             "jne {no}",
             point!(2),
-            "mov {t}, qword ptr [{purse}]",
+            "mov {t}, qword ptr [{thread_cache}]",
             point!(3),
             "sub {t}, {delta}",
             "jl {no}",
             point!(4),
-            "mov {number:e}, dword ptr [{purse} + {number_at}]",
+            "mov {number:e}, dword ptr [{thread_cache} + {number_at}]",
             "mov word ptr [{label}], {number:x}",
             point!(5),
-            "mov qword ptr [{purse}], {t}",
+            "mov qword ptr [{thread_cache}], {t}",
         ] $($operands)*)
     };
     // The word is read before `most`: it is opened last.
-    (put_into_purse($guards:expr): $($operands:tt)*) => {
+    (put_into_thread_cache($guards:expr): $($operands:tt)*) => {
         armed!([
             point!(1),
-            "mov {purse}, qword ptr fs:[{mine}]",
-            "cmp qword ptr [{purse} + {number_at}], {number}",
+            "mov {thread_cache}, qword ptr fs:[{mine}]",
+            "cmp qword ptr [{thread_cache} + {number_at}], {number}",
             "jne {no}",
             point!(2),
-            "mov {t}, qword ptr [{purse}]",
+            "mov {t}, qword ptr [{thread_cache}]",
             point!(3),
             "add {t}, {delta}",
-            "cmp {t}, qword ptr [{purse} + {most_at}]",
+            "cmp {t}, qword ptr [{thread_cache} + {most_at}]",
             "ja {no}",
             point!(4),
             "test {t:e}, {guards}",
             "jne {no}",
             point!(5),
-            "mov qword ptr [{purse}], {t}",
+            "mov qword ptr [{thread_cache}], {t}",
         ]
         guards = const $guards,
         $($operands)*)

@@ -4,7 +4,7 @@
 use super::*;
 use crate::percpu::membarrier;
 #[cfg(owned_windows)]
-use crate::percpu::{seats, windows, word::STRIDE};
+use crate::percpu::{thread_slots, windows, word::STRIDE};
 #[cfg(owned_windows)]
 use crate::region::Region;
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ pub(super) fn reach(number: u32) {
     }
 }
 
-/// Whether windows in assembly check for an action. Otherwise they are as short as in other builds: a taker expects
+/// Whether windows in assembly check for an action. Otherwise they are as short as in other builds: a stealer expects
 /// that of an owner that is running.
 #[cfg(owned_windows)]
 #[unsafe(no_mangle)]
@@ -60,17 +60,17 @@ pub(in crate::percpu) fn at_point(number: u32, act: impl FnOnce() + 'static) {
 enum Way {
     /// Compiled from [`Owner::update`].
     Compiled,
-    /// `windows/x86_64.rs`, which finds the seat of the calling thread.
+    /// `windows/x86_64.rs`, which finds the thread slot of the calling thread.
     #[cfg(owned_windows)]
     Assembled,
 }
 
-/// Runs a test in each way; if threads need seats, in a process of its own.
+/// Runs a test in each way; if threads need thread slots, in a process of its own.
 fn in_each_way(test: &str, body: fn(Way)) {
     #[cfg(owned_windows)]
     {
         let name = format!("percpu::owned::tests::{test}");
-        if seats::tests::alone(&name, || body(Way::Assembled)) {
+        if thread_slots::tests::alone(&name, || body(Way::Assembled)) {
             return;
         }
     }
@@ -81,7 +81,7 @@ fn in_each_way(test: &str, body: fn(Way)) {
 /// Runs a test of the windows in assembly, in a process of its own.
 #[cfg(owned_windows)]
 fn assembled(test: &str, body: impl FnOnce()) {
-    seats::tests::alone(&format!("percpu::owned::tests::{test}"), body);
+    thread_slots::tests::alone(&format!("percpu::owned::tests::{test}"), body);
 }
 
 /// A column of one cell, and its owner: the thread that [enters](Column::enter).
@@ -130,9 +130,9 @@ impl Column {
             },
             #[cfg(owned_windows)]
             Way::Assembled => {
-                assert!(seats::column().is_some(), "this thread owns a column");
-                let seat = seats::own().unwrap();
-                let offset = seat.offset.load(Ordering::Relaxed);
+                assert!(thread_slots::column().is_some(), "this thread owns a column");
+                let thread_slot = thread_slots::own().unwrap();
+                let offset = thread_slot.offset.load(Ordering::Relaxed);
                 let columns: &Region =
                     Box::leak(Box::new(Region::anonymous(offset + STRIDE).unwrap()));
                 // SAFETY: both lie within the region, which is leaked and not shared.
@@ -141,7 +141,7 @@ impl Column {
                     let cell = columns.at::<Cell>(ALIGNMENT + offset);
                     cell.cast_mut().write(filled());
                     let first = columns.at::<Cell>(ALIGNMENT).expose_provenance();
-                    Place { owner: &seat.owner, cell: &*cell, first }
+                    Place { owner: &thread_slot.owner, cell: &*cell, first }
                 }
             }
         };
@@ -246,8 +246,8 @@ fn hold(way: Way, point: u32, put: bool, drains: u32, reopened: u64) {
     assert_eq!(left, 0, "{case}: a drained cell has no cap");
     let generation = word::generation(column.cell().word.load(Ordering::SeqCst));
     assert_eq!(generation, 7, "{case}");
-    let verdict = column.owner().verdict.load(Ordering::SeqCst);
-    assert_eq!(verdict, 0, "{case}");
+    let handshake = column.owner().handshake.load(Ordering::SeqCst);
+    assert_eq!(handshake, 0, "{case}");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_window_that_never_ends_holds_up_nobody() {
         // SAFETY: the cell is the column's.
         unsafe { column.owner().forget() };
         assert!(column.owner().is_outside());
-        assert_eq!(column.owner().verdict.load(Ordering::SeqCst), 0);
+        assert_eq!(column.owner().handshake.load(Ordering::SeqCst), 0);
     });
 }
 
@@ -451,7 +451,7 @@ fn a_guards_window_does_as_put_and_leaves_alone_what_no_cell_takes() {
         }
         assert!(put(UNITS).stands());
         assert_eq!(column.cell().word.load(Ordering::Relaxed), before + word::UNCHARGE + UNITS);
-        // A taker asks for a cell while the window is open, so the window settles.
+        // A stealer asks for a cell while the window is open, so the window settles.
         let asks = column.clone();
         at_point(3, move || asks.owner().ask(address(asks.cell()) | ASKED));
         let told = put(UNITS);

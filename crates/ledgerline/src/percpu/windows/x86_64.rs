@@ -1,11 +1,13 @@
 //! The windows on x86-64: [`Owner::update`](crate::percpu::owned::Owner), instruction by instruction.
 //!
 //! Loads keep their order here, and so do stores. A load may pass an earlier store to another place, which is why
-//! takers fence. `owned.rs` names each fence's partner.
+//! stealers fence. `owned.rs` names each fence's partner.
 
 use super::{STANDS, Told};
-use crate::percpu::owned::{Owner, VERDICTS};
-use crate::percpu::seats::{HASH, SEAT_SHIFT, SEATS, SEATS_SHIFT, Seat};
+use crate::percpu::owned::{HANDSHAKES, Owner};
+use crate::percpu::thread_slots::{
+    HASH, THREAD_SLOT_SHIFT, THREAD_SLOTS, THREAD_SLOTS_SHIFT, ThreadSlot,
+};
 use crate::percpu::word::{self, Cell, TESTED};
 use std::arch::{asm, naked_asm};
 use std::mem::offset_of;
@@ -38,11 +40,11 @@ macro_rules! window {
             naked_asm!(
                 ".cfi_startproc",
                 $($entry,)*
-                // rax = the seat
+                // rax = the thread slot
                 "imul eax, dword ptr fs:[0], {hash}",
-                "lea rcx, [rip + {seats}]",
+                "lea rcx, [rip + {thread_slots}]",
                 "shr eax, {hash_shift}",
-                "shl eax, {seat_shift}",
+                "shl eax, {thread_slot_shift}",
                 "add rax, rcx",
                 "mov rcx, qword ptr [rax + {who}]",
                 "cmp rcx, qword ptr fs:[0]",
@@ -70,7 +72,7 @@ macro_rules! window {
                 point!(4),
                 "mov qword ptr [r8], rcx",
                 point!(5),
-                "cmp qword ptr [rip + {verdicts}], 0",
+                "cmp qword ptr [rip + {handshakes}], 0",
                 "jne 4f",
                 point!(6),
                 "mov qword ptr [rax + {at}], 0",
@@ -82,14 +84,14 @@ macro_rules! window {
                 "4: mov rax, rcx",
                 "ret",
                 ".cfi_endproc",
-                seats = sym SEATS,
-                verdicts = sym VERDICTS,
+                thread_slots = sym THREAD_SLOTS,
+                handshakes = sym HANDSHAKES,
                 hash = const HASH as i32,
-                hash_shift = const 32 - SEATS_SHIFT,
-                seat_shift = const SEAT_SHIFT,
-                who = const offset_of!(Seat, who),
-                offset = const offset_of!(Seat, offset),
-                at = const offset_of!(Seat, owner) + Owner::AT,
+                hash_shift = const 32 - THREAD_SLOTS_SHIFT,
+                thread_slot_shift = const THREAD_SLOT_SHIFT,
+                who = const offset_of!(ThreadSlot, who),
+                offset = const offset_of!(ThreadSlot, offset),
+                at = const offset_of!(ThreadSlot, owner) + Owner::AT,
                 test = sym TESTED,
                 stands = const STANDS,
                 mask = const -(ALIGNMENT as i64),

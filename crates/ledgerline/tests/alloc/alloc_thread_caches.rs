@@ -1,4 +1,4 @@
-//! Units in the purses of threads: no reading counts them, they cause no refusal, and they are returned.
+//! Units in the thread caches of threads: no reading counts them, they cause no refusal, and they are returned.
 
 use crate::common::{Random, fork, ran_alone, times, unique, wait};
 use ledgerline::alloc::Policy;
@@ -196,7 +196,7 @@ fn a_forked_child_takes_back_what_its_parents_threads_carried() {
 
 /// Threads work in their own groups and in each other's, while limits change and groups are drained, read and destroyed.
 #[test]
-fn no_unit_is_lost_where_purses_open_and_close_all_the_time() {
+fn no_unit_is_lost_where_thread_caches_open_and_close_all_the_time() {
     let tenant = group(1024);
     let groups: Vec<_> = (0..6).map(|_| tenant.create(&unique("query")).unwrap()).collect();
     let (groups, stop) = (Mutex::new(groups), AtomicBool::new(false));

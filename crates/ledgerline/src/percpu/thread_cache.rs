@@ -1,4 +1,4 @@
-//! A purse, or thread cache: prepaid units of one group that one thread carries along.
+//! A thread cache, or thread cache: prepaid units of one group that one thread carries along.
 //!
 //! A thread that charges one group repeatedly need not find the CPU that it runs on, nor check whether the cell there
 //! still serves the group: it has its own word. A drain that wants the units freezes the word, as with cells.
@@ -10,7 +10,7 @@
 //! +--+-------------------------------+--+---------+---------------+
 //! ```
 //!
-//! *F* is frozen: a drain takes the units, or has taken them and closed the purse. The units are in the uppermost bits. So
+//! *F* is frozen: a drain takes the units, or has taken them and closed the thread cache. The units are in the uppermost bits. So
 //! the difference of a take is negative, as a signed number without overflow, if the units do not suffice or the word is
 //! frozen. The sum of a put is larger than `most` if the word is frozen or there would be too many units. A put adds at most
 //! [`MOST`] units, so nothing overflows.
@@ -23,18 +23,19 @@
 //! take(group, n, label):                      put(number, n):
 //!   restart:                                    restart:
 //!     area.rseq_cs = &descriptor                  area.rseq_cs = &descriptor
-//!     purse = this thread's                       purse = this thread's
-//!     if purse.group != group: fail               if purse.number != number: fail
-//!     sum = purse.word - n units + CHARGE         sum = first(purse.word) + n units + UNCHARGE
-//!     if sum < 0:              fail               if sum > purse.most:       fail
-//!     label = purse.number                        if sum & GUARDS != 0:      fail
-//!     purse.word = sum     // commit              purse.word = sum     // commit
+//!     thread cache = this thread's                       thread cache = this thread's
+//!     if thread cache.group != group: fail               if thread cache.number != number: fail
+//!     sum = thread cache.word - n units + CHARGE         sum = first(thread cache.word) + n units + UNCHARGE
+//!     if sum < 0:              fail               if sum > thread cache.most:       fail
+//!     label = thread cache.number                        if sum & GUARDS != 0:      fail
+//!     thread cache.word = sum     // commit              thread cache.word = sum     // commit
 //! ```
 //!
-//! All checks are inside the section: a signal handler may open the thread's purse for another group, and a fiber may
-//! continue on another thread, which has another purse. In both cases the section is restarted. The label is the
+//! All checks are inside the section: a signal handler may open the thread's cache for another group, and a fiber may
+//! continue on another thread, which has another thread cache. In both cases the section is restarted. The label is the
 //! shadow's entry of a block that no other thread has yet. A section that fails may have written it, so the thread that
-//! makes the block then writes it again. All other code that changes a purse has the stock lock (`stock/purses.rs`).
+//! makes the block then writes it again. All other code that changes a thread cache has the stock lock
+//! (`stock/thread_caches.rs`).
 
 #[cfg(not(loom))]
 pub(super) mod mine;
@@ -50,7 +51,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicIsize, AtomicU16};
 
-/// The most units that a purse may hold, and that may move at a time (see above).
+/// The most units that a thread cache may hold, and that may move at a time (see above).
 pub(crate) const MOST: u64 = 1 << 16;
 
 const UNITS_SHIFT: u32 = 32;
@@ -66,17 +67,17 @@ const FROZEN: u64 = 1 << 63;
 /// The distances from the thread pointer at which the sections find the calling thread's data.
 #[cfg(not(loom))]
 struct Own {
-    /// The registration; 0 if purses do not serve: no thread has one yet, or the allocator [accounts](serve) for
+    /// The registration; 0 if thread caches do not serve: no thread has one yet, or the allocator [accounts](serve) for
     /// nothing.
     area: AtomicIsize,
-    /// The variable that points to its purse (`mine.rs`).
+    /// The variable that points to its thread cache (`mine.rs`).
     mine: AtomicIsize,
 }
 
 #[cfg(not(loom))]
 static OWN: Own = Own { area: AtomicIsize::new(0), mine: AtomicIsize::new(0) };
 
-/// Returns the distances of [`Own`], or `None` if purses do not serve.
+/// Returns the distances of [`Own`], or `None` if thread caches do not serve.
 #[cfg(not(loom))]
 #[inline(always)]
 fn own() -> Option<(isize, isize)> {
@@ -87,27 +88,27 @@ fn own() -> Option<(isize, isize)> {
     (area != 0).then(|| (area, OWN.mine.load(Ordering::Relaxed)))
 }
 
-/// Enables or disables purses.
+/// Enables or disables thread caches.
 #[cfg(not(loom))]
 pub(crate) fn serve(serve: bool) {
     OWN.mine.store(mine::distance(), Ordering::Relaxed);
     OWN.area.store(if serve { probe::fast_area() } else { 0 }, Ordering::SeqCst);
 }
 
-/// Takes `units`, at most [`MOST`], out of the calling thread's purse, counts a charge, and writes the group's number
-/// to `label`, if the purse is the group's and has enough. If it returns `false`, it may have written to `label`.
+/// Takes `units`, at most [`MOST`], out of the calling thread's cache, counts a charge, and writes the group's number
+/// to `label`, if the thread cache is the group's and has enough. If it returns `false`, it may have written to `label`.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn take(group: u64, units: u64, label: &AtomicU16) -> bool {
     debug_assert!(units <= MOST);
     // SAFETY: the distances are the same in all threads, so they are those of the calling thread. Guarded by
-    // `tests/alloc/alloc_purses.rs`.
+    // `tests/alloc/alloc_thread_caches.rs`.
     own().is_some_and(|(area, mine)| unsafe {
         sections::take(area, mine, group, taken(units), label.as_ptr())
     })
 }
 
-/// Puts `units`, at most [`MOST`], back into the calling thread's purse and counts an uncharge, if the purse belongs to
+/// Puts `units`, at most [`MOST`], back into the calling thread's cache and counts an uncharge, if the thread cache belongs to
 /// the number's group and has room.
 #[cfg(not(loom))]
 #[inline(always)]
@@ -141,7 +142,7 @@ pub(crate) const fn counts(word: u64) -> (u64, u64) {
     (word & CHARGES, word >> UNCHARGES_SHIFT & UNCHARGES)
 }
 
-/// Returns whether a drain has the purse.
+/// Returns whether a drain has the thread cache.
 pub(crate) const fn is_frozen(word: u64) -> bool {
     word & FROZEN != 0
 }
@@ -149,11 +150,11 @@ pub(crate) const fn is_frozen(word: u64) -> bool {
 /// See the module's documentation. It lies on its own lines, since its thread writes it all the time.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(crate) struct Purse {
+pub(crate) struct ThreadCache {
     word: AtomicU64,
     /// The most units that it may hold, with all the bits below set.
     most: AtomicU64,
-    /// The group, packed; 0 before there is one. Only the purse's thread writes this and the fields below.
+    /// The group, packed; 0 before there is one. Only the thread cache's thread writes this and the fields below.
     group: AtomicU64,
     /// The allocator's number of the group; 0 before there is one, which is the number of no block with an owner.
     number: AtomicU64,
@@ -163,11 +164,11 @@ pub(crate) struct Purse {
     who: AtomicUsize,
 }
 
-impl Purse {
-    /// Makes a closed purse without a thread: all zeros, which take no space in a program's file.
+impl ThreadCache {
+    /// Makes a closed thread cache without a thread: all zeros, which take no space in a program's file.
     #[cfg(not(loom))]
-    const fn new() -> Purse {
-        Purse {
+    const fn new() -> ThreadCache {
+        ThreadCache {
             word: AtomicU64::new(0),
             most: AtomicU64::new(0),
             group: AtomicU64::new(0),
@@ -179,15 +180,15 @@ impl Purse {
 
     /// Like [`new`](Self::new), but with a group that matches none, not even group 0 of unaccounted memory.
     #[cfg(not(loom))]
-    const fn of_none() -> Purse {
-        Purse { group: AtomicU64::new(u64::MAX), ..Purse::new() }
+    const fn of_none() -> ThreadCache {
+        ThreadCache { group: AtomicU64::new(u64::MAX), ..ThreadCache::new() }
     }
 
     #[cfg(loom)]
-    pub(crate) fn new() -> Purse {
+    pub(crate) fn new() -> ThreadCache {
         let [word, most, group, number] = [0; 4].map(AtomicU64::new);
         let [table, who] = [0; 2].map(AtomicUsize::new);
-        Purse { word, most, group, number, table, who }
+        ThreadCache { word, most, group, number, table, who }
     }
 
     /// Returns the group that it was opened for last, packed.
@@ -262,17 +263,17 @@ impl Purse {
         self.who.store(thread, Ordering::Release);
     }
 
-    /// Opens the purse of the calling thread for a group. The caller has the stock lock, and the purse is closed.
+    /// Opens the thread cache of the calling thread for a group. The caller has the stock lock, and the thread cache is closed.
     pub(crate) fn open(&self, group: u64, number: u64, table: usize, most: u64) {
         self.group.store(group, Ordering::Relaxed);
         self.number.store(number, Ordering::Relaxed);
         self.table.store(table, Ordering::Relaxed);
         self.most.store(most << UNITS_SHIFT | u64::from(u32::MAX), Ordering::Relaxed);
-        // Release: a thread that reads the open word finds the rest. A thread that takes the purse also has the lock.
+        // Release: a thread that reads the open word finds the rest. A thread that takes the thread cache also has the lock.
         self.word.store(0, Ordering::Release);
     }
 
-    /// Freezes the purse: the first step of taking another thread's purse, as with a cell. Its own thread needs no
+    /// Freezes the thread cache: the first step of taking another thread's cache, as with a cell. Its own thread needs no
     /// further step.
     pub(crate) fn freeze(&self) {
         self.word.fetch_or(FROZEN, Ordering::AcqRel);
@@ -283,7 +284,7 @@ impl Purse {
         self.word.fetch_and(!FROZEN, Ordering::AcqRel);
     }
 
-    /// Closes a purse that the caller has taken: it was frozen, and still was after a fence. Returns its word and its
+    /// Closes a thread cache that the caller has taken: it was frozen, and still was after a fence. Returns its word and its
     /// most.
     pub(crate) fn close(&self) -> (u64, u64) {
         let most = self.most();

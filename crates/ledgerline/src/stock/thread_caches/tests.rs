@@ -23,14 +23,14 @@ fn pairs(group: Group<'static>, count: u32) {
     });
 }
 
-/// Returns the open purses of a group's ledger.
-fn open_in(group: Group<'_>) -> Vec<&'static Purse> {
+/// Returns the open thread caches of a group's ledger.
+fn open_in(group: Group<'_>) -> Vec<&'static ThreadCache> {
     let mut open = Vec::new();
-    purses::each(group.table(), |_, purse| open.push(purse));
+    thread_caches::each(group.table(), |_, thread_cache| open.push(thread_cache));
     open
 }
 
-/// Returns whether threads may have purses here. If so, the calling thread has one afterwards.
+/// Returns whether threads may have thread caches here. If so, the calling thread has one afterwards.
 fn carries(group: Group<'static>) -> bool {
     // Another test's thread may have the lock when this one asks for it.
     let start = Instant::now();
@@ -39,15 +39,15 @@ fn carries(group: Group<'static>) -> bool {
         if !open_in(group).is_empty() {
             return true;
         }
-        assert!(start.elapsed() < LONG, "no purse was opened");
+        assert!(start.elapsed() < LONG, "no thread cache was opened");
         std::thread::yield_now();
     }
     false
 }
 
-/// Opening a purse takes as long as a hundred allocations: tasks of a few blocks each must not pay for one.
+/// Opening a thread cache takes as long as a hundred allocations: tasks of a few blocks each must not pay for one.
 #[test]
-fn tasks_of_a_few_blocks_leave_the_purse_as_it_is() {
+fn tasks_of_a_few_blocks_leave_the_thread_cache_as_it_is() {
     let group = group();
     let other = group.ledger().root().create("other").unwrap();
     if !carries(group) {
@@ -60,7 +60,7 @@ fn tasks_of_a_few_blocks_leave_the_purse_as_it_is() {
         opened += u32::from(has != had);
         had = has;
     }
-    // The purse is opened after 128, 256, 512, 1024 and 2048 of the 3000 blocks that it did not serve.
+    // The thread cache is opened after 128, 256, 512, 1024 and 2048 of the 3000 blocks that it did not serve.
     assert!(opened <= 5, "{opened} times");
     assert_eq!([group.precise(), other.precise()], [0, 0]);
 }
@@ -100,7 +100,7 @@ fn a_thread_that_does_not_get_the_lock_asks_again_some_blocks_later() {
         let start = Instant::now();
         while open_in(group).is_empty() {
             pairs(AGAIN);
-            assert!(start.elapsed() < LONG, "no purse was opened");
+            assert!(start.elapsed() < LONG, "no thread cache was opened");
         }
     });
 }
@@ -112,12 +112,12 @@ fn a_thread_carries_units_of_its_group_until_a_drain_wants_them_and_then_again()
         if !carries(group) {
             return;
         }
-        let [purse] = open_in(group)[..] else { panic!("one thread, one purse") };
-        let before = purse::counts(purse.word());
+        let [thread_cache] = open_in(group)[..] else { panic!("one thread, one thread cache") };
+        let before = thread_cache::counts(thread_cache.word());
         pairs(group, 5);
-        let after = purse::counts(purse.word());
+        let after = thread_cache::counts(thread_cache.word());
         assert_eq!((after.0 - before.0, after.1 - before.1), (5, 5), "the cell was not asked");
-        assert!(purse::units(purse.word()) > 0 && purse.is_of(lock::thread()));
+        assert!(thread_cache::units(thread_cache.word()) > 0 && thread_cache.is_of(lock::thread()));
         assert!(group.drain() > 0 && open_in(group).is_empty());
         assert_eq!(group.precise(), 0);
         let track = &group.row().counter.track;
@@ -136,7 +136,7 @@ fn a_thread_carries_units_of_one_group_at_a_time() {
 }
 
 #[test]
-fn a_purse_closes_when_its_thread_ends() {
+fn a_thread_cache_closes_when_its_thread_ends() {
     let group = group();
     if std::thread::spawn(move || carries(group)).join().unwrap() {
         assert!(open_in(group).is_empty());
@@ -145,16 +145,16 @@ fn a_purse_closes_when_its_thread_ends() {
 }
 
 #[test]
-fn a_ledger_that_keeps_flows_has_no_purses() {
+fn a_ledger_that_keeps_flows_has_no_thread_caches() {
     let ledger = Ledger::builder().capacity(8).flows(true).anonymous().unwrap().into_static();
     let group = ledger.root().create("query").unwrap();
     pairs(group, 1000);
     assert!(!are_for(group.table()) && open_in(group).is_empty());
 }
 
-/// If no purse is available, the thread asks only now and then: in between the cell serves in one step.
+/// If no thread cache is available, the thread asks only now and then: in between the cell serves in one step.
 #[test]
-fn a_ledger_in_a_file_is_not_asked_for_a_purse_at_each_block() {
+fn a_ledger_in_a_file_is_not_asked_for_a_thread_cache_at_each_block() {
     let file = tempfile::tempfile().unwrap();
     let ledger = Ledger::builder().capacity(8).create_in(&file).unwrap().into_static();
     let group = ledger.root().create("query").unwrap();
@@ -167,9 +167,9 @@ fn a_ledger_in_a_file_is_not_asked_for_a_purse_at_each_block() {
     assert_eq!(due, 0);
 }
 
-/// Simulates a thread that was preempted in the middle of a fetch: units have left the cell, and are not in the purse.
+/// Simulates a thread that was preempted in the middle of a fetch: units have left the cell, and are not in the thread cache.
 #[test]
-fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
+fn a_peak_counts_no_units_that_are_on_their_way_to_a_thread_cache() {
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
     let (start, more) = (Instant::now(), 4000);
     // If the thread has moved to another CPU, or another test had the lock, the cell has too few units. The loop then
@@ -199,8 +199,11 @@ fn a_peak_counts_no_units_that_are_on_their_way_to_a_purse() {
         group.scope(|| unsafe { ALLOC.alloc(layout(90_000)).expose_provenance() })
     });
     let large = there.join().unwrap();
-    let [purse] = open_in(group)[..] else { panic!("one thread, one purse") };
-    assert!(purse.change(more as i64).is_some() || table.columns.deposit(table.cell_id(id), more));
+    let [thread_cache] = open_in(group)[..] else { panic!("one thread, one thread cache") };
+    assert!(
+        thread_cache.change(more as i64).is_some()
+            || table.columns.deposit(table.cell_id(id), more)
+    );
     drop((moving, held));
     let peak = group.peak();
     // SAFETY: as above.
@@ -222,7 +225,7 @@ impl Drop for Stops<'_> {
 }
 
 #[test]
-fn a_scan_takes_no_count_back_while_purses_are_fetched_for() {
+fn a_scan_takes_no_count_back_while_thread_caches_are_fetched_for() {
     let ledger = Ledger::builder().capacity(8).anonymous().unwrap().into_static();
     let group = ledger.root().create("query").unwrap();
     let stop = AtomicBool::new(false);
@@ -252,7 +255,7 @@ fn a_scan_takes_no_count_back_while_purses_are_fetched_for() {
         let (start, mut before) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_millis(700) {
             let seen = ledger.snapshot().groups.iter().map(|group| group.charges).sum::<u64>();
-            // Without purses the difference may be as large as the counts in one CPU's words.
+            // Without thread caches the difference may be as large as the counts in one CPU's words.
             assert!(seen + 127 * 4 >= before, "{before}, and then {seen}");
             before = seen;
         }

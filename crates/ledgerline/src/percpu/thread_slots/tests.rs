@@ -74,7 +74,7 @@ fn charge_and_stay(threads: usize, ledger: &Ledger) -> (usize, u32) {
 #[test]
 fn threads_own_columns_until_they_end_and_what_they_leave_is_drained() {
     alone(
-        "percpu::seats::tests::threads_own_columns_until_they_end_and_what_they_leave_is_drained",
+        "percpu::thread_slots::tests::threads_own_columns_until_they_end_and_what_they_leave_is_drained",
         || {
             let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
             assert_eq!(ledger.mode(), Mode::Owned);
@@ -83,7 +83,7 @@ fn threads_own_columns_until_they_end_and_what_they_leave_is_drained() {
                 let (owners, least) = charge_and_stay(threads, &ledger);
                 assert!(comes_to(all), "{threads} threads have ended");
                 assert_eq!(owners as u32, all - least, "{threads} threads");
-                // Two threads seldom want the same seat; half of them would not do so by accident.
+                // Two threads seldom want the same thread slot; half of them would not do so by accident.
                 assert!(owners >= threads.min(all as usize) / 2, "{owners} of {threads}");
                 assert_eq!(ledger.root().precise(), 0);
             }
@@ -97,7 +97,7 @@ fn threads_own_columns_until_they_end_and_what_they_leave_is_drained() {
 #[test]
 fn ten_thousand_threads_one_after_the_other_leave_no_column_behind() {
     alone(
-        "percpu::seats::tests::ten_thousand_threads_one_after_the_other_leave_no_column_behind",
+        "percpu::thread_slots::tests::ten_thousand_threads_one_after_the_other_leave_no_column_behind",
         || {
             let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
             let (all, owners) = (free(), AtomicUsize::new(0));
@@ -110,7 +110,7 @@ fn ten_thousand_threads_one_after_the_other_leave_no_column_behind() {
                     });
                 });
             }
-            // A thread may want the seat of another that is about to end, since the threads reuse few stacks.
+            // A thread may want the thread slot of another that is about to end, since the threads reuse few stacks.
             let owners = owners.into_inner();
             assert!(owners >= 5_000, "{owners}");
             assert!(comes_to(all), "{} of {all}", free());
@@ -119,10 +119,10 @@ fn ten_thousand_threads_one_after_the_other_leave_no_column_behind() {
     );
 }
 
-/// A destructor of another key charges after this thread's seat was given back.
+/// A destructor of another key charges after this thread's slot was given back.
 #[test]
 fn a_thread_that_charges_while_it_ends_is_served() {
-    alone("percpu::seats::tests::a_thread_that_charges_while_it_ends_is_served", || {
+    alone("percpu::thread_slots::tests::a_thread_that_charges_while_it_ends_is_served", || {
         let ledger: &Ledger = Box::leak(Box::new(Ledger::new().unwrap()));
         struct Late(&'static Ledger);
         impl Drop for Late {
@@ -185,7 +185,7 @@ fn inspect(ledger: &Ledger, group: Group<'_>, charge: Charge<'_>, owned_by_this:
 /// Forks at each point of a window while other threads own columns.
 #[test]
 fn a_fork_in_a_window_leaves_two_whole_ledgers() {
-    alone("percpu::seats::tests::a_fork_in_a_window_leaves_two_whole_ledgers", || {
+    alone("percpu::thread_slots::tests::a_fork_in_a_window_leaves_two_whole_ledgers", || {
         let ledger = Ledger::builder().capacity(16).anonymous().unwrap();
         let group = ledger.root().create("g").unwrap();
         let all = free();

@@ -1,15 +1,15 @@
-//! A thread's purse, its own sections, and a drain that wants the units.
+//! A thread's cache, its own sections, and a drain that wants the units.
 
 use super::model;
-use crate::percpu::purse::{self, Purse};
+use crate::percpu::thread_cache::{self, ThreadCache};
 use crate::percpu::word::{self, Cell};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// A thread with a purse, and the cell from which it fetches. Its fences are counted, like those of a `Cpu` in `mod.rs`.
+/// A thread with a thread cache, and the cell from which it fetches. Its fences are counted, like those of a `Cpu` in `mod.rs`.
 struct Thread {
     fences: Mutex<u64>,
-    purse: Purse,
+    thread_cache: ThreadCache,
     cell: Cell,
     /// The stock lock.
     lock: Mutex<()>,
@@ -19,52 +19,52 @@ const GROUP: u64 = 5;
 const ID: u64 = word::empty(1);
 
 impl Thread {
-    fn new(in_purse: i64, in_cell: u64) -> Arc<Thread> {
-        let purse = Purse::new();
-        purse.open(GROUP, 1, 1, 8);
-        assert!(purse.change(in_purse).is_some());
+    fn new(in_thread_cache: i64, in_cell: u64) -> Arc<Thread> {
+        let thread_cache = ThreadCache::new();
+        thread_cache.open(GROUP, 1, 1, 8);
+        assert!(thread_cache.change(in_thread_cache).is_some());
         let cell = Cell::new(word::empty(1) | in_cell, 8);
-        Arc::new(Thread { fences: Mutex::new(0), purse, cell, lock: Mutex::new(()) })
+        Arc::new(Thread { fences: Mutex::new(0), thread_cache, cell, lock: Mutex::new(()) })
     }
 
-    /// The twin of `purse::take` and `purse::put`.
+    /// The twin of `thread_cache::take` and `thread_cache::put`.
     fn section(&self, delta: u64, put: bool) -> bool {
         loop {
             let armed = *self.fences.lock().unwrap();
-            let Some(sum) = self.purse.sum(delta, put) else { return false };
+            let Some(sum) = self.thread_cache.sum(delta, put) else { return false };
             let fences = self.fences.lock().unwrap();
             if *fences == armed {
-                self.purse.commit(sum);
+                self.thread_cache.commit(sum);
                 return true;
             }
         }
     }
 
-    /// The twin of the drain: freezes the purse, fences, looks again. Afterwards the caller owns both words.
+    /// The twin of the drain: freezes the thread cache, fences, looks again. Afterwards the caller owns both words.
     fn drain(&self, fenced: bool) -> u64 {
         loop {
-            self.purse.freeze();
+            self.thread_cache.freeze();
             if fenced {
                 *self.fences.lock().unwrap() += 1;
             }
-            if purse::is_frozen(self.purse.word()) {
+            if thread_cache::is_frozen(self.thread_cache.word()) {
                 break;
             }
         }
-        let (word, most) = self.purse.close();
+        let (word, most) = self.thread_cache.close();
         assert_eq!(most, 8);
-        purse::units(word) + word::stock(self.cell.freeze())
+        thread_cache::units(word) + word::stock(self.cell.freeze())
     }
 
-    /// Mirrors `stock::purses::fetch`: moves two units from the cell to the purse.
+    /// Mirrors `stock::thread_caches::fetch`: moves two units from the cell to the thread cache.
     fn fetch(&self, locked: bool) {
         let held = locked.then(|| self.lock.try_lock());
-        if matches!(held, Some(Err(_))) || purse::is_frozen(self.purse.word()) {
+        if matches!(held, Some(Err(_))) || thread_cache::is_frozen(self.thread_cache.word()) {
             return;
         }
         if self.cell.update(ID, word::CHARGE.wrapping_sub(2), false) {
             assert!(
-                self.purse.change(2).is_some() || !locked,
+                self.thread_cache.change(2).is_some() || !locked,
                 "with the lock nobody else has frozen it"
             );
         }
@@ -76,15 +76,15 @@ fn sections_against_a_drain(fenced: bool) {
         let there = Thread::new(4, 0);
         let own = there.clone();
         let owner = thread::spawn(move || {
-            let taken = 3 * u64::from(own.section(purse::taken(3), false));
-            let put = 2 * u64::from(own.section(purse::put_back(2), true));
+            let taken = 3 * u64::from(own.section(thread_cache::taken(3), false));
+            let put = 2 * u64::from(own.section(thread_cache::put_back(2), true));
             taken.wrapping_sub(put)
         });
         let drained = there.drain(fenced);
         let net = owner.join().unwrap();
-        let left = purse::units(there.purse.word());
+        let left = thread_cache::units(there.thread_cache.word());
         assert_eq!(drained.wrapping_add(left).wrapping_add(net), 4);
-        assert!(purse::is_frozen(there.purse.word()), "closed for good");
+        assert!(thread_cache::is_frozen(there.thread_cache.word()), "closed for good");
     });
 }
 
@@ -95,11 +95,11 @@ fn a_drain_and_the_threads_own_sections_lose_no_unit() {
 
 #[test]
 #[should_panic(expected = "assertion")]
-fn without_the_fence_units_of_a_purse_are_lost_and_the_model_sees_it() {
+fn without_the_fence_units_of_a_thread_cache_are_lost_and_the_model_sees_it() {
     sections_against_a_drain(false);
 }
 
-/// A thread that drains before it refuses finds all idle units, in the cell or in the purse.
+/// A thread that drains before it refuses finds all idle units, in the cell or in the thread cache.
 fn a_drain_beside_a_fetch(locked: bool) {
     model(move || {
         let there = Thread::new(1, 4);

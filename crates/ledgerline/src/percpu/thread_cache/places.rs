@@ -1,37 +1,37 @@
-//! Stores the purses, and finds the calling thread's.
+//! Stores the thread caches, and finds the calling thread's.
 //!
-//! A thread that wants a purse gets a place near the hash of its thread pointer, and keeps it until it ends. If all of
-//! these are taken, it has no purse, and its units come from the cells.
+//! A thread that wants a thread cache gets a place near the hash of its thread pointer, and keeps it until it ends. If all of
+//! these are taken, it has no thread cache, and its units come from the cells.
 
-use super::{Purse, mine};
+use super::{ThreadCache, mine};
 use crate::region::row_set::Bits;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The number of threads that may have a purse.
+/// The number of threads that may have a thread cache.
 const PLACES: usize = 1 << 10;
 /// The number of places in which a thread looks for a free one.
 const NEAR: usize = 16;
 
-static ALL: [Purse; PLACES] = [const { Purse::new() }; PLACES];
-/// A bit for each purse that is open. Changed under the stock lock.
+static ALL: [ThreadCache; PLACES] = [const { ThreadCache::new() }; PLACES];
+/// A bit for each thread cache that is open. Changed under the stock lock.
 static OPEN: [AtomicU64; PLACES / 64] = [const { AtomicU64::new(0) }; PLACES / 64];
-/// The purse of a thread that ends. Like the one before a thread gets its first (`mine.rs`), it is never opened.
-static NONE_MORE: Purse = Purse::of_none();
+/// The thread cache of a thread that ends. Like the one before a thread gets its first (`mine.rs`), it is never opened.
+static NONE_MORE: ThreadCache = ThreadCache::of_none();
 
-/// Returns the calling thread's purse, or one that is never open.
+/// Returns the calling thread's cache, or one that is never open.
 #[inline]
-pub(crate) fn mine() -> &'static Purse {
+pub(crate) fn mine() -> &'static ThreadCache {
     mine::get()
 }
 
-/// Returns the calling thread's purse, and whether it had it before. A thread without a purse gets one if a place near
-/// its hash is free and `hear_its_end` returns that the thread's end will be reported. A purse that was another
+/// Returns the calling thread's cache, and whether it had it before. A thread without a thread cache gets one if a place near
+/// its hash is free and `hear_its_end` returns that the thread's end will be reported. A thread cache that was another
 /// thread's may be open. The caller has the stock lock.
 pub(crate) fn claim(
     me: usize,
-    hear_its_end: impl Fn(&'static Purse) -> bool,
-) -> Option<(&'static Purse, bool)> {
+    hear_its_end: impl Fn(&'static ThreadCache) -> bool,
+) -> Option<(&'static ThreadCache, bool)> {
     let mine = mine();
     if ptr::eq(mine, &raw const NONE_MORE) {
         return None;
@@ -53,18 +53,19 @@ pub(crate) fn claim(
     Some((free, false))
 }
 
-/// Detaches the purse of the calling thread, which ends and will not open it again. `give_back` follows once the purse
+/// Detaches the thread cache of the calling thread, which ends and will not open it again. `give_back` follows once the thread
+/// cache
 /// is closed.
 pub(crate) fn end() {
     mine::set(&NONE_MORE);
 }
 
 /// Frees the place of a thread that ends.
-pub(crate) fn give_back(purse: &Purse) {
-    purse.give_to(0);
+pub(crate) fn give_back(thread_cache: &ThreadCache) {
+    thread_cache.give_to(0);
 }
 
-/// Frees the places of threads that do not exist in this process, a forked child. Their purses stay open: the next
+/// Frees the places of threads that do not exist in this process, a forked child. Their thread caches stay open: the next
 /// thread that gets such a place closes it first, and drains take from it as from any other.
 pub(crate) fn forget_other_threads(me: usize) {
     for place in ALL.iter().filter(|place| place.who.load(Ordering::Relaxed) != me) {
@@ -72,7 +73,7 @@ pub(crate) fn forget_other_threads(me: usize) {
     }
 }
 
-/// Counts twice for each step in which units or counts have left a purse and have not arrived elsewhere, or the other
+/// Counts twice for each step in which units or counts have left a thread cache and have not arrived elsewhere, or the other
 /// way round.
 static MOVES: AtomicU64 = AtomicU64::new(0);
 
@@ -104,26 +105,26 @@ pub(crate) fn undisturbed<T>(look: impl FnOnce() -> T) -> Option<T> {
     (before & 1 == 0 && MOVES.load(Ordering::Relaxed) == before).then_some(seen)
 }
 
-/// Calls `see` for the open purses. Uses loops instead of a chain of iterators, since a draining thread may have a
+/// Calls `see` for the open thread caches. Uses loops instead of a chain of iterators, since a draining thread may have a
 /// small stack.
-pub(crate) fn each_open(mut see: impl FnMut(&'static Purse)) {
+pub(crate) fn each_open(mut see: impl FnMut(&'static ThreadCache)) {
     for (word, bits) in OPEN.iter().enumerate() {
-        // Acquire, partner of the AcqRel in `note`: the fields of an open purse were written before.
+        // Acquire, partner of the AcqRel in `note`: the fields of an open thread cache were written before.
         for bit in Bits(bits.load(Ordering::Acquire)) {
             see(&ALL[word * 64 + bit]);
         }
     }
 }
 
-/// Returns whether a purse is open.
-pub(crate) fn is_open(purse: &Purse) -> bool {
-    let (word, bit) = place(purse);
+/// Returns whether a thread cache is open.
+pub(crate) fn is_open(thread_cache: &ThreadCache) -> bool {
+    let (word, bit) = place(thread_cache);
     OPEN[word].load(Ordering::Acquire) & bit != 0
 }
 
-/// Notes that the caller, which has the stock lock, opened or closed a purse.
-pub(crate) fn note(purse: &Purse, open: bool) {
-    let (word, bit) = place(purse);
+/// Notes that the caller, which has the stock lock, opened or closed a thread cache.
+pub(crate) fn note(thread_cache: &ThreadCache, open: bool) {
+    let (word, bit) = place(thread_cache);
     if open {
         OPEN[word].fetch_or(bit, Ordering::AcqRel);
     } else {
@@ -131,7 +132,8 @@ pub(crate) fn note(purse: &Purse, open: bool) {
     }
 }
 
-fn place(purse: &Purse) -> (usize, u64) {
-    let number = (ptr::from_ref(purse).addr() - ALL.as_ptr().addr()) / size_of::<Purse>();
+fn place(thread_cache: &ThreadCache) -> (usize, u64) {
+    let number =
+        (ptr::from_ref(thread_cache).addr() - ALL.as_ptr().addr()) / size_of::<ThreadCache>();
     (number / 64, 1 << (number % 64))
 }
