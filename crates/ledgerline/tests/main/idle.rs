@@ -405,3 +405,77 @@ fn peaks_of_several_threads_hold_what_was_held_at_once() {
         }
     });
 }
+
+/// Creates a tenant with a limit of 64 GiB.
+fn tenant_of(ledger: &Ledger) -> Group<'_> {
+    let tenant = ledger.root().create("tenant").unwrap();
+    tenant.set_max("64G".parse().unwrap()).unwrap();
+    tenant
+}
+
+#[test]
+fn a_large_charge_that_comes_back_stays_in_the_cell_for_the_next() {
+    in_both_modes("a_large_charge_that_comes_back_stays_in_the_cell_for_the_next", || {
+        pin(&allowed_cpus()[..1]);
+        for size in [64 << 10, 1 << 20] {
+            let ledger = Ledger::new().unwrap();
+            let query = tenant_of(&ledger).create("query").unwrap();
+            query.set_max("32G".parse().unwrap()).unwrap();
+            for _ in 0..3 {
+                drop(query.try_charge(size).unwrap());
+            }
+            let idle = query.approximate().value;
+            assert!(idle >= size, "{idle} of {size}");
+            // The counters are not asked.
+            let held = query.try_charge(size).unwrap();
+            assert_eq!((query.approximate().value, query.precise()), (idle, size));
+            drop(held);
+            exact(query, 0, slack(256 << 10));
+        }
+    });
+}
+
+#[test]
+fn a_group_that_returns_a_gigabyte_keeps_little_of_it_idle() {
+    in_both_modes("a_group_that_returns_a_gigabyte_keeps_little_of_it_idle", || {
+        pin(&allowed_cpus()[..1]);
+        let (size, slack) = (1 << 20, slack(256 << 10));
+        let ledger = Ledger::new().unwrap();
+        let tenant = tenant_of(&ledger);
+        let query = tenant.create("query").unwrap();
+        for _ in 0..3 {
+            let mut held = Vec::new();
+            for count in 1..=1000 {
+                held.push(query.try_charge(size).unwrap());
+                exact(query, count * size, slack);
+            }
+            while held.pop().is_some() {
+                exact(tenant, held.len() as u64 * size, slack);
+            }
+            let idle = query.approximate().value;
+            assert!(idle <= slack / 4, "{idle}");
+        }
+        assert_eq!((query.precise(), ledger.mistakes()), (0, Mistakes::default()));
+    });
+}
+
+#[test]
+fn cells_for_large_charges_leave_room_to_those_for_small_ones() {
+    in_both_modes("cells_for_large_charges_leave_room_to_those_for_small_ones", || {
+        pin(&allowed_cpus()[..1]);
+        let slack = slack(256 << 10);
+        let ledger = Ledger::new().unwrap();
+        let tenant = tenant_of(&ledger);
+        for at in 0..40 {
+            let large = tenant.create(&format!("large{at}")).unwrap();
+            drop(large.try_charge(1 << 20).unwrap());
+            exact(tenant, 0, slack);
+        }
+        let small = tenant.create("small").unwrap();
+        for _ in 0..3 {
+            drop(small.try_charge(1000).unwrap());
+        }
+        assert!(small.approximate().value >= 1000, "its cell serves it");
+        exact(tenant, 0, slack);
+    });
+}
