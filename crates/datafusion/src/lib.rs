@@ -30,6 +30,7 @@
 //! A *consumer* is a registered `MemoryConsumer`: a partition of an operator, with all its reservations together.
 //! Some can spill. `try_grow` never takes a group over its max, at any instant, by one byte; `grow` may, since
 //! DataFusion does not let it fail, and [`QueryReport::overrun`] counts that. Below each max
+//!
 //! * a part is kept for consumers that cannot spill ([`LedgerPoolBuilder::keep_for_unspillable`]);
 //! * a consumer that can spill takes what it needs as long as there is room, however many others are registered;
 //! * if the room gets short, the largest active spiller is refused first. Smaller ones may grow up to their share, out

@@ -26,8 +26,8 @@ macro_rules! behind {
         $(
             #[doc = concat!("The next `", stringify!($name), "`.")]
             ///
+            /// # Safety
             /// As for the C function.
-            /// As the C function.
             #[allow(unused_unsafe, unused_variables, reason = "some do nothing else")]
             pub(crate) unsafe fn $name($($argument: $kind),*) -> $result {
                 let address = REAL[Function::$name as usize].load(Ordering::Relaxed);

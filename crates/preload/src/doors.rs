@@ -54,7 +54,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: c_int) -> *mut c_void {
-    // keep the arguments; before_dlopen; restore them; jump to what that returned
+    // keep the arguments; before_dlopen; restore them; jump to its result
     #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!(
         "push rdi", "push rsi", "push rax",

@@ -7,6 +7,7 @@
 //! exec, if the ledger has no path any more (`exec.rs`):
 //!   everything kept is reached as /proc/self/fd/N: an exec leaves those open, and the environment has these paths
 //!   otherwise the program is not accounted, and named
+//! ```
 //!
 //! A process in a user namespace of its own also needs the descriptors: it may not follow the ledger's path, which
 //! leads through another process. In another root they serve only if `/proc` is mounted there. A program that is
@@ -266,8 +267,8 @@ macro_rules! export_leaving {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         #[doc = concat!("Linux's `", stringify!($name), "`.")]
         ///
+        /// # Safety
         /// As for the C function.
-        /// As the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             prepare();

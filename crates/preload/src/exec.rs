@@ -317,8 +317,8 @@ macro_rules! export_spawn {
     ($($name:ident $plan:ident;)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
+        /// # Safety
         /// As for the C function.
-        /// As the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             child: *mut libc::pid_t,
@@ -347,8 +347,8 @@ macro_rules! export_listed {
     ($($name:ident => $body:path;)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
+        /// # Safety
         /// As for the C function.
-        /// As the C function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() -> c_int {

@@ -60,8 +60,8 @@ macro_rules! export_mmap {
     ($($name:ident)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
+        /// # Safety
         /// As for the C function.
-        /// As the C function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(

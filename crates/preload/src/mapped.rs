@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! mmap(length):      charge(my row, length) if it is private and writable; next.mmap; enter the range
-//! mprotect(range):   it becomes writable: charge what was not; next.mprotect; note it
-//! munmap(range):     next.munmap; take the range out; uncharge what was counted
+//! mprotect(range):   it becomes writable: charge the uncounted part; next.mprotect; note it
+//! munmap(range):     next.munmap; take the range out; uncharge the counted part
 //! ```
 //!
 //! Private memory counts if it was writable since its pages were last given back:

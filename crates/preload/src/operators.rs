@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! operator new(n):      the next one is the allocator's?   p = next.new(n); charge(my row, size(p))
-//!                         there is none, or a limit says no: call the new handler, or throw bad_alloc
+//!                         there is none, or a limit refuses: call the new handler, or throw bad_alloc
 //!                       otherwise: note the caller, next.new(n) (and malloc counts)
 //! operator delete(p):   the next one is the allocator's?   uncharge(the block's owner); next.delete(p)
 //!                       otherwise: next.delete(p) (and free counts)

@@ -304,7 +304,7 @@ fn turn_away_as(run: &Run, name: &Text<NAME_MAX>, identity: Identity, why: Blind
 fn attach() -> Option<()> {
     if INHERITED.opened.load(Ordering::Acquire) == 0 {
         let opened = open().map_or(2, |run| {
-            // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
+            // SAFETY: only the attaching thread is here, and no thread reads before `opened` is 1.
             unsafe { (*INHERITED.run.get()).write(run) };
             1
         });

@@ -134,7 +134,7 @@ impl Serves {
     }
 }
 
-/// The file cannot be read, so nothing is known of it. It may be a program all the same.
+/// The file cannot be read, so nothing is known of it. It may be a program nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 

@@ -1,4 +1,4 @@
-/* limit fill: allocates until it is refused, looks at what is left, goes on.
+/* limit fill: allocates until it is refused, checks the rest, and continues.
    limit grow: one block grows from 4 MiB to 7, and in small steps.
    limit kill: allocates blocks of 65536.
    limit hold SIZE: allocates one block, says so, waits for a signal.

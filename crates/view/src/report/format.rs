@@ -19,8 +19,8 @@
 //! kind 5    End: time, how the program ended
 //!
 //! values    current, peak, charges, refused, reclaimed, max (2^64 - 1: none): bits 0 to 5, in this order, as changes
-//!           from what was written last of this group, from zeros if nothing was
-//! state     0 lives, 1 ended: bit 6 says that a group ended. (It holds nothing from then on, whatever current says.)
+//!           from the last written values of this group, from zeros if there are none
+//! state     0 lives, 1 ended: bit 6 marks the end of a group. It holds nothing from then on, whatever current is.
 //! ```
 //!
 //! The first frame is Begin. A group precedes each frame that names its index; indexes count up from 0. Readers skip
