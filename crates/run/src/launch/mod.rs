@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! program::find(name)                the program, as a shell would find it
-//! Launch::new(program, words, …)     the library that is preloaded (a [`Library`]), as a file; the reason if it cannot be loaded
+//! Launch::new(program, words, …)     the library that is preloaded (a [`Library`]), as a file; what keeps it out
 //! Target::check(option, file)        whether the file for the later output can be written
 //! Signals::hold()                    from here on signals are the program's
 //! Launch::start(variables, signals)  the environment, LD_PRELOAD; fork and exec
