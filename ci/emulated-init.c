@@ -21,7 +21,7 @@ static void mounted(const char *kind, const char *at) {
     if (mount(kind, at, kind, 0, NULL) != 0) perror(at);
 }
 
-/* Programs that talk to themselves over the network find 127.0.0.1. */
+/* Programs that use the network locally need 127.0.0.1. */
 static void loopback(void) {
     struct ifreq ask = {.ifr_name = "lo"};
     int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -45,7 +45,7 @@ static void run(char **words, int count) {
         perror(words[at]);
         _exit(127);
     }
-    /* Orphans are this program's, too. */
+    /* This program also collects orphans. */
     for (pid_t ended; (ended = wait(&status)) != child && ended > 0;) {
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -59,7 +59,7 @@ int main(void) {
     mounted("proc", "/proc");
     mounted("sysfs", "/sys");
     mounted("devtmpfs", "/dev");
-    /* (A folder of the system's own, which lies in memory as all of it does: the tests' programs may lie below it.) */
+    /* The system's own folder, in memory like the whole system: the tests' programs may be below it. */
     mkdir("/tmp", 01777);
     chmod("/tmp", 01777);
     mounted("tmpfs", "/dev/shm");

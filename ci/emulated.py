@@ -84,7 +84,7 @@ class Debian:
         file = glob.glob(str(self.folder / f"{names[0]}_*.deb"))[0]
         subprocess.run(["dpkg", "-x", file, str(kept)], check=True)
         os.remove(file)
-        # Its modules are not used: the file is all that is kept.
+        # Its modules are not used: only the file is kept.
         shutil.rmtree(kept / "lib", ignore_errors=True)
         shutil.rmtree(kept / "usr", ignore_errors=True)
         return sorted(kept.glob("boot/vmlinuz-*"))[-1]
@@ -100,7 +100,7 @@ class Debian:
         self.update()
         self.call("apt-get", "-qq", "--yes", "--download-only", "install", *packages)
         archives = self.folder / "apt" / "cache" / "archives"
-        # Programs and libraries lie in one place each, as in a system that was installed.
+        # Programs and libraries are in one place each, like in an installed system.
         for name in ("bin", "sbin", "lib"):
             (root / "usr" / name).mkdir(parents=True)
             (root / name).symlink_to(f"usr/{name}")
@@ -113,7 +113,7 @@ class Debian:
             )
             if unpacked.wait() != 0:
                 raise LeftOut(f"{file.name} cannot be unpacked")
-        # The packages' scripts would have made these links.
+        # The links that the packages' scripts would have made.
         for name, to in (("sh", "dash"), ("cc", "gcc"), ("c++", "g++"), ("awk", "mawk")):
             link = root / "usr/bin" / name
             if not os.path.lexists(link) and (root / "usr/bin" / to).exists():
@@ -189,7 +189,7 @@ def without_debug(path):
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "stripped")
         for strip in filter(shutil.which, ("strip", "aarch64-linux-gnu-strip")):
-            # (One for another machine fails, and may take the file away.)
+            # Stripping a file for another machine fails, and may remove the file.
             if subprocess.run([strip, "--strip-debug", "-o", out, path], capture_output=True).returncode == 0:
                 return out.read_bytes()
     return pathlib.Path(path).read_bytes()
@@ -229,7 +229,7 @@ def interpreted(file, libraries):
 # ---- running
 
 
-# A system that prints nothing for so long (seconds) hangs. How long all of it may take is not said: a busy machine emulates slowly.
+# A system that prints nothing for this many seconds hangs. The total time has no limit: a busy machine emulates slowly.
 SILENT = 900
 
 
@@ -273,7 +273,7 @@ def tests_passed(name, text, chosen):
     return passed, why or ("no test ran" if none else None)
 
 
-# A hundred and fifty programs with each sanitizer: they start in a second or two when they are emulated.
+# A hundred and fifty programs with each sanitizer: each takes a second or two to start in emulation.
 TOO_SLOW = {"cli-not_accounted": ["--skip", "programs_that_cannot_be_seen"]}
 
 

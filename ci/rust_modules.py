@@ -28,7 +28,7 @@ Token = collections.namedtuple("Token", "kind text line")
 TESTS = {"test"}  # the cfg names that mean that something is tested
 ITEMS = {"fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"}
 STARTS = ITEMS | {"impl", "mod", "use", "let", "if", "match"}
-# The values of attributes that are no code, whatever they look like.
+# The values of attributes that are not code, even if they look like code.
 TEXTS = {"name", "path", "reason", "note", "expected", "rename", "alias", "value_name", "default_value", "feature"}
 TEXTS |= {"about", "help", "long_about", "long_help", "before_help", "after_help"}
 BETWEEN = {"as", "const", "dyn", "for", "impl", "mut", "where"}  # the words that stand beside a name in code
@@ -192,7 +192,7 @@ class Crate:
                     attributes.append(inside)
                 at = closes + 1
                 continue
-            # Only here is it known that none of them leaves the item to tests.
+            # Only here is it known that none of them makes the item test-only.
             for inside in attributes:
                 self.attribute(module, inside)
             attributes = []
@@ -231,7 +231,7 @@ class Crate:
         while at + 2 < len(stream) and stream[at + 1].text == "::" and stream[at + 2].kind == "name":
             segments.append(stream[at + 2].text)
             at += 2
-        # After one point a name is a member; after two the path is the end of a range, or the rest of a struct.
+        # After one dot a name is a member; after two the path is the end of a range, or the rest of a struct.
         member = before[-1:] == ["."] and before != [".", "."]
         if not member and before[-1:] not in (["::"], ["fn"]) and (before[-1:] != ["$"] or segments[0] == "crate"):
             follows = stream[at + 1].text if at + 1 < len(stream) else ""
@@ -251,7 +251,7 @@ class Crate:
                 if text in ("doc", "cfg"):
                     at = end_of_value(inside, at) - 1
                 elif text == "cfg_attr" and after == "(":
-                    # The commas that stand between the condition and the attributes are read like any others.
+                    # The commas between the condition and the attributes are read like any others.
                     condition = end_of_value(inside, at + 2)
                     tested = holds_without_tests(inside[at + 2 : condition]) is False
                     at = matching(inside, at + 1) if tested else condition
@@ -321,7 +321,7 @@ class Crate:
                 break
             if text == "$":
                 if tree[at + 1].text != "crate":
-                    # A variable of a macro: the rest of the path is not known, nor which name it brings.
+                    # A variable of a macro: the rest of the path is unknown, and so is the name that it imports.
                     if segments:
                         module.paths.append((segments, line, ";"))
                     return
@@ -352,7 +352,7 @@ class Crate:
         if name in module.items or name in module.uses:
             return where, False
         for path in module.globs:
-            # A glob of one's own parent must not be asked for the parent's name by that name.
+            # A glob of the module's own parent must not be asked for the parent's name by that name.
             target = self.resolve(where, path, set(), seen)
             if target and target[1] and target[0] != where:
                 found = self.find(target[0], name, seen)
@@ -388,7 +388,7 @@ class Crate:
             named = set()
             name = segments[0]
             if len(segments) == 1 and follows not in (";", "*"):
-                # A bare name leads elsewhere only by a glob, or as a macro.
+                # A bare name leads elsewhere only through a glob, or as a macro.
                 if follows == "!" and name in self.macros:
                     named.add(self.macros[name])
                 elif not module.globs or not (name[0].isupper() or follows in ("(", "!")):

@@ -53,7 +53,7 @@ def served(ledgerline, groups, *options):
         with ended(busy, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
             if program.stdout.readline().strip() != "ready":
                 raise SystemExit("FAILED: the busy ledger did not start")
-            # (By a short name, which the page shows.)
+            # The page shows the file's name, so that is short.
             command = [ledgerline.resolve(), "serve", *options, file.name]
             with ended(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
                 address = server.stdout.readline().strip()

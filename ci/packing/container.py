@@ -7,7 +7,7 @@ from . import root
 from .tools import OUT, ROOT, Failed, check, fresh, said, write
 
 FILE = ROOT / "Containerfile"
-# The same line builds the command here.
+# The command that builds the command here, too.
 BUILDS = "cargo build --profile dist --locked -p ledgerline-cli"
 COMMAND = "/src/target/dist/ledgerline"
 

@@ -13,7 +13,7 @@ from .tools import HOME, VERSION, WORKSPACES, Failed, call
 TEXTS = re.compile(r"(?i)(licen[cs]e|copying|notice|unlicense|copyright)[^/]*")
 
 
-# The commands and libraries that packages bring.
+# The commands and libraries in packages.
 BROUGHT = ("ledgerline-cli", "ledgerline-capi", "ledgerline-lab")
 
 

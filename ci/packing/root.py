@@ -8,7 +8,7 @@ import shutil
 from .tools import OUT, Failed, LeftOut, call, need, said
 
 SUITE = "bookworm"
-# Beside the smallest Debian: what programs in C are compiled with, what reads manuals and completes.
+# Added to the smallest Debian: a compiler for C programs, a reader of manuals, and completions.
 WITH = "gcc,libc6-dev,pkg-config,man-db,bash-completion"
 CLEAN = OUT / "root"
 

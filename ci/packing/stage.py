@@ -6,12 +6,12 @@ import shutil
 from . import linked
 from .tools import OUT, ROOT, VERSION, Failed, call, check, fresh, need, said, write
 
-# The commands: the workspace of each, its package, and the most bytes that it may have, stripped.
+# The commands: the workspace of each, its package, and its largest size in bytes, stripped.
 COMMANDS = {
     "ledgerline": (ROOT, "ledgerline-cli", 15_000_000),
     "ledgerline-lab": (ROOT / "lab", "ledgerline-lab", 15_000_000),
 }
-# The files that shells read completions from, below the prefix, by shell and command.
+# The files from which shells read completions, below the prefix, by shell and command.
 COMPLETIONS = {
     (shell, command): place.format(command)
     for shell, place in [
@@ -28,7 +28,7 @@ def built(command, profile):
     return COMMANDS[command][0] / "target" / profile / command
 
 
-# The profile of the commands that are packed; `build` decides.
+# The profile of the packed commands; `build` decides.
 profile = "dist"
 
 
@@ -72,7 +72,7 @@ def stage():
     call(*install, env=dict(os.environ, CARGO_TERM_QUIET="true"))
     call("strip", "--strip-unneeded", *(tree / "lib").glob("libledgerline.so.*.*"))
     call("strip", "--strip-debug", "--enable-deterministic-archives", tree / "lib/libledgerline.a")
-    # So that the folder may lie anywhere.
+    # Makes the folder relocatable.
     config = tree / "lib/pkgconfig/ledgerline.pc"
     text = config.read_text()
     for name, old, new in [("prefix", "", "${pcfiledir}/../.."), ("includedir", "/include", "${prefix}/include"),

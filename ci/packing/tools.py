@@ -10,7 +10,7 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-# Accounting, and the laboratory.
+# The workspaces of accounting and of the laboratory.
 WORKSPACES = (ROOT, ROOT / "lab")
 OUT = ROOT / "target" / "packages"
 WORKSPACE = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
@@ -20,7 +20,7 @@ AUTHORS = "The Ledgerline authors"
 # A placeholder until the project has a public home.
 HOME = WORKSPACE["repository"]
 MAIL = "ledgerline@example.org"
-# Debian's words for machines, by the kernel's.
+# Debian's names for machines, by the kernel's.
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 MACHINE = platform.machine()
 

@@ -12,7 +12,7 @@ from . import linked, stage
 from .tools import HOME, MACHINE, OUT, ROOT, VERSION, Failed, LeftOut, call, check, documented, epoch, fresh
 from .tools import need, said, write
 
-# The libraries that a manylinux wheel may need from the system, of all that a Rust program does need.
+# The libraries that a manylinux wheel may need from the system, among those that a Rust program needs.
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libutil|libpthread|libgcc_s|ld-linux-.*)\.so\.\d+")
 SUMMARY = "Memory cgroups for programs that nobody recompiled: account for memory, and limit it, without root"
 
@@ -129,7 +129,7 @@ def build(tree):
     files[record] = ("".join(lines) + f"{record},,\n").encode()
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        # (A zip knows no time before 1980. The list comes last.)
+        # A zip has no time before 1980. The list comes last.
         when = time.gmtime(max(epoch(), 315_532_800))[:6]
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, when)

@@ -14,7 +14,7 @@ import time
 
 from .program import Context, Failed, environment, find, free_port, wait_until
 
-# No program of the list takes a tenth of this on a machine that does nothing else; a busy one gets the rest.
+# No program of the list takes a tenth of this on an idle machine; a busy one gets the rest.
 LIMIT_SECONDS = 300
 
 
@@ -138,7 +138,7 @@ class Place:
             said = [line.decode(errors="replace").strip() for line in lines if line.startswith(b"ledgerline: ")]
             stderr = b"".join(line for line in lines if not line.startswith(b"ledgerline: "))
         if program.drive:
-            # A server's log has times and process IDs; what its clients learnt is compared.
+            # A server's log has times and process IDs; the answers to its clients are compared.
             log, stdout, stderr = stderr + stdout, answer, b""
         account = read_account(json_file) if before else None
         outcome = Outcome(

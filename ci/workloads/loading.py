@@ -28,7 +28,7 @@ def over(name, allocator, packages, needs, command, **more):
     return Program(name, packages, needs, command, **more)
 
 
-# ---- wheels: what each is called on PyPI, the module that shows that it is there, and its work. No output depends on chance.
+# ---- wheels: each one's name on PyPI, the module that proves its presence, and its work. No output is random.
 
 WORK = {
     ("numpy", "numpy"): """

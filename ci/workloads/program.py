@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-# Debian's own programs come before what else a machine has under the same name.
+# Debian's own programs precede others of the same name on a machine.
 DEBIAN = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/lib/postgresql/*/bin")
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
@@ -98,7 +98,7 @@ class Program:
     files: tuple = ()
     environment: dict = dataclasses.field(default_factory=dict)
     accounted: bool = True
-    # Programs that it starts and that cannot be accounted, or parts of it, by name.
+    # The names of started programs, or parts of them, that cannot be accounted.
     unseen: tuple = ()
     unprivileged: bool = False
     drive: object = None
@@ -115,8 +115,8 @@ class Growth(Program):
     """A program that asks for memory until a limit says no."""
 
     limit: int = 128 << 20
-    # Whether it is an error if the kernel sees more than a twentieth above the limit. `why` gives the reason if
-    # it is none, and if the kernel sees far less than the limit.
+    # Whether it is an error if the kernel sees more than a twentieth above the limit. If it is not, `why` explains why
+    # the kernel may; if the kernel sees far less than the limit, `why` explains that, too.
     asserted: bool = True
     why: str = ""
 

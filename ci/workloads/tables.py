@@ -2,7 +2,7 @@
 
 import re
 
-# Seconds below which a cost says nothing.
+# The seconds below which a cost is meaningless.
 SHORT = 0.25
 PROGRAM_COLUMNS = ("program", "works", "peak in the account", "VmHWM", "takes", "cost", "CPU's time")
 LIMIT_COLUMNS = (
@@ -43,7 +43,7 @@ def program_row(row, quick):
     peak = size(row.get("peak")) if row.get("accounted", True) else "not accounted"
     seconds = f"{row['seconds']:.2f} s" if "seconds" in row else "-"
     times = ("-",) * 3 if quick else (seconds, "-", "-")
-    # In a shorter one the command's start would be all that one sees.
+    # For a shorter program, the cost of starting the command would dominate.
     if not quick and row.get("seconds", 0) >= SHORT:
         times = (seconds, cost(row.get("cost")), cost(row.get("cpu_cost")))
     return (row["name"], works, peak, size(row.get("resident")), *times)
@@ -110,7 +110,7 @@ def show(whole, out):
 def markdown(columns, lines):
     """A table of a document."""
     body = [columns, ["---"] * len(columns), *lines]
-    # (A program's message may look like a column's end, or like HTML.)
+    # A program's message may contain a column separator, or HTML.
     plain = lambda cell: cell.replace("|", "\\|").replace("<", "\\<")
     return "\n".join("| " + " | ".join(map(plain, line)) + " |" for line in body)
 

@@ -239,7 +239,8 @@ PROGRAMS = [
         "tmux",
         "tmux",
         ("tmux",),
-        # The session waits for its reader: the server ends with it, and who asks an ended server meets an error.
+        # The session waits for its reader: the server ends with the session, and a request to an ended server is an
+        # error.
         lambda c: "tmux -S ./s -f /dev/null new-session -d "
         "'seq 1000 >out; tmux -S ./s wait-for -S done; tmux -S ./s wait-for read' && "
         "tmux -S ./s wait-for done && wc -l <out && tmux -S ./s wait-for -S read; sleep 0.2",

@@ -46,7 +46,7 @@ def server(name, tells):
     )
 
 
-# The self-test runs these programs; the second is what the result must hold.
+# The programs of the self-test, and the expected properties of their results.
 PROGRAMS = [
     (trial("the same", "echo a; echo b >&2; echo c >file", files=("file",)), "yes"),
     (trial("the same, killed", "kill -TERM $$"), "yes"),
@@ -66,7 +66,7 @@ PROGRAMS = [
     (server("a server that tells", True), "no stdout: line 1 is \"b'ledgerline'\" instead of \"b'plain'\""),
 ]
 
-# Memory of a system call that no library sees.
+# Memory from a system call that no library sees.
 UNSEEN = """
 import ctypes
 kernel = ctypes.CDLL(None).syscall

@@ -1,4 +1,4 @@
-//! Builds the library that the command preloads, so that it lies inside it.
+//! Builds the preloaded library, so that the command can embed it.
 
 fn main() {
     ledgerline_interpose::build::carry("preload", &[]);

@@ -1,7 +1,7 @@
-//! The suite `alloc` measures what accounting adds to `malloc` and `free`, beside other accounting allocators over the same
-//! one.
+//! The suite `alloc` measures the cost that accounting adds to `malloc` and `free`, beside other accounting allocators
+//! over the same one.
 //!
-//! The allocators are called as the compiler calls a global one: by a function that is not inlined.
+//! The allocators are called like the compiler calls a global one: by a function that is not inlined.
 
 use super::allocators::{Header, Tracking};
 use super::loops::{UNROLLED, four_times};
@@ -54,7 +54,7 @@ Examples:
   ledgerline bench alloc --threads 1,2 --cases system,ledgerline,cap
   ledgerline bench alloc --mode rseq --json > figures.jsonl";
 
-/// What is allocated.
+/// The sizes of the allocations.
 #[derive(Clone, Copy)]
 enum Sizes {
     Same,
@@ -96,7 +96,7 @@ fn system(sizes: Sizes) -> Made<Work<'static>> {
     Ok(work(sizes, &System, || ()))
 }
 
-/// A group two levels below the root, with limits far above what is ever charged.
+/// Makes a group two levels below the root, with limits far above any charge.
 fn group() -> Made<Group<'static>> {
     let ledger = Ledger::new()?.into_static();
     let tenant = ledger.root().create("tenant")?;
@@ -116,7 +116,7 @@ fn nobody(sizes: Sizes) -> Made<Work<'static>> {
     Ok(work(sizes, Box::leak(Box::new(Alloc::system())), || ()))
 }
 
-/// As many groups as a server has tasks, and the blocks of a poll of one.
+/// A server's number of tasks, each with a group and the blocks of one poll.
 const TASKS: usize = 64;
 const BLOCKS: u64 = 8;
 
@@ -157,7 +157,7 @@ fn header(sizes: Sizes) -> Made<Work<'static>> {
     Ok(work(sizes, &Header, move || Header::enter(counter)))
 }
 
-/// What a thread does: it enters its group, or what else the allocator has, and goes round.
+/// Runs a thread: it enters its group, or the allocator's equivalent, and repeats the work.
 fn work<A: GlobalAlloc + Sync, E>(
     sizes: Sizes,
     allocator: &'static A,
@@ -186,7 +186,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("a small size")
 }
 
-/// Sizes from 16 bytes to 4 KiB, as many of each power of two, in an order that is random and always the same.
+/// Returns sizes from 16 bytes to 4 KiB, as many of each power of two, in a random order that is always the same.
 fn layouts() -> Vec<Layout> {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -203,20 +203,20 @@ fn layouts() -> Vec<Layout> {
         .collect()
 }
 
-/// As `__rust_alloc` calls a global allocator.
+/// Allocates like `__rust_alloc` calls a global allocator.
 #[inline(never)]
 fn get<A: GlobalAlloc>(allocator: &A, layout: Layout) -> *mut u8 {
     // SAFETY: no layout of this suite is empty.
     unsafe { allocator.alloc(layout) }
 }
 
-/// As `__rust_dealloc` calls a global allocator.
+/// Frees like `__rust_dealloc` calls a global allocator.
 ///
 /// # Safety
-/// The block came from [`get`] in that layout.
+/// The block came from [`get`] with that layout.
 #[inline(never)]
 unsafe fn give<A: GlobalAlloc>(allocator: &A, block: *mut u8, layout: Layout) {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { allocator.dealloc(block, layout) }
 }
 
@@ -226,13 +226,13 @@ fn same<A: GlobalAlloc>(allocator: &A, layout: Layout, n: u64) {
         four_times!({
             let block = black_box(get(allocator, layout));
             assert!(!block.is_null());
-            // SAFETY: it was made above.
+            // SAFETY: the block was made above.
             unsafe { give(allocator, block, layout) }
         });
     }
 }
 
-/// Blocks that are live at a time.
+/// The number of blocks that are live at the same time.
 const LIVE: usize = 32;
 
 #[inline(never)]
@@ -242,24 +242,24 @@ fn mixed<A: GlobalAlloc>(allocator: &A, layouts: &[Layout], n: u64) {
     for (turn, &layout) in sizes.take(n as usize).enumerate() {
         let (block, old) = &mut live[turn % LIVE];
         if !block.is_null() {
-            // SAFETY: it was made below, in that layout.
+            // SAFETY: the block was made below, in that layout.
             unsafe { give(allocator, *block, *old) }
         }
         (*block, *old) = (black_box(get(allocator, layout)), layout);
         assert!(!block.is_null());
     }
     for (block, layout) in live {
-        // SAFETY: as many turns as blocks were made at least; each was made above.
+        // SAFETY: there are at least as many turns as blocks; each block was made above.
         unsafe { give(allocator, block, layout) }
     }
 }
 
-/// The case that a case is to be judged by.
+/// Returns the case that a case is compared with.
 fn beneath(case: &str) -> &'static str {
     if case.ends_with("_mixed") { "system_mixed" } else { "system" }
 }
 
-/// What an allocator adds to the one beneath.
+/// Returns the cost of an allocator beyond the one beneath.
 fn adds(row: &Row, rows: Rows<'_>) -> Option<f64> {
     let system = beneath(&row.case);
     if row.case == system { None } else { Some(row.ns_per_op - rows.beside(row, system)?) }
@@ -299,7 +299,7 @@ mod tests {
         let allocator = Alloc::system();
         let block = get(&allocator, layout(64));
         assert_eq!(group.precise(), 64);
-        // SAFETY: it was made above.
+        // SAFETY: the block was made above.
         unsafe { give(&allocator, block, layout(64)) };
         same(&allocator, layout(64), 400);
         mixed(&allocator, &layouts(), 4 * LIVE as u64);

@@ -1,18 +1,18 @@
-//! What an accounting allocator is compared with: designs of others, each over the system's allocator.
+//! The allocators that accounting is compared with: designs of other projects, each over the system's allocator.
 //!
-//! `cap`, `stats_alloc` and `peak_alloc` are the crates of these names. Two are written anew here:
-//! * [`Tracking`] is the design of the crate `tracking-allocator` 0.4 (its licence is none that the command may bear): a
-//!   word with the group before each block, a thread-local stack of groups that is taken while the tracker runs, and a
-//!   tracker behind a virtual call. The tracker here adds to a counter of the group, as that of Vector did.
-//! * [`Header`] is the design of RisingWave's `TaskLocalAlloc` (risingwave#4785): eight bytes before each block with the
-//!   address of a counter, which the task that is polled has in a thread-local variable.
+//! `cap`, `stats_alloc` and `peak_alloc` are the crates of these names. Two designs are reimplemented here:
+//! * [`Tracking`] is the design of the crate `tracking-allocator` 0.4, whose licence the command cannot bear: a word
+//!   with the group before each block, a thread-local stack of groups that is taken while the tracker runs, and a
+//!   tracker behind a virtual call. The tracker here adds to a counter of the group, like Vector's did.
+//! * [`Header`] is the design of RisingWave's `TaskLocalAlloc` (risingwave#4785): eight bytes before each block with
+//!   the address of a counter, which a thread-local variable holds for the task that is polled.
 
 use crate::measure::padded::Padded;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The layout of a block with a word before it, and where the block begins.
+/// Returns the layout of a block with a word before it, and the offset of the block.
 #[inline(always)]
 fn behind_a_word(layout: Layout) -> (Layout, usize) {
     let (with_word, offset) =
@@ -20,7 +20,7 @@ fn behind_a_word(layout: Layout) -> (Layout, usize) {
     (with_word.pad_to_align(), offset)
 }
 
-/// What [`Tracking`] calls for each block.
+/// The interface that [`Tracking`] calls for each block.
 trait Tracker: Sync {
     fn allocated(&self, address: usize, size: usize, group: usize);
     fn deallocated(&self, address: usize, size: usize, group: usize, current: usize);
@@ -48,7 +48,7 @@ thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// See the module.
+/// The design described in the module's documentation.
 pub(super) struct Tracking {
     tracker: Box<dyn Tracker>,
 }
@@ -76,12 +76,12 @@ impl Tracking {
     }
 }
 
-// SAFETY: blocks are the system's, behind a word of their own.
+// SAFETY: blocks are the system's, each with a word before it.
 unsafe impl GlobalAlloc for Tracking {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (with_word, offset) = behind_a_word(layout);
-        // SAFETY: not empty, and the word lies within.
+        // SAFETY: not empty, and the word lies within the block.
         unsafe {
             let start = System.alloc(with_word);
             if start.is_null() {
@@ -118,7 +118,7 @@ thread_local! {
     static TASK: Cell<*const AtomicUsize> = const { Cell::new(std::ptr::null()) };
 }
 
-/// See the module.
+/// The design described in the module's documentation.
 pub(super) struct Header;
 
 impl Header {
@@ -128,13 +128,13 @@ impl Header {
     }
 }
 
-// SAFETY: blocks are the system's, behind a word of their own.
+// SAFETY: blocks are the system's, each with a word before it.
 unsafe impl GlobalAlloc for Header {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (with_word, offset) = behind_a_word(layout);
         let counter = TASK.get();
-        // SAFETY: a counter lives for good; the block is not empty, and the word lies within.
+        // SAFETY: a counter is never freed; the block is not empty, and the word lies within it.
         unsafe {
             if let Some(counter) = counter.as_ref() {
                 counter.fetch_add(layout.size(), Ordering::Relaxed);
@@ -151,7 +151,7 @@ unsafe impl GlobalAlloc for Header {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let (with_word, offset) = behind_a_word(layout);
-        // SAFETY: the block came from `alloc`, and its counter lives for good.
+        // SAFETY: the block came from `alloc`, and its counter is never freed.
         unsafe {
             let start = block.sub(offset);
             if let Some(counter) = start.cast::<*const AtomicUsize>().read().as_ref() {

@@ -1,7 +1,7 @@
-//! The cases of the suite `charge`: the public interface in bare loops. (Those with guards: `guards`.)
+//! The cases of the suite `charge`: the public interface in bare loops. `guards` has the cases with guards.
 //!
-//! Walks over many groups do one operation a turn, with the handle loaded from memory; `pair_groups1` shows what
-//! that costs by itself.
+//! Walks over many groups do one operation per turn, with the handle loaded from memory; `pair_groups1` shows the cost
+//! of that by itself.
 
 use super::guards;
 use super::loops::{UNROLLED, bare_add, four_times, refused};
@@ -14,18 +14,18 @@ use ledgerline::{CreateError, Group, Ledger, Limit};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The case about memory, which is not timed in rounds but as a whole.
+/// The case about memory, which is timed as a whole and not in rounds.
 pub(super) const MILLION: &str = "create_million";
 
-/// A pair in a ledger in a file with many groups, at which nobody looks, and at which another process does (`watched`).
+/// A pair in a ledger in a file with many groups: without an observer, and with one in another process (`watched`).
 pub(super) const UNWATCHED: &str = "pair_unwatched";
 pub(super) const WATCHED: &str = "pair_watched";
 
-/// What each operation moves.
+/// The units of each operation.
 const UNITS: u64 = 64;
-/// A limit at every level, far above what is ever charged.
+/// A limit at every level, far above any charge.
 const MAX: u64 = 1 << 40;
-/// Makes a case for so many threads, which share its groups; they live in the ledger, which is new.
+/// Makes a case for a number of threads, which share its groups. The groups live in the ledger, which is new.
 pub(super) type Make = for<'l> fn(&'l Ledger, usize) -> Made<Work<'l>>;
 
 /// All cases, in the order of the report.
@@ -72,13 +72,13 @@ pub(super) const CASES: [(&str, Make); 33] = [
     ("atomics_grow", queries::atomics_grow),
     ("atomics_refusal", queries::atomics_refusal),
     ("mutex_grow", queries::mutex_grow),
-    // (Their ledgers lie in files.)
+    // These ledgers lie in files.
     (UNWATCHED, |ledger, _| chain(ledger, 3, pair)),
     (WATCHED, |_, _| Err("a ledger in no file cannot be watched".into())),
     (MILLION, |_, _| Err("it is measured as a whole, not in rounds".into())),
 ];
 
-/// One group with so many levels, the root included: a charge of `/a/b` passes three.
+/// Makes a chain of this many levels, the root included, and returns the last group: a charge of `/a/b` passes three.
 pub(super) fn chain<'l>(
     ledger: &'l Ledger,
     levels: usize,
@@ -92,22 +92,22 @@ pub(super) fn chain<'l>(
     Ok((UNROLLED, Box::new(move |_, n| work(group, black_box(UNITS), n))))
 }
 
-/// A name that no other group has: threads make groups of their own, and cases share a ledger.
+/// Returns a unique name for a group: threads make groups of their own, and cases share a ledger.
 fn unique() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     NUMBER.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
-/// A group with a limit.
+/// Makes a group with a limit.
 fn level(parent: Group<'_>) -> Made<Group<'_>> {
     let group = parent.create(&unique())?;
     group.set_max(Limit::units(MAX))?;
     Ok(group)
 }
 
-/// So many groups below the root, walked in an order that is random and always the same.
+/// Makes `count` groups below the root, walked in a random order that is always the same.
 fn wide(ledger: &Ledger, count: usize) -> Made<Work<'_>> {
-    /// Fewer handles are repeated up to this many, so that the walk's ends weigh alike.
+    /// Fewer handles are repeated up to this number, so that the ends of the walk weigh the same.
     const WALK_LEAST: usize = 8;
     let mut groups = (0..count)
         .map(|_| ledger.root().create(&unique()))
@@ -144,7 +144,7 @@ fn pairs(groups: &[Group<'_>], units: u64, n: u64) {
     }
 }
 
-/// What threads share that have no per-CPU memory.
+/// Makes work on a counter that all threads share, without per-CPU memory.
 pub(super) fn shared<P: Peer + 'static>(peer: P) -> Made<Work<'static>> {
     Ok((UNROLLED, Box::new(move |_, n| peer_pair(&peer, black_box(UNITS), n))))
 }

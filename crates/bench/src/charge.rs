@@ -1,5 +1,5 @@
-//! The suite `charge` measures what an update costs on trees of several depths and widths, and what its alternatives
-//! cost.
+//! The suite `charge` measures the cost of an update on trees of several depths and widths, and the cost of its
+//! alternatives.
 
 use super::cases::{CASES, MILLION, UNWATCHED, WATCHED};
 use super::guards;
@@ -102,7 +102,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// A case's own ledger, and the file that it lies in.
+/// Makes a case's own ledger, with its file.
 fn ledger(case: &str, quick: bool) -> Made<(Ledger, Option<File>)> {
     if [UNWATCHED, WATCHED].contains(&case) {
         let (ledger, file) = watched::ledger(quick)?;
@@ -111,7 +111,7 @@ fn ledger(case: &str, quick: bool) -> Made<(Ledger, Option<File>)> {
     Ok((Ledger::new()?, None))
 }
 
-/// Fills a ledger until it has so many groups, the root included.
+/// Fills a ledger until it has this many groups, the root included.
 fn create_many(groups: u64, pass: Pass<'_>) -> Made<Row> {
     let mut seconds = Vec::new();
     let mut resident = Vec::new();
@@ -145,17 +145,17 @@ fn decimal(number: u64, into: &mut [u8; 20]) -> &str {
     std::str::from_utf8(&into[..length]).expect("digits are UTF-8")
 }
 
-/// What a guard costs beside the units alone.
+/// Returns the cost of a guard relative to the units alone.
 fn times_units(row: &Row, rows: Rows<'_>) -> Option<f64> {
     rows.times(row, guards::beside(&row.case)?)
 }
 
-/// What a watcher costs.
+/// Returns the cost of an observer.
 fn times_unwatched(row: &Row, rows: Rows<'_>) -> Option<f64> {
     rows.times(row, UNWATCHED).filter(|_| row.case == WATCHED)
 }
 
-/// Compares a figure with those that it should be judged by.
+/// Compares a figure with its references.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let of = |case: &str| rows.times(row, case);
     let mut remarks = Vec::new();

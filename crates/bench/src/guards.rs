@@ -1,13 +1,13 @@
-//! The loops of the suite `charge` that hold their units by guards. They make the calls that README shows, and do
-//! what programs do to a guard between charge and drop. The guard crosses a crate's border in each of them.
+//! The loops of the suite `charge` that hold their units by guards. They make the calls that README shows, and treat a
+//! guard like programs do between charge and drop. The guard crosses the border of a crate in each of them.
 
 use super::loops::{UNROLLED, four_times, refused};
 use ledgerline::{Charge, Group};
 use std::error::Error;
 use std::hint::black_box;
 
-/// The case that a guarded one is to be judged by: it charges and uncharges the same units at the same depth without
-/// a guard.
+/// Returns the case that a guarded one is compared with: it charges and uncharges the same units at the same depth
+/// without a guard.
 pub(super) fn beside(case: &str) -> Option<&'static str> {
     match case {
         "guard_depth1" => Some("pair_depth1"),
@@ -33,14 +33,14 @@ pub(super) fn guard(group: Group<'_>, units: u64, n: u64) {
     }
 }
 
-/// A step of a program that hands its errors up.
+/// Charges like a step of a program that passes its errors up.
 #[inline(always)]
 fn step(group: Group<'_>, units: u64) -> Result<(), Box<dyn Error>> {
     let _held = group.try_charge(units)?;
     Ok(())
 }
 
-/// With `?` into the error of a program.
+/// Converts errors with `?` into the error of a program.
 #[inline(never)]
 pub(super) fn question(group: Group<'_>, units: u64, n: u64) {
     for _ in 0..n / UNROLLED {
@@ -50,7 +50,7 @@ pub(super) fn question(group: Group<'_>, units: u64, n: u64) {
     }
 }
 
-/// Pushed to a list that the compiler cannot see into, and popped.
+/// Pushes to a list that the compiler cannot see into, and pops.
 #[inline(never)]
 pub(super) fn vec(group: Group<'_>, units: u64, n: u64) {
     let mut held = Vec::with_capacity(16);
@@ -63,7 +63,7 @@ pub(super) fn vec(group: Group<'_>, units: u64, n: u64) {
     }
 }
 
-/// Split in two, and both dropped.
+/// Splits in two, and drops both.
 #[inline(never)]
 pub(super) fn split(group: Group<'_>, units: u64, n: u64) {
     for _ in 0..n / UNROLLED {
@@ -75,7 +75,7 @@ pub(super) fn split(group: Group<'_>, units: u64, n: u64) {
     }
 }
 
-/// Moved to another group below the same parent, and dropped.
+/// Moves to another group below the same parent, and drops.
 #[inline(never)]
 pub(super) fn transfer(from: Group<'_>, to: Group<'_>, units: u64, n: u64) {
     for _ in 0..n / UNROLLED {

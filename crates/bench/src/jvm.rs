@@ -1,4 +1,4 @@
-//! Peers that live in a Java virtual machine, where there is one.
+//! Peers in a Java virtual machine, if there is one.
 
 use super::options::Options;
 use crate::measure::harness::Rounds;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 const SOURCE: &str = include_str!("LongAdderBench.java");
 
-/// Times increments of a `LongAdder`. `None`, with a word to the user, where no JVM can run it.
+/// Times increments of a `LongAdder`. Returns `None`, with a message to the user, if no JVM can run it.
 pub(super) fn long_adder(
     name: &'static str,
     threads: usize,
@@ -29,7 +29,7 @@ pub(super) fn long_adder(
     Ok(Some(Rounds::of_one(name, figures)))
 }
 
-/// What the program prints; or why it cannot be run here.
+/// Returns the program's output, or the reason why it cannot be run here.
 fn run(threads: usize, options: &Options) -> Result<String, String> {
     let folder = folder::make("bench")
         .map_err(|error| format!("cannot make a folder for its source: {error}"))?;

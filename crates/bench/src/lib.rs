@@ -1,20 +1,20 @@
-//! `ledgerline bench`: what the library costs on this machine.
+//! `ledgerline bench`: the cost of the library on this machine.
 //!
-//! | module     | what it holds                                                          |
+//! | module     | contents                                                               |
 //! |------------|------------------------------------------------------------------------|
-//! | `options`  | what the user asked for                                                |
+//! | `options`  | the user's options                                                     |
 //! | `suite`    | a suite as the command sees it: `charge`, `stat`, `read`, `alloc`, `task`, `quota`, `run` |
-//! | `modes`    | one process a mode                                                     |
+//! | `modes`    | one process per mode                                                   |
 //! | `rounds`   | the harness of all suites: a pass for each number of threads           |
 //! | `cases`    | the cases of `charge`; `guards`: their loops that hold guards          |
-//! | `loops`    | what loops of several suites have in common                            |
-//! | `under_run` | the suite `run`: `program`s of their own, plain and under `ledgerline run` by turns |
-//! | `watched`  | the cases of `charge` in a ledger at which another process looks       |
-//! | `peers`    | what is measured for comparison; `jvm`: in a Java virtual machine; `allocators`: in `alloc` |
+//! | `loops`    | the common parts of several suites' loops                              |
+//! | `under_run` | the suite `run`: separate `program`s, plain and under `ledgerline run` in turns |
+//! | `watched`  | the cases of `charge` in a ledger that another process looks at        |
+//! | `peers`    | designs for comparison; `jvm`: in a Java virtual machine; `allocators`: in `alloc` |
 //! | `row`      | one figure; `report`: JSON lines and the table                         |
 //! | [`measure`] | rounds of timed work on pinned threads                                 |
 //!
-//! The laboratory has two further suites, `numa` and `rss`. They are made of the hidden modules here.
+//! The laboratory has two further suites, `numa` and `rss`. They use the hidden modules here.
 //!
 //! A further suite is a file like `charge.rs` with a `Suite`, and a variant of the
 //! subcommand below.
@@ -116,13 +116,13 @@ static SUITES: [&Suite; 7] = [
     &under_run::RUN,
 ];
 
-/// The names of a suite's cases, in the order of the report; none if there is no such suite.
+/// Returns the names of a suite's cases, in the order of the report; none if there is no such suite.
 pub fn cases(suite: &str) -> &'static [&'static str] {
     SUITES.iter().find(|found| found.name == suite).map_or(&[], |found| found.cases)
 }
 
 impl BenchArgs {
-    /// Whether the laboratory has the suite that was asked for.
+    /// Returns whether the laboratory has the requested suite.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.suite, Suites::Numa(_) | Suites::Rss(_))
     }
@@ -130,11 +130,11 @@ impl BenchArgs {
 
 /// Runs the suite and prints its figures.
 ///
-/// The exit status is 0, or 1 when something could not be measured.
+/// The exit status is 0, or 1 if something could not be measured.
 ///
 /// # Panics
 ///
-/// Where [`BenchArgs::is_elsewhere`].
+/// Panics if [`BenchArgs::is_elsewhere`].
 pub fn main(args: &BenchArgs) -> ExitCode {
     let (suite, args) = match &args.suite {
         Suites::Charge(args) => (&charge::CHARGE, args),
@@ -169,7 +169,7 @@ fn measured(suite: &Suite, args: &SuiteArgs, sleepers: usize) -> Result<String, 
     show(suite, &modes::measure(suite, args.mode, &options)?, &options, args.json)
 }
 
-/// The suite `run`, whose figures are of programs and not of this process; or one of these programs.
+/// Runs the suite `run`, whose figures are of separate programs and not of this process; or one of these programs.
 fn run_programs(args: &RunArgs) -> Result<String, String> {
     if let Some(work) = args.work {
         return work.measured(args.quick);
@@ -193,7 +193,7 @@ fn show(suite: &Suite, rows: &[Row], options: &Options, json: bool) -> Result<St
 ///
 /// # Panics
 ///
-/// Where it does not.
+/// Panics if it does not.
 #[doc(hidden)]
 pub fn check_help(suite: &Suite, explained: &[&str]) {
     let (cases, _) = suite.help.split_once("\n\n").expect("cases come first");

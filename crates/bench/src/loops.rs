@@ -1,13 +1,12 @@
-//! What the timed loops of several suites have in common.
+//! The common parts of the timed loops of several suites.
 //!
-//! Amounts go through `black_box` once, before the loop; what keeps the operations in the loop is that they
-//! write memory that others can see. Loops over one thing do four operations a turn: enough that counting the
-//! turns does not weigh on the cheapest of them, and not so much code that fetching it weighs on the others
-//! (with eight it does).
+//! Amounts go through `black_box` once, before the loop. The operations stay in the loop because they write memory that
+//! other threads can see. Loops over one thing do four operations per turn: enough that counting the turns does not
+//! weigh on the cheapest of them, and so little code that fetching it does not weigh on the others. With eight it does.
 
 use ledgerline::percpu::Array;
 
-/// Operations a turn of the loops.
+/// The operations per turn of the loops.
 pub const UNROLLED: u64 = 4;
 
 macro_rules! four_times {

@@ -1,4 +1,4 @@
-//! Measures each mode in a process of its own, since a process finds its mode once and keeps it.
+//! Measures each mode in a separate process, since a process determines its mode once and keeps it.
 
 use super::options::{Modes, Options};
 use super::row::Row;
@@ -9,14 +9,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// The variable that forces the library's mode.
 const VARIABLE: &str = "LEDGERLINE_PERCPU";
-/// The exit status of a process that could not have the mode it was started for.
+/// The exit status of a process whose mode this machine does not have.
 const NOT_HERE: u8 = 3;
 
-/// Measures in a process of its own for each mode.
+/// Measures each mode in a separate process.
 pub(super) fn measure(suite: &Suite, modes: Modes, options: &Options) -> Result<Vec<Row>, String> {
     let wanted = match modes.one() {
         Some(mode) => vec![mode],
-        // Columns that threads own serve charges alone; everything else is as in the fallback.
+        // Columns owned by threads serve only charges; everything else works like the fallback.
         None if suite.name == "charge" => vec![Mode::Rseq, Mode::Owned, Mode::Fallback],
         None => vec![Mode::Rseq, Mode::Fallback],
     };
@@ -33,7 +33,7 @@ pub(super) fn measure(suite: &Suite, modes: Modes, options: &Options) -> Result<
     Ok(rows)
 }
 
-/// The rows of one mode, or `None` if this machine does not have it.
+/// Returns the rows of one mode, or `None` if this machine does not have it.
 fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Row>>, String> {
     let threads: Vec<String> = options.threads.iter().map(usize::to_string).collect();
     let sleepers = (options.sleepers > 0).then(|| format!("--sleepers={}", options.sleepers));
@@ -48,7 +48,7 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     match mode {
-        // Unforced, so that the self-test decides whether it really works.
+        // Not forced, so that the self-test decides whether it really works.
         Mode::Rseq => command.env_remove(VARIABLE),
         Mode::Owned | Mode::Fallback => command.env(VARIABLE, mode.to_string()),
     };
@@ -68,7 +68,7 @@ fn in_mode(suite: &Suite, options: &Options, mode: Mode) -> Result<Option<Vec<Ro
         .map(Some)
 }
 
-/// Checks, in a process that was started for one mode, whether it has that mode.
+/// Checks, in a process that was started for one mode, that it has that mode.
 pub(super) fn check_own(wanted: Modes) -> Result<(), ExitCode> {
     let own = Some(ledgerline::percpu::detect());
     if own == wanted.one() { Ok(()) } else { Err(ExitCode::from(NOT_HERE)) }

@@ -1,4 +1,4 @@
-//! What the user asked for.
+//! The user's options.
 
 use crate::measure::machine;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
@@ -7,7 +7,7 @@ use ledgerline::percpu::Mode;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-/// Most threads of a pass, and most rounds.
+/// The most threads of a pass, and the most rounds.
 const MOST: u64 = 4096;
 
 /// Which ways of updating per-CPU memory to measure.
@@ -16,13 +16,13 @@ pub enum Modes {
     Rseq,
     Owned,
     Fallback,
-    // (The alias is from when there were two.)
+    // The alias dates from when there were two.
     #[value(alias = "both")]
     All,
 }
 
 impl Modes {
-    /// The one mode that is wanted, unless all are.
+    /// Returns the one requested mode, unless all are.
     pub fn one(self) -> Option<Mode> {
         match self {
             Modes::Rseq => Some(Mode::Rseq),
@@ -91,12 +91,12 @@ pub struct RunArgs {
     pub(crate) work: Option<crate::program::Work>,
 }
 
-/// A number from 1 to `most`.
+/// Parses a number from 1 to `most`.
 pub fn count(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-/// Lets an option take the names of a suite's cases alone.
+/// Restricts an option to the names of a suite's cases.
 pub fn one_of(cases: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
     move |option| option.value_parser(Trimmed(PossibleValuesParser::new(cases)))
 }
@@ -119,23 +119,23 @@ impl<P: TypedValueParser> TypedValueParser for Trimmed<P> {
     }
 }
 
-/// A suite's options, with what depends on the machine.
+/// A suite's options, with the values that depend on the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub threads: Vec<usize>,
     pub runs: usize,
-    /// Names of the suite's cases, in its order.
+    /// The names of the chosen cases, in the suite's order.
     pub cases: Vec<&'static str>,
-    /// Small and short: whether it works, not how fast.
+    /// Small and short: to see that it works, not how fast.
     pub quick: bool,
-    /// CPUs to run on, in the order of the threads.
+    /// The CPUs to run on, in the order of the threads.
     pub cpus: Vec<usize>,
-    /// Threads that touch memory and sleep, in the laboratory's suite `rss`.
+    /// The number of threads that touch memory and sleep, in the laboratory's suite `rss`.
     pub sleepers: usize,
 }
 
 impl Options {
-    /// The options of a suite that has these cases.
+    /// Returns the options of a suite that has these cases.
     pub fn of(
         args: &SuiteArgs,
         sleepers: usize,
@@ -149,7 +149,7 @@ impl Options {
         Ok(Options { threads, sleepers, ..one_thread })
     }
 
-    /// The options of the suite `run`, which has these cases.
+    /// Returns the options of the suite `run`, which has these cases.
     pub fn of_programs(args: &RunArgs, cases: &[&'static str]) -> Result<Options, String> {
         Options::of_one_thread(args.runs, args.quick, &args.cases, cases)
     }
@@ -166,13 +166,13 @@ impl Options {
         Ok(Options { threads: vec![1], runs, cases, quick, cpus, sleepers: 0 })
     }
 
-    /// About how long a case runs in a round.
+    /// Returns the approximate time of a case in a round.
     pub fn round(&self) -> Duration {
         Duration::from_millis(if self.quick { 1 } else { 20 })
     }
 }
 
-/// One thread, two, and one on each CPU.
+/// Returns the default numbers of threads: one, two, and one on each CPU.
 fn usual_threads(cpus: usize) -> Vec<usize> {
     let mut threads = vec![1, 2.min(cpus), cpus];
     threads.dedup();
@@ -189,7 +189,7 @@ fn once_each(list: &[usize]) -> Vec<usize> {
     threads
 }
 
-/// The wanted cases in the suite's order; all if none is wanted.
+/// Returns the requested cases in the suite's order; all if none is requested.
 fn in_order(wanted: &[String], cases: &[&'static str]) -> Vec<&'static str> {
     let chosen = |case: &&str| wanted.is_empty() || wanted.iter().any(|name| name == case);
     cases.iter().copied().filter(chosen).collect()

@@ -1,21 +1,21 @@
-//! What a charge is compared with: the same account on shared counters.
+//! The structures that a charge is compared with: the same account on shared counters.
 
 use crate::measure::padded::Padded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Levels of both peers, the root included.
+/// The levels of both peers, the root included.
 const LEVELS: usize = 3;
 
 /// A hierarchical counter that all threads share.
 pub(super) trait Peer: Sync + Send {
-    /// Adds at every level, or at none where one has too little room.
+    /// Adds at every level, or at none if one has too little room.
     fn try_charge(&self, units: u64) -> bool;
 
     fn uncharge(&self, units: u64);
 }
 
-/// A hierarchical counter of atomics: one a level, each alone on its cache lines.
+/// A hierarchical counter of atomics: one per level, each alone on its cache lines.
 #[derive(Debug)]
 pub(super) struct Atomics {
     levels: [(Padded<AtomicU64>, u64); LEVELS],
@@ -35,12 +35,11 @@ impl Atomics {
 }
 
 impl Peer for Atomics {
-    /// Adds at every level from the leaf to the root; at the first that is too full, takes back
-    /// what was added.
+    /// Adds at every level from the leaf to the root. At the first that is too full, it removes the units added so far.
     #[inline(always)]
     fn try_charge(&self, units: u64) -> bool {
         for (at, (usage, max)) in self.levels.iter().enumerate() {
-            // Relaxed: each level's sum is all that matters, as in the kernel's counter.
+            // Relaxed: only each level's sum matters, as in the kernel's counter.
             if usage.fetch_add(units, Ordering::Relaxed) + units > *max {
                 self.cancel(at, units);
                 return false;

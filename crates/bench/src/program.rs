@@ -14,11 +14,11 @@ pub(super) enum Work {
     Start,
 }
 
-/// What the preloaded library's file is called: so a program knows that it runs under `run`.
+/// The name of the preloaded library's file, by which a program knows that it runs under `run`.
 const PRELOADED: &str = "ledgerline-preload";
 
 impl Work {
-    /// Works in this process. Says what it took, and whether that was under `run`.
+    /// Works in this process. Returns the time, and whether that was under `run`.
     pub(super) fn measured(self, quick: bool) -> Result<String, String> {
         let (rounds, operations) = match self {
             Work::Malloc | Work::Sizes => (25, 200_000),
@@ -59,9 +59,9 @@ impl Work {
     }
 }
 
-/// A block of the C library, taken and given back.
+/// Allocates and frees a block of the C library.
 fn pair(size: usize) {
-    // SAFETY: the block, or null, is freed once, and nobody writes to it. Guarded by
+    // SAFETY: the block, or null, is freed once, and is not written to. Guarded by
     // `work_is_measured_in_the_place_where_it_is_done`.
     unsafe { libc::free(black_box(libc::malloc(black_box(size)))) };
 }

@@ -1,4 +1,4 @@
-//! The suite `quota` measures a limit of a whole node, kept in one atomic, beside ours.
+//! The suite `quota` measures a limit of a whole node, kept in one atomic, beside a ledger's.
 
 use super::cases::{chain, pair, shared};
 use super::guards;
@@ -32,7 +32,7 @@ Examples:
   ledgerline bench quota
   ledgerline bench quota --threads 1,2 --mode rseq --json";
 
-/// What each operation moves.
+/// The units of each operation.
 const UNITS: u64 = 64;
 /// A limit that is never met.
 const MAX: u64 = 1 << 40;
@@ -61,7 +61,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     })
 }
 
-/// Which case of a quota one of ours is to be judged by.
+/// Returns the quota's case that a ledger's is compared with.
 fn beside(case: &str) -> Option<&'static str> {
     match case {
         "group_units" => Some("quota_exchange"),
@@ -79,7 +79,7 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     remarks.join(", ")
 }
 
-/// What the whole node uses, in one word, and its limit.
+/// The usage of the whole node, in one word, and its limit.
 #[derive(Debug)]
 struct Word {
     in_use: Padded<AtomicU64>,
@@ -92,14 +92,14 @@ impl Word {
     }
 }
 
-/// The word is exchanged: what does not fit is never there.
+/// A quota that exchanges the word: units that do not fit are never visible in it.
 #[derive(Debug)]
 struct Exchange(Word);
 
 impl Peer for Exchange {
     #[inline(always)]
     fn try_charge(&self, units: u64) -> bool {
-        // Relaxed: the sum is all that matters; so it is below.
+        // Relaxed: only the sum matters; so it is below.
         let max = self.0.max.load(Ordering::Relaxed);
         let within = |used: u64| used.checked_add(units).filter(|&sum| sum <= max);
         self.0.in_use.try_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
@@ -107,20 +107,20 @@ impl Peer for Exchange {
 
     #[inline(always)]
     fn uncharge(&self, units: u64) {
-        // By exchange, too: a return of more than there is must not wrap.
+        // By exchange, too: returning more than there is must not wrap.
         let less = |used: u64| used.saturating_sub(units);
         self.0.in_use.update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 }
 
-/// The units are added to the word first.
+/// A quota that adds the units to the word first.
 #[derive(Debug)]
 struct Add(Word);
 
 impl Peer for Add {
     #[inline(always)]
     fn try_charge(&self, units: u64) -> bool {
-        // Relaxed: the sum is all that matters; so it is below.
+        // Relaxed: only the sum matters; so it is below.
         if self.0.in_use.fetch_add(units, Ordering::Relaxed) + units
             <= self.0.max.load(Ordering::Relaxed)
         {
@@ -136,7 +136,7 @@ impl Peer for Add {
     }
 }
 
-/// Units of a quota, returned when this drops.
+/// Units of a quota, returned on drop.
 struct Held<'q> {
     quota: &'q Exchange,
     units: u64,

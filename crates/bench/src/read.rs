@@ -1,4 +1,4 @@
-//! The suite `read` measures what readers pay, by the number of CPUs and by how much has changed.
+//! The suite `read` measures the cost of reading, by the number of CPUs and by the number of changes.
 
 use super::rounds::{Made, Run, Work, of};
 use super::row::{Row, Rows, thousandths};
@@ -14,12 +14,12 @@ pub(super) static READ: Suite =
 /// Numbers of simulated CPUs.
 const CPUS: [u32; 6] = [1, 2, 8, 64, 256, 1024];
 
-/// What makes a case.
+/// The way to make a case.
 #[derive(Clone, Copy)]
 enum Make {
-    /// For each number of simulated CPUs.
+    /// One for each number of simulated CPUs.
     Simulated(fn(Counters<Item, i64>, PlaceId) -> Work<'static>),
-    /// Of a table with a column for each CPU of this machine.
+    /// One for a table with a column for each CPU of this machine.
     Here,
     Once(fn() -> Made<Work<'static>>),
 }
@@ -69,21 +69,21 @@ Examples:
   ledgerline bench read
   ledgerline bench read --mode rseq --cases precise_read --json";
 
-/// Groups below the one that is read.
+/// The number of groups below the one that is read.
 const GROUPS: usize = 10_000;
 
 ledgerline::items! {
-    /// What is read: one of several, as in a real table.
+    /// The counted items: several, as in a real table.
     enum Item {
-        /// The one that is read.
+        /// The item that is read.
         Read = "read",
-        /// Those beside it.
+        /// The items beside it.
         Other = "other",
     }
 }
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
-    // Each case, or each of its numbers of CPUs.
+    // Each case, or each number of CPUs of a case.
     let mut each: Vec<(&'static str, Option<u32>)> = Vec::new();
     for &case in &run.options.cases {
         match of(&CASES, case) {
@@ -125,7 +125,7 @@ fn precise(counters: Counters<Item, i64>, root: PlaceId) -> Work<'static> {
     reading(move || counters.precise(root, Item::Read))
 }
 
-/// Reads a sum over 256 CPUs.
+/// Makes a reading of a sum over 256 CPUs.
 fn tree<T>(read: impl Fn(&Sum) -> T + Sync + 'static) -> Made<Work<'static>> {
     let sum = Sum::with_shape(Shape::new(256, 32)?);
     for cpu in 0..256 {
@@ -134,12 +134,12 @@ fn tree<T>(read: impl Fn(&Sum) -> T + Sync + 'static) -> Made<Work<'static>> {
     Ok(reading(move || read(&sum)))
 }
 
-/// A table for the CPUs of this machine.
+/// Makes a table for the CPUs of this machine.
 fn here() -> Made<Counters<Item, i64>> {
     Ok(Counters::new(&Places::single("machine")?)?)
 }
 
-/// A table of simulated CPUs, each of which has counted something.
+/// Makes a table of simulated CPUs, each with some counts.
 fn filled(places: &Places, cpus: u32) -> Made<Counters<Item, i64>> {
     let counters = Counters::builder(places).cpus(cpus).anonymous()?;
     for cpu in 0..cpus {
@@ -149,7 +149,7 @@ fn filled(places: &Places, cpus: u32) -> Made<Counters<Item, i64>> {
     Ok(counters)
 }
 
-/// Reads again and again.
+/// Makes work that reads repeatedly.
 fn reading<T>(read: impl Fn() -> T + Sync + 'static) -> Work<'static> {
     let body = move |_, n| {
         for _ in 0..n {
@@ -159,7 +159,7 @@ fn reading<T>(read: impl Fn() -> T + Sync + 'static) -> Work<'static> {
     (1, Box::new(body))
 }
 
-/// Reads a group with many below it. `changed` of those change before each reading, and a reading counts as
+/// Makes readings of a group with many below it. `changed` of those change before each reading, and a reading counts as
 /// `operations`.
 fn groups(changed: usize, operations: u64) -> Made<Work<'static>> {
     let ledger = Ledger::builder().items(&["rows"]).anonymous()?;
@@ -188,7 +188,7 @@ fn touch(group: Group<'_>) {
     group.add_stat(item, 1);
 }
 
-/// What there is to say of a reading.
+/// Returns the remark on a reading.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     match (row.ns_per_cpu, row.cpus) {
         (Some(each), Some(cpus)) => format!("{cpus} CPUs, {each:.2} ns each"),

@@ -4,10 +4,10 @@ use super::row::{Row, Rows};
 use ledgerline_view::terminal::style::{Paint, Style};
 use serde::Serialize;
 
-/// If other programs took this part of the time or more, the table says so.
+/// The part of the time taken by other programs from which the table reports it.
 const BUSY: f64 = 0.05;
 
-/// A row as it is printed.
+/// A row in print.
 #[derive(Serialize)]
 struct Line<'a> {
     schema: &'static str,
@@ -15,7 +15,7 @@ struct Line<'a> {
     row: &'a Row,
 }
 
-/// One JSON object a line.
+/// Returns one JSON object per line.
 pub(super) fn json(rows: &[Row]) -> Result<String, String> {
     let mut text = String::new();
     for row in rows {
@@ -26,7 +26,7 @@ pub(super) fn json(rows: &[Row]) -> Result<String, String> {
     Ok(text)
 }
 
-/// A table with a block for each mode and number of threads, in the order of the rows.
+/// Returns a table with a block for each mode and number of threads, in the order of the rows.
 pub(super) fn table(
     machine: &str,
     rows: &[Row],
@@ -92,7 +92,7 @@ fn heading(row: &Row) -> String {
     format!("{}, {} thread{plural}{more}", row.mode, row.threads)
 }
 
-/// A figure with as many decimals as it deserves.
+/// Returns a figure with a suitable number of decimals.
 fn figure(ns: f64) -> String {
     let decimals = if ns < 99.995 { 2 } else { usize::from(ns < 999.95) };
     format!("{ns:.decimals$}")

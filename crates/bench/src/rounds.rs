@@ -7,13 +7,13 @@ use ledgerline_view::terminal::progress::Progress;
 use std::error::Error;
 use std::fmt::Display;
 
-/// What was made to be timed, or why it could not be.
+/// A prepared case, or the reason why it could not be made.
 pub type Made<T> = Result<T, Box<dyn Error>>;
 
-/// What a case times: operations are asked for in multiples of the first.
+/// The timed work of a case: operations are requested in multiples of the first.
 pub type Work<'a> = (u64, Body<'a>);
 
-/// A suite that is measured in this process, in its mode.
+/// A suite in this process, in its mode.
 pub struct Run<'a> {
     pub options: &'a Options,
     suite: &'static str,
@@ -21,7 +21,7 @@ pub struct Run<'a> {
     progress: Progress,
 }
 
-/// One pass: so many threads time the cases.
+/// One pass: a number of threads times the cases.
 pub struct Turn<'a> {
     pub plan: &'a Plan,
     cases: &'a [&'static str],
@@ -34,12 +34,12 @@ impl<'a> Run<'a> {
         Run { options, suite, mode, progress }
     }
 
-    /// Says what is measured now.
+    /// Shows the progress.
     pub fn tell(&self, what: impl Display) {
         self.progress.show(format_args!("{}, {what}", self.mode));
     }
 
-    /// The chosen cases but one, which is not timed in rounds; and whether that one was chosen.
+    /// Returns the chosen cases without one that is not timed in rounds, and whether that one was chosen.
     pub fn apart(&self, case: &str) -> (Vec<&'static str>, bool) {
         let chosen = &self.options.cases;
         let others: Vec<_> = chosen.iter().copied().filter(|&name| name != case).collect();
@@ -77,7 +77,7 @@ impl<'a> Run<'a> {
         Ok(rows)
     }
 
-    /// What the rows of one pass have in common.
+    /// Returns the common fields of the rows of one pass.
     pub fn pass(&self, threads: usize, runs: usize) -> Pass<'_> {
         let oversubscribed = threads > self.options.cpus.len();
         Pass { suite: self.suite, mode: &self.mode, threads, runs, oversubscribed }
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
 }
 
 impl Turn<'_> {
-    /// Times all cases, each of which is made by its place among them and what the suite's table has for it.
+    /// Times all cases. `make` gets a case's index and its entry in the suite's table.
     pub fn time<'c, T: Copy>(
         &self,
         table: &[(&'static str, T)],
@@ -101,12 +101,12 @@ impl Turn<'_> {
     }
 }
 
-/// What a table has for a case.
+/// Returns the entry of a case in a table.
 pub fn of<T: Copy>(table: &[(&'static str, T)], case: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == case).map(|&(_, of)| of)
 }
 
-/// Puts a row behind the other rows of as many threads, if there are any.
+/// Inserts a row behind the other rows of as many threads, if there are any.
 pub fn insert(rows: &mut Vec<Row>, row: Row) {
     let last = rows.iter().rposition(|other| other.threads == row.threads);
     rows.insert(last.map_or(rows.len(), |last| last + 1), row);

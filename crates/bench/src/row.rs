@@ -1,4 +1,4 @@
-//! What a suite reports: one row a case, mode and number of threads.
+//! The results of a suite: one row per case, mode and number of threads.
 
 use crate::measure::harness::Rounds;
 use crate::measure::stats::Summary;
@@ -9,92 +9,92 @@ use serde::{Deserialize, Serialize};
 pub struct Row {
     pub suite: String,
     pub case: String,
-    /// `rseq` or `fallback`: how the library of the same process updated its per-CPU memory. Rows
-    /// of other structures carry the mode that they were interleaved with.
+    /// The way in which the library of the same process updated its per-CPU memory: `rseq` or `fallback`. Rows of other
+    /// structures carry the mode that they were interleaved with.
     pub mode: String,
     pub threads: usize,
-    /// More threads than CPUs.
+    /// Whether there were more threads than CPUs.
     pub oversubscribed: bool,
-    /// Median round, averaged over the threads; so are `min` and `max`.
+    /// The median round, averaged over the threads; so are `min` and `max`.
     pub ns_per_op: f64,
     pub min: f64,
     pub max: f64,
     pub runs: usize,
-    /// The part of the time for which the threads waited while others had their CPUs. The figures above do not
-    /// contain it, unless oversubscribed; a large part makes them noisy all the same.
+    /// The part of the time for which the threads waited while other programs had their CPUs. The figures above do not
+    /// contain it, unless oversubscribed; a large part makes them noisy nevertheless.
     pub waited: f64,
-    /// What moving a cache line between the first two CPUs took: median over all rounds.
+    /// The cost of moving a cache line between the first two CPUs: the median over all rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_ns: Option<f64>,
-    /// The median of those measured before the case's rounds.
+    /// The median of the costs before the case's rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_ns_before: Option<f64>,
-    /// The median of those measured after the case's rounds.
+    /// The median of the costs after the case's rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_ns_after: Option<f64>,
-    /// For a charge held by a guard: how many times as long it takes as the same units without, at the
-    /// same depth in the same run.
+    /// For a charge held by a guard: its cost relative to the same units without a guard, at the same depth in the same
+    /// run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times_units: Option<f64>,
-    /// For a charge in a ledger that another process looks at: how many times as long it takes as in one that nobody
-    /// looks at, in the same run.
+    /// For a charge in a ledger with an observer in another process: its cost relative to one in a ledger without, in
+    /// the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times_unwatched: Option<f64>,
-    /// For an allocator: what a block takes more than from the one beneath; for a task with a group: what it takes more
-    /// than the same without one; for a program under `ledgerline run`: what it takes more than plain. In the same run.
+    /// The added cost in the same run. For an allocator: of a block beyond the allocator beneath. For a task with a
+    /// group: beyond the same without one. For a program under `ledgerline run`: beyond the plain one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_ns: Option<f64>,
-    /// For a program under `ledgerline run`: the quartiles of what it takes more, over the pairs of rounds.
+    /// For a program under `ledgerline run`: the quartiles of its added cost, over the pairs of rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_quartiles: Option<[f64; 2]>,
-    /// For a reading: how many CPUs were added up, and what each took.
+    /// For a reading: the number of CPUs that were added up, and the cost per CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
-    /// See `cpus`.
+    /// The cost per CPU of `cpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_cpu: Option<f64>,
-    /// For a counter with a threshold: that.
+    /// For a counter with a threshold: the threshold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u32>,
-    /// What the source document reported for the same threshold: cycles an allocation.
+    /// The source document's figure for the same threshold: cycles per allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_cycles: Option<u64>,
-    /// And allocations of all its threads.
+    /// The source document's number of allocations of all its threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_allocations: Option<u64>,
-    /// For a way to count resident pages.
+    /// The figures of a way to count resident pages.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub rss: Option<RssFigures>,
-    /// For a case about memory: how many groups there were.
+    /// For a case about memory: the number of groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<u64>,
-    /// For a case about memory: how long it took to make them.
+    /// For a case about memory: the time to make them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// For a case about memory: what the process grew by.
+    /// For a case about memory: the growth of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
 }
 
-/// What a design showed of the pages of many sleeping threads.
+/// A design's count of the pages of many sleeping threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RssFigures {
     pub sleepers: u64,
     pub shown_pages: i64,
     pub counted_pages: i64,
-    /// What the process grew by, as the kernel adds it up page by page.
+    /// The growth of the process, as the kernel adds it up page by page.
     pub truth_pages: Option<i64>,
     /// Shown less counted.
     pub error_pages: i64,
-    /// Most pages by which it may be wrong.
+    /// The most pages by which it may be wrong.
     pub bound_pages: i64,
     pub read_ns: f64,
     pub memory_bytes: u64,
-    /// Updates for each write of a line that other CPUs write; null where there was none.
+    /// Updates per write of a line that other CPUs write; null without such writes.
     pub updates_per_miss: Option<f64>,
 }
 
-/// What rows of one pass have in common.
+/// The common fields of the rows of one pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass<'a> {
     pub suite: &'a str,
@@ -127,7 +127,7 @@ impl Row {
     }
 }
 
-/// Rounded to three decimals: a picosecond is beyond what a round can tell.
+/// Rounds to three decimals: a round cannot resolve less than a picosecond.
 pub fn thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
@@ -137,17 +137,17 @@ pub fn thousandths(value: f64) -> f64 {
 pub struct Rows<'a>(pub &'a [Row]);
 
 impl Rows<'_> {
-    /// The figure of another case in the same mode with as many threads.
+    /// Returns the figure of another case in the same mode with as many threads.
     pub fn beside(self, row: &Row, case: &str) -> Option<f64> {
         self.find(case, &row.mode, row.threads)
     }
 
-    /// How many times as long a row takes as another case beside it.
+    /// Returns the cost of a row relative to another case beside it.
     pub fn times(self, row: &Row, case: &str) -> Option<f64> {
         Some(row.ns_per_op / self.beside(row, case)?)
     }
 
-    /// How many times as long a row of several threads takes as the same case on one thread, in words.
+    /// Returns, in words, the cost of a row of several threads relative to the same case on one thread.
     pub fn times_one_thread(self, row: &Row) -> Option<String> {
         let alone = self.find(&row.case, &row.mode, 1).filter(|_| row.threads != 1)?;
         Some(format!("{:.2}x one thread", row.ns_per_op / alone))

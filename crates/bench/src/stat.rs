@@ -1,4 +1,4 @@
-//! The suite `stat` measures what counting costs in each width, and what its alternatives cost.
+//! The suite `stat` measures the cost of counting in each width, and the cost of its alternatives.
 
 use super::jvm;
 use super::loops::{UNROLLED, bare_add, four_times};
@@ -17,7 +17,7 @@ pub(super) static STAT: Suite =
 
 const LONG_ADDER: &str = "long_adder";
 
-/// Makes a case for so many threads, which count in a zone.
+/// Makes a case for a number of threads, which count in a zone.
 type Make = fn(&Places, PlaceId, usize) -> Made<Work<'static>>;
 
 const CASES: [(&str, Make); 9] = [
@@ -63,11 +63,11 @@ Examples:
   ledgerline bench stat --json > figures.jsonl";
 
 ledgerline::items! {
-    /// What is counted: as many as a line of differences holds, and one of them is used.
+    /// The counted items: as many as a line of differences holds. Only one is used.
     enum Item {
-        /// The one that is used.
+        /// The item that is used.
         Used = "used",
-        /// Those beside it.
+        /// The items beside it.
         Other = "other",
     }
 }
@@ -91,7 +91,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Counts in a table of the loop's width.
+/// Makes work that counts in a table of the loop's width.
 fn counting<W: Width + 'static>(
     places: &Places,
     zone: PlaceId,
@@ -132,7 +132,7 @@ fn fetch_add(word: &AtomicI64, one: i64, n: u64) {
 fn thread_local(one: i64, n: u64) {
     thread_local!(static SUM: Cell<i64> = const { Cell::new(0) });
     for _ in 0..n / UNROLLED {
-        // (Looked at after each addition, as a signal handler could: otherwise four are one.)
+        // Observed after each addition, like by a signal handler: otherwise the compiler merges four into one.
         four_times!(SUM.with(|sum| {
             sum.set(sum.get() + one);
             black_box(sum);
@@ -140,7 +140,7 @@ fn thread_local(one: i64, n: u64) {
     }
 }
 
-/// Compares a figure with those that it should be judged by.
+/// Compares a figure with its references.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     let mut remarks = Vec::new();
     for other in ["bare_add", "fetch_add_private"] {

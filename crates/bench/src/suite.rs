@@ -3,18 +3,18 @@
 use super::rounds::Run;
 use super::row::{Row, Rows};
 
-/// A named set of cases with what it takes to measure and to explain them.
+/// A named set of cases with the functions that measure and explain them.
 pub struct Suite {
     pub name: &'static str,
     pub help: &'static str,
     pub cases: &'static [&'static str],
     /// Measures the chosen cases in this process, in its mode.
     pub measure: fn(&Run<'_>) -> Result<Vec<Row>, String>,
-    /// What is worth saying beside a row, given the others.
+    /// Returns a remark on a row, given the others.
     pub remark: fn(&Row, Rows<'_>) -> String,
 }
 
-/// The names in a table of cases.
+/// Returns the names in a table of cases.
 pub const fn names<T, const N: usize>(table: &[(&'static str, T); N]) -> [&'static str; N] {
     let mut names = [""; N];
     let mut at = 0;

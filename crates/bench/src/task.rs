@@ -1,4 +1,4 @@
-//! The suite `task` measures what it adds to a poll that the task has a group.
+//! The suite `task` measures the cost that a task's group adds to a poll.
 
 use super::loops::{UNROLLED, four_times};
 use super::rounds::{Made, Run, Work};
@@ -42,7 +42,7 @@ Examples:
   ledgerline bench task
   ledgerline bench task --threads 1 --mode rseq --cases poll,poll_charged";
 
-/// Makes a case for so many threads.
+/// Makes a case for a number of threads.
 type Make = fn(usize) -> Made<Work<'static>>;
 
 const CASES: [(&str, Make); 9] = [
@@ -81,7 +81,7 @@ const CASES: [(&str, Make); 9] = [
     }),
 ];
 
-/// The same without a group.
+/// Returns the same case without a group.
 fn without(case: &str) -> Option<&'static str> {
     match case {
         "poll_charged" | "poll_scope" | "poll_groups8" => Some("poll"),
@@ -104,7 +104,7 @@ fn added(row: &Row, rows: Rows<'_>) -> Option<f64> {
     Some(row.ns_per_op - rows.beside(row, without(&row.case)?)?)
 }
 
-/// What a group adds.
+/// Returns the remark on a group's cost.
 fn remark(row: &Row, rows: Rows<'_>) -> String {
     match (added(row, rows), without(&row.case)) {
         (Some(added), Some(without)) => format!("{added:+.2} ns on {without}"),
@@ -112,14 +112,14 @@ fn remark(row: &Row, rows: Rows<'_>) -> String {
     }
 }
 
-/// So many groups of a ledger that stays until this process ends.
+/// Makes `count` groups of a ledger that stays until this process ends.
 fn groups(count: usize) -> Made<Vec<Group<'static>>> {
     let ledger = Ledger::builder().capacity(16).anonymous()?.into_static();
     let groups = (0..count).map(|number| ledger.root().create(&number.to_string()));
     Ok(groups.collect::<Result<_, _>>()?)
 }
 
-/// A task as an executor has it: it does not know what it polls.
+/// A task in the form of an executor, which does not know its type.
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Counts its polls.
@@ -177,12 +177,12 @@ fn poll_each(tasks: &mut [Task], n: u64) {
 #[inline(never)]
 fn atomic_add(own: &AtomicU64, units: u64, n: u64) {
     for _ in 0..n / UNROLLED {
-        // Relaxed: nobody else looks at it.
+        // Relaxed: no other thread uses it.
         four_times!(own.fetch_add(units, Ordering::Relaxed));
     }
 }
 
-/// The task in a span that has the field.
+/// Makes the task in a span that has the field.
 fn spanned(dispatch: Dispatch) -> Made<Work<'static>> {
     let body = move |_, n| {
         dispatcher::with_default(&dispatch, || {
@@ -194,10 +194,10 @@ fn spanned(dispatch: Dispatch) -> Made<Work<'static>> {
     Ok((UNROLLED, Box::new(body)))
 }
 
-/// A task that may go to another thread.
+/// A task that may move to another thread.
 type SendTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Two tasks on a runtime of the thread's own, each of which does half of the turns.
+/// Makes two tasks on a runtime of the thread's own, each of which does half of the turns.
 fn yielding(
     threads: usize,
     make: impl Fn(SendTask, usize) -> SendTask + Sync + 'static,

@@ -1,7 +1,7 @@
-//! The suite `run` measures what `ledgerline run` adds to a program: to a malloc and its free, and to a start.
+//! The suite `run` measures the cost that `ledgerline run` adds to a program: to a malloc and its free, and to a start.
 //!
-//! Each figure is of a program of its own, plain and under `run` by turns. For what a pair costs depends on where the kernel
-//! lays the program, its libraries and its stack, which is elsewhere each time. The program is in `program`.
+//! Each figure is of a separate program, plain and under `run` in turns: the cost of a pair depends on where the kernel
+//! places the program, its libraries and its stack, which differs each time. The program is in `program`.
 
 use super::program::Work;
 use super::rounds::{Run, of};
@@ -35,7 +35,7 @@ Examples:
   LD_PRELOAD=libjemalloc.so.2 ledgerline bench run
                       the same with another allocator beneath";
 
-/// What a case's program does, and whether it does so under `run`.
+/// The work of each case's program, and whether it runs under `run`.
 const CASES: [(&str, (Work, bool)); 6] = [
     ("malloc", (Work::Malloc, false)),
     ("malloc_run", (Work::Malloc, true)),
@@ -84,7 +84,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Has a program do the work, and returns what it measured.
+/// Runs a program with the work, and returns its measurement.
 fn program(work: Work, under: bool, quick: bool) -> Result<f64, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(&own);

@@ -1,5 +1,5 @@
-//! What a watcher costs those who charge: the same pair in two ledgers with many groups, of which another process looks
-//! at one ten times a second.
+//! The cost that an observer adds to charges: the same pair in two ledgers with many groups. Another process looks at
+//! one of them ten times a second.
 
 use super::cases::{chain, pair};
 use super::rounds::{Made, Work};
@@ -11,14 +11,14 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it looks: at the beginning of each round, and then after this.
+/// The interval between looks: at the beginning of each round, and then after this.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Groups that the ledgers have besides.
+/// The number of further groups in the ledgers.
 const GROUPS: usize = 10_000;
 
-/// A file in memory.
+/// Makes a file in memory.
 fn file() -> io::Result<File> {
-    // SAFETY: makes a descriptor that is ours; the name ends in zero.
+    // SAFETY: makes a new descriptor; the name ends in zero.
     unsafe {
         match libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) {
             -1 => Err(io::Error::last_os_error()),
@@ -27,7 +27,7 @@ fn file() -> io::Result<File> {
     }
 }
 
-/// A ledger in a file in memory, as those have that are watched.
+/// Makes a ledger in a file in memory, like those that are observed.
 pub(super) fn ledger(quick: bool) -> Made<(Ledger, File)> {
     let file = file()?;
     let ledger = Ledger::builder().create_in(&file)?;
@@ -38,13 +38,13 @@ pub(super) fn ledger(quick: bool) -> Made<(Ledger, File)> {
     Ok((ledger, file))
 }
 
-/// The pair three levels deep, as `pair_depth3` times it, while another process looks.
+/// Makes the pair three levels deep, as `pair_depth3` times it, while another process looks.
 pub(super) fn watched<'l>(ledger: &'l Ledger, file: &File) -> Made<Work<'l>> {
     let (granule, pairs) = chain(ledger, 3, pair)?;
     let watcher = Watcher::start(file)?;
     let running = AtomicUsize::new(0);
     let body = move |thread, n| {
-        // (Whichever thread begins first, and whichever ends last.)
+        // Any thread may begin first, and any may end last.
         if running.fetch_add(1, Ordering::Relaxed) == 0 {
             watcher.rounds().fetch_add(1, Ordering::Relaxed);
         }
@@ -58,8 +58,8 @@ pub(super) fn watched<'l>(ledger: &'l Ledger, file: &File) -> Made<Work<'l>> {
 
 /// A process that looks during rounds, and ends with this one.
 struct Watcher {
-    /// How many rounds began and ended, in memory that both processes have: odd during one. (A message would wait for a
-    /// watcher that looks.)
+    /// The number of begun and ended rounds, in memory that both processes share: odd during one. A message would have
+    /// to wait for an observer that is looking.
     rounds: MmapRaw,
     process: libc::pid_t,
 }
@@ -70,13 +70,13 @@ impl Watcher {
         let shared = file()?;
         shared.set_len(size_of::<AtomicU64>() as u64)?;
         let mut watcher = Watcher { rounds: MmapOptions::new().map_raw(&shared)?, process: 0 };
-        // SAFETY: the child reads the file and the number, and ends. What it allocates it may: the C library makes its
+        // SAFETY: the child reads the file and the number, and ends. It may allocate, since the C library makes its
         // malloc ready for that in a forked child.
         watcher.process = match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
                 let status = i32::from(watch(watched, watcher.rounds()).is_err());
-                // SAFETY: ends the child without what the parent had registered for its end.
+                // SAFETY: ends the child without the parent's exit handlers.
                 unsafe { libc::_exit(status) }
             }
             process => process,
@@ -86,7 +86,7 @@ impl Watcher {
 
     fn rounds(&self) -> &AtomicU64 {
         // SAFETY: mapped for reading and writing until this is dropped, at the beginning of a page; both processes use
-        // it as an atomic alone.
+        // it only as an atomic.
         unsafe { AtomicU64::from_ptr(self.rounds.as_mut_ptr().cast()) }
     }
 }
@@ -94,7 +94,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         if self.process > 0 {
-            // SAFETY: ends and collects our own child.
+            // SAFETY: ends and collects a child of this process.
             unsafe {
                 libc::kill(self.process, libc::SIGKILL);
                 libc::waitpid(self.process, std::ptr::null_mut(), 0);
@@ -103,9 +103,9 @@ impl Drop for Watcher {
     }
 }
 
-/// What the watcher does until it is killed.
+/// Runs the observer until it is killed.
 fn watch(file: File, rounds: &AtomicU64) -> Result<(), Box<dyn std::error::Error>> {
-    // SAFETY: asks for a signal when the thread that started this process ends.
+    // SAFETY: requests a signal at the end of the thread that started this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let view = View::open(file)?;
     let (mut last, mut looked) = (0, Instant::now());

@@ -1,9 +1,9 @@
-//! The library that the command carries (`build.rs` builds it), as `ledgerline_run::launch` takes it.
+//! The embedded library (`build.rs` builds it), in the form that `ledgerline_run::launch` takes.
 
 use ledgerline_protocol::blind::Serves;
 use ledgerline_run::launch::Library;
 
-/// Charges allocations to a ledger.
+/// The library that charges allocations to a ledger.
 pub static ACCOUNT: Library = Library::new(
     "preload",
     include_bytes!(concat!(env!("OUT_DIR"), "/libledgerline_preload.so")),

@@ -1,4 +1,4 @@
-//! `ledgerline completions`: what a shell completes after `ledgerline`.
+//! `ledgerline completions`: shell completions for `ledgerline`.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::{Args, Command};
 use ledgerline_view::manual::{self, Shell};
 use ledgerline_view::terminal::output::finish;
 
-/// What `ledgerline completions --help` says first.
+/// The introduction of `ledgerline completions --help`.
 pub const LONG_ABOUT: &str = "\
 Print a script that has a shell complete subcommands, options and their values.
 
@@ -29,7 +29,7 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script for `command`. The exit status is 0, 1 when it cannot be written, or 2 for a bad command line.
+/// Prints the script for `command`. The exit status is 0, 1 if it cannot be written, or 2 for a bad command line.
 pub fn main(args: &CompletionsArgs, mut command: Command) -> ExitCode {
     finish("completions", Ok(manual::completions(args.shell, &mut command)))
 }

@@ -1,4 +1,4 @@
-//! `ledgerline doctor`: what this machine and this environment offer, what is used, and what would change that.
+//! `ledgerline doctor`: the abilities of this machine and this environment, their use, and improvements.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::carried::ACCOUNT;
 use crate::lab;
 
-/// What `ledgerline doctor --help` says first.
+/// The introduction of `ledgerline doctor --help`.
 pub const LONG_ABOUT: &str = "\
 Say what this machine and this environment offer, what is used of it, and what would change that.
 
@@ -41,7 +41,7 @@ pub struct DoctorArgs {
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
-    /// Of the command.
+    /// The command's version.
     version: &'static str,
     system: System,
     findings: Vec<Finding>,
@@ -49,12 +49,12 @@ struct Report {
 
 #[derive(Serialize)]
 struct System {
-    /// As the kernel says it: `Linux 6.12.1`.
+    /// The kernel's own words: `Linux 6.12.1`.
     kernel: String,
     architecture: &'static str,
     /// The C library that this command runs with.
     c_library: String,
-    /// That this process may run on.
+    /// The number of CPUs that this process may run on.
     cpus: Option<usize>,
 }
 
@@ -71,11 +71,11 @@ struct Finding {
     what: &'static str,
     state: State,
     found: String,
-    /// What would make it better; most effective first.
+    /// Possible improvements; the most effective first.
     change: Vec<&'static str>,
 }
 
-/// Looks, and prints what it found.
+/// Inspects the machine, and prints the findings.
 pub fn main(args: &DoctorArgs) -> ExitCode {
     let findings = vec![charges(&grounds()), run(), record(), memory()];
     let report = Report {
@@ -122,7 +122,7 @@ fn c_library() -> String {
     if cfg!(target_env = "musl") { "musl" } else { "another C library" }.to_owned()
 }
 
-/// How charges and statistics are counted.
+/// Returns the way in which charges and statistics are counted.
 fn charges(grounds: &Grounds) -> Finding {
     let mut change = Vec::new();
     let mut found = match (grounds.mode, grounds.sections) {
@@ -148,7 +148,7 @@ fn charges(grounds: &Grounds) -> Finding {
     Finding { what: "charges", state, found, change }
 }
 
-/// Whether a program that is run is accounted: one is.
+/// Returns whether programs are accounted, by running one.
 fn run() -> Finding {
     let (state, found, change) = match accounted() {
         Ok(mode) => {
@@ -163,7 +163,7 @@ fn run() -> Finding {
     Finding { what: "run", state, found, change }
 }
 
-/// Runs a program, and says how it was accounted; or what was found instead, and what would change that.
+/// Runs a program, and returns how it was accounted; or the problem, with an improvement.
 fn accounted() -> Result<String, (String, &'static str)> {
     if let Err(failure) = ACCOUNT.bytes() {
         let change = "a command that was built on Linux, x86-64 or arm64";
@@ -194,7 +194,7 @@ fn accounted() -> Result<String, (String, &'static str)> {
     Ok(account["mode"].as_str().unwrap_or("?").to_owned())
 }
 
-/// Whether accesses to fields can be recorded.
+/// Returns whether accesses to fields can be recorded.
 fn record() -> Finding {
     let has_recorder = cfg!(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"));
     let other = "what `perf record` wrote is a profile, too (`ledgerline help layout advise`)";
@@ -212,7 +212,7 @@ fn record() -> Finding {
     Finding { what: "layout record", state, found, change }
 }
 
-/// What holds for this process's memory: `run --container` goes by that.
+/// Returns the limit for this process's memory, which `run --container` follows.
 fn memory() -> Finding {
     let limits = Limits::read();
     let (state, found, change) = match limits.smallest() {

@@ -1,4 +1,4 @@
-//! Hands subcommands of the laboratory to the command `ledgerline-lab`, as git does with `git-NAME`.
+//! Passes subcommands of the laboratory to the command `ledgerline-lab`, like git does with `git-NAME`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use ledgerline_view::terminal::output::fail;
 /// The laboratory's command.
 const NAME: &str = "ledgerline-lab";
 
-/// The exit status where there is no such command: as of a shell that finds none.
+/// The exit status if that command does not exist: the same as a shell's.
 const NOT_FOUND: u8 = 127;
 
 /// The words after the name of a subcommand that the laboratory has.
@@ -22,8 +22,8 @@ pub struct LabArgs {
     words: Vec<OsString>,
 }
 
-/// Becomes `ledgerline-lab` with the same command line, which names a subcommand of it. Returns where that does not work: the
-/// exit status is 127 where the laboratory is not installed, and 126 where it cannot be executed.
+/// Executes `ledgerline-lab` with the same command line, in place of this process. Returns only on failure: the exit
+/// status is 127 if the laboratory is not installed, and 126 if it cannot be executed.
 pub fn hand_over(subcommand: &str) -> ExitCode {
     let Some(program) = installed() else {
         let what = format!(
@@ -32,13 +32,13 @@ pub fn hand_over(subcommand: &str) -> ExitCode {
         );
         return fail(subcommand, &what, NOT_FOUND);
     };
-    // Not as clap has read it: a `--` that comes first is missing there.
+    // The original words, since clap drops a leading `--`.
     let error = Command::new(&program).arg0(NAME).args(std::env::args_os().skip(1)).exec();
     fail(subcommand, &format!("{}: {error}", program.display()), 126)
 }
 
-/// Returns the subcommand of the laboratory that the command line, as in `help layout show`, asks for the help of. `None` where
-/// the laboratory is not installed: then this command says what it knows.
+/// Returns the laboratory's subcommand whose help the command line requests, as in `help layout show`. `None` if the
+/// laboratory is not installed: then this command prints its own help.
 pub fn asked_for_help() -> Option<&'static str> {
     let words: Vec<OsString> = std::env::args_os().skip(1).take(3).collect();
     let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
@@ -52,14 +52,14 @@ pub fn asked_for_help() -> Option<&'static str> {
     installed().map(|_| subcommand)
 }
 
-/// Returns where the laboratory's command lies, if it is installed.
+/// Returns the path of the laboratory's command, if it is installed.
 pub fn installed() -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
     let paths = std::env::var_os("PATH").unwrap_or_default();
     find(own.as_deref(), std::env::split_paths(&paths))
 }
 
-/// Finds the laboratory's command: beside this one, else in the first of these folders that has it.
+/// Finds the laboratory's command: beside this one, or else in the first of these folders that has it.
 fn find(own: Option<&Path>, paths: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let beside = own.and_then(Path::parent).map(Path::to_path_buf);
     let mut places = beside.into_iter().chain(paths).map(|folder| folder.join(NAME));

@@ -1,7 +1,7 @@
-//! The `ledgerline` command: programs under an account, and ledgers as they are seen from outside.
+//! The `ledgerline` command: programs under an account, and ledgers seen from outside.
 //!
-//! This file parses the command line and hands over. Each subcommand lives in a module of its own, `bench` in its crate.
-//! The laboratory's subcommands (`layout`, `calibrate`, `reproduce`) are handed to the command `ledgerline-lab`.
+//! This file parses the command line and dispatches. Each subcommand is in its own module, `bench` in its crate. The
+//! laboratory's subcommands (`layout`, `calibrate`, `reproduce`) are passed to the command `ledgerline-lab`.
 
 mod carried;
 mod completions;
@@ -111,13 +111,13 @@ fn main() -> ExitCode {
         Some(Command::Completions(args)) => completions::main(&args, Cli::command()),
         None => match Cli::command().print_help() {
             Ok(()) => ExitCode::SUCCESS,
-            // Nobody reads the help: there is nobody to tell, either.
+            // The reader of the help is gone, and so is the reader of an error.
             Err(_) => ExitCode::FAILURE,
         },
     }
 }
 
-/// The definitions with what the pages of the manual say beyond --help.
+/// Returns the definitions with the additions of the manual to --help.
 fn with_manual(command: clap::Command) -> clap::Command {
     command.mut_subcommand("run", |run| run.long_about(run::MANUAL))
 }

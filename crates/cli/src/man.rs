@@ -7,10 +7,10 @@ use clap::{Args, Command, ValueHint};
 use ledgerline_view::manual;
 use ledgerline_view::terminal::output::status;
 
-/// What stands at the foot of each page.
+/// The text at the foot of each page.
 const SOURCE: &str = concat!("ledgerline ", env!("CARGO_PKG_VERSION"));
 
-/// What `ledgerline man --help` says first.
+/// The introduction of `ledgerline man --help`.
 pub const LONG_ABOUT: &str = "\
 Write the pages of the manual.
 
@@ -31,7 +31,7 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Writes the pages of `command`. The exit status is 0, 1 when one cannot be written, or 2 for a bad command line.
+/// Writes the pages of `command`. The exit status is 0, 1 if one cannot be written, or 2 for a bad command line.
 pub fn main(args: &ManArgs, mut command: Command) -> ExitCode {
     status("man", manual::write_pages(&args.folder, &mut command, SOURCE, "Ledgerline"))
 }

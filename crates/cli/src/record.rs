@@ -1,4 +1,4 @@
-//! `ledgerline record`: what somebody else's ledger holds over time, for `ledgerline report`.
+//! `ledgerline record`: records another program's ledger over time, for `ledgerline report`.
 
 use ledgerline_protocol::alive;
 use ledgerline_run::launch::is_one;
@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::run::record::{every, size};
 
-/// What `ledgerline record --help` says first.
+/// The introduction of `ledgerline record --help`.
 pub const LONG_ABOUT: &str = "\
 Record what a ledger holds over time, from outside, for `ledgerline report`.
 
@@ -55,7 +55,7 @@ pub struct RecordArgs {
     lasts: Option<String>,
 }
 
-/// Records until there is nothing more to record. The exit status is 0, or 1 when it cannot.
+/// Records until there is nothing more to record. The exit status is 0, or 1 on an error.
 pub fn main(args: &RecordArgs) -> ExitCode {
     status("record", record(args))
 }
@@ -78,7 +78,7 @@ fn record(args: &RecordArgs) -> Result<(), String> {
     let mut next = began;
     let mut warned = false;
     let how = loop {
-        // (Asked before the look: what it held at its end is seen.)
+        // Asked before the look, so that the look includes the last holdings.
         let lives = pid.is_none_or(alive);
         let look = match source.try_look() {
             Ok(look) => look,

@@ -1,4 +1,4 @@
-//! `ledgerline report`: what a recording says, as text, JSON, a picture or a page.
+//! `ledgerline report`: a recording as text, JSON, a picture or a page.
 
 use ledgerline_view::report::{Recording, page, picture, summary};
 use ledgerline_view::terminal::output::{fail, finish, printable};
@@ -10,7 +10,7 @@ use clap::Args;
 
 use ledgerline_run::launch::Target;
 
-/// What `ledgerline report --help` says first.
+/// The introduction of `ledgerline report --help`.
 pub const LONG_ABOUT: &str = "\
 Say who held what when, by the recording of a run.
 
@@ -58,7 +58,7 @@ pub struct ReportArgs {
     json: bool,
 }
 
-/// Prints what is asked for. The exit status is 0, 1 when it cannot be, or 2 for a bad command line.
+/// Prints the requested output. The exit status is 0, 1 on an error, or 2 for a bad command line.
 pub fn main(args: &ReportArgs) -> ExitCode {
     let Some(output) = &args.output else {
         return finish("report", text(args));

@@ -1,4 +1,4 @@
-//! `ledgerline serve`: ledgers that run as a page, as metrics and as JSON.
+//! `ledgerline serve`: ledgers of running programs as a page, as metrics and as JSON.
 
 use clap::Args;
 use ledgerline_view::serve::{Server, Settings, Token};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What `ledgerline serve --help` says first.
+/// The introduction of `ledgerline serve --help`.
 pub const LONG_ABOUT: &str = "\
 Serve ledgers that run: a page, metrics and JSON.
 
@@ -86,7 +86,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// The token, if there is to be one.
+    /// Returns the token, if one is to be used.
     pub fn token(&self) -> Result<Option<Token>, String> {
         match &self.token_file {
             _ if self.open => Ok(None),
@@ -98,8 +98,8 @@ impl Secret {
     }
 }
 
-/// Serves until it is interrupted. The exit status is 0, 1 when a ledger cannot be opened or nobody can listen there, or 2
-/// for a bad command line.
+/// Serves until it is interrupted. The exit status is 0, 1 if a ledger cannot be opened or listening fails, or 2 for a
+/// bad command line.
 pub fn main(args: &ServeArgs) -> ExitCode {
     status("serve", serve(args))
 }
@@ -121,7 +121,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     server.run_until_signal()
 }
 
-/// Prints the address of a server's page, with the token, and warns where others than this user can ask it.
+/// Prints the address of a server's page, with the token, and warns if other users may send requests.
 pub fn announce(
     subcommand: &str,
     address: SocketAddr,
@@ -148,7 +148,7 @@ pub fn announce(
     Ok(())
 }
 
-/// A name as a browser sends it: without a port (any will do) or a scheme, in ASCII.
+/// Parses a name as a browser sends it: without a port, since any is accepted, or a scheme, in ASCII.
 fn host(name: &str) -> Result<String, String> {
     let label = |label: &str| {
         !label.is_empty()
@@ -160,7 +160,7 @@ fn host(name: &str) -> Result<String, String> {
     Err("give the name alone, like build.example: no scheme, no port; letters beyond ASCII as xn--...".to_owned())
 }
 
-/// A time like `250ms` or `2s`.
+/// Parses a time like `250ms` or `2s`.
 fn interval(text: &str) -> Result<Duration, String> {
     let (number, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));

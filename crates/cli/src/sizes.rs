@@ -1,17 +1,17 @@
-//! Limits as a user types them.
+//! Limits as the user types them.
 
 use ledgerline::Limit;
 
-/// A number of bytes below this is a slip: no program starts with so little.
+/// A smaller number of bytes is a slip: no program starts with so little.
 const LEAST: u64 = 1 << 20;
 
-/// Reads a limit of bytes: `512M`, `1.5G`, `max`, or a number of bytes. A [slip] is refused.
+/// Parses a limit of bytes: `512M`, `1.5G`, `max`, or a number of bytes. A [slip] is refused.
 pub fn limit(text: &str) -> Result<Limit, String> {
     let limit: Limit = text.parse().map_err(|error| format!("{error}"))?;
     slip(text, limit).map_or(Ok(limit), Err)
 }
 
-/// The error for a small number of bytes without a unit, which mostly lacks one. Zero needs none.
+/// Returns the error for a small number of bytes without a unit, which usually lacks one. Zero needs none.
 pub fn slip(text: &str, limit: Limit) -> Option<String> {
     let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
     let bytes = limit.get().filter(|bytes| is_bare && (1..LEAST).contains(bytes))?;

@@ -1,4 +1,4 @@
-//! Groups of a ledger as those name them who look on or steer: by path, with limits as the user set them.
+//! Groups of a ledger in the form of observers and operators: by path, with limits as the user set them.
 
 use ledgerline::container::UNTRACKED;
 use ledgerline::{Group, GroupSnapshot, GroupState, Ledger, Limit};
@@ -7,10 +7,10 @@ use ledgerline_protocol::Item;
 use ledgerline_run::account::model::is_damaged;
 use strsim::levenshtein;
 
-/// How many names an error suggests.
+/// The most names that an error suggests.
 const SUGGESTED: usize = 3;
 
-/// A group that was asked for by its path.
+/// A group that was found by its path.
 pub struct Found<'l> {
     pub group: Group<'l>,
     pub path: String,
@@ -19,7 +19,7 @@ pub struct Found<'l> {
     pub has_ended: bool,
 }
 
-/// Finds the group at a path, with or without a slash before it. An error names groups that are called alike.
+/// Finds the group at a path, with or without a leading slash. An error suggests groups with similar names.
 pub fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Found<'l>, String> {
     let snapshot = ledger.snapshot();
     let wanted = format!("/{}", path.trim_matches('/'));
@@ -43,12 +43,12 @@ pub fn find<'l>(ledger: &'l Ledger, path: &str) -> Result<Found<'l>, String> {
     })
 }
 
-/// The paths that are most like one that is not there.
+/// Returns the paths that are most similar to a missing one.
 fn near(wanted: &str, groups: &[GroupSnapshot]) -> String {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let distance = |path: &str| {
         let whole = levenshtein(wanted, path);
-        // `/q1` for `/acme/q1`; and processes of one program, like `/sh.12`.
+        // For example `/q1` for `/acme/q1`, or processes of one program, like `/sh.12`.
         let stem = |name: String| name.split('.').next().unwrap_or_default().to_owned();
         if last(path) == last(wanted) || stem(last(path)) == last(wanted) {
             1.min(whole)
@@ -70,8 +70,8 @@ fn near(wanted: &str, groups: &[GroupSnapshot]) -> String {
 }
 
 impl Found<'_> {
-    /// What of the root's max a run keeps as its reserve, and the user's limit has inside: 0 of any other group, and in any
-    /// other ledger.
+    /// Returns the part of the root's max that a run keeps as its reserve, which the user's limit includes: 0 for any
+    /// other group, and in any other ledger.
     pub fn reserve(&self) -> u64 {
         let ledger = self.group.ledger();
         if !self.is_root || ledger.item_names() != Item::NAMES {
@@ -85,13 +85,13 @@ impl Found<'_> {
     }
 }
 
-/// A group's max as the user sees it.
+/// Returns a group's max as the user sees it.
 pub fn max(found: &Found<'_>) -> Limit {
     let max = found.group.max();
     max.get().map_or(max, |units| Limit::units(units.saturating_add(found.reserve())))
 }
 
-/// Whether the library sets the root's max, after the container's limit.
+/// Returns whether the library sets the root's max from the container's limit.
 pub fn follows_container(ledger: &Ledger) -> bool {
     ledger.root().child(UNTRACKED).is_some()
 }

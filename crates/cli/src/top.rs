@@ -10,7 +10,7 @@ use ledgerline_view::top::other::Help;
 use ledgerline_view::top::{Choice, Column, Folds, HELP, Options};
 use ledgerline_view::watch::Source;
 
-/// What `ledgerline top --help` says first.
+/// The introduction of `ledgerline top --help`.
 pub const LONG_ABOUT: &str = "\
 Watch a ledger on the terminal while its program runs, and after.
 
@@ -39,12 +39,12 @@ Examples:
   ledgerline top --once --json /dev/shm/server.ledger | jq '.groups[0].current'
   ledgerline top --json --interval 0.1 4711      a line every 100 ms, until the program ends";
 
-/// The keys and the examples, after the options.
+/// Returns the keys and the examples, after the options.
 pub fn after_help() -> String {
     keys_and(EXAMPLES, &HELP)
 }
 
-/// Keys and examples as they stand after the options of a command that lives on the terminal.
+/// Returns keys and examples in the form that follows the options of a command with a screen.
 pub fn keys_and(examples: &str, keys: &[Help]) -> String {
     let mut text = "Keys:\n".to_owned();
     for (keys, what) in keys {
@@ -108,7 +108,7 @@ fn columns() -> impl TypedValueParser<Value = Column> {
         .try_map(|word| Column::named(&word).ok_or("not one of them"))
 }
 
-/// A time in seconds, with a fraction perhaps.
+/// Parses a time in seconds, possibly with a fraction.
 fn interval(text: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 86_400.0;
     let seconds = text.parse::<f64>().ok();
@@ -118,7 +118,7 @@ fn interval(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("a number of seconds, up to {LONGEST}"))
 }
 
-/// Watches. The exit status is 0, 1 when it cannot be watched, or 2 for a bad command line.
+/// Watches. The exit status is 0, 1 if the ledger cannot be watched, or 2 for a bad command line.
 pub fn main(args: &TopArgs) -> ExitCode {
     status("top", watch(args))
 }

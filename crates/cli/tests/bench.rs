@@ -1,6 +1,6 @@
-//! `ledgerline bench`: every figure is there, in the form that is promised. What the figures are is
-//! the machine's business; only what holds on any machine is compared. A program of its own: the other tests of the
-//! command would take the CPUs from what is measured.
+//! `ledgerline bench`: every figure exists, in the promised form. The values depend on the machine; only relations that
+//! hold on any machine are compared. This is a separate program, since the other tests of the command would compete for
+//! the CPUs.
 
 #[path = "../../../tests/support/figures.rs"]
 mod figures;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::process::{Command, Output};
 use support::compiled::Compiled;
 
-/// Otherwise says that a test of times is left out.
+/// Returns whether the build is optimised; otherwise reports that a test of times is skipped.
 fn is_optimised() -> bool {
     let optimised = support::tested::is_optimised();
     if !optimised {
@@ -34,7 +34,7 @@ fn bench(arguments: &[&str]) -> Output {
         .expect("the command runs")
 }
 
-/// Figures by case, mode and threads.
+/// Returns the figures by case, mode and threads.
 fn figures(rows: &[Value]) -> HashMap<(String, String, u64), f64> {
     let text = |row: &Value, key: &str| row[key].as_str().expect(key).to_owned();
     rows.iter()
@@ -46,7 +46,7 @@ fn figures(rows: &[Value]) -> HashMap<(String, String, u64), f64> {
         .collect()
 }
 
-/// What the kernel and the C library have is not for this test to demand.
+/// Returns the modes. They depend on the kernel and the C library, so this test requires none.
 fn modes(figures: &HashMap<(String, String, u64), f64>) -> Vec<&'static str> {
     let is_there = |&wanted: &&str| figures.keys().any(|(_, mode, _)| mode == wanted);
     ["rseq", "owned"].into_iter().filter(is_there).chain(["fallback"]).collect()
@@ -128,7 +128,7 @@ fn a_bad_value_is_told_with_what_would_be_a_good_one() {
     }
 }
 
-/// The one comparison that a busy machine does not upset, in a build that is optimised.
+/// The one comparison that a busy machine does not invalidate, in an optimised build.
 #[test]
 fn a_pair_is_faster_than_behind_a_mutex() {
     if !is_optimised() {
@@ -143,7 +143,7 @@ fn a_pair_is_faster_than_behind_a_mutex() {
     }
 }
 
-/// A suite's quick figures, in both modes.
+/// Returns a suite's quick figures, in both modes.
 fn suite(name: &str, arguments: &[&str]) -> Vec<Value> {
     figures::suite(&mut support::ledgerline(), name, arguments)
 }
@@ -151,7 +151,7 @@ fn suite(name: &str, arguments: &[&str]) -> Vec<Value> {
 #[test]
 fn counting_is_measured_in_every_width_and_beside_its_peers() {
     let rows = suite("stat", &["--threads", "1,2"]);
-    // Not everybody has a Java virtual machine.
+    // A Java virtual machine is optional.
     for case in cases("stat").iter().filter(|&&case| case != "long_adder") {
         let threads: Vec<u64> =
             of(&rows, case).iter().map(|row| row["threads"].as_u64().unwrap()).collect();
@@ -213,8 +213,8 @@ fn a_quota_of_one_atomic_is_measured_beside_ours() {
     assert!(line.contains("x quota_exchange"), "{text}");
 }
 
-/// Nanoseconds are the machine's business: one atomic addition that nobody contends for, in the same run, is the
-/// measure. (It takes some five.)
+/// Nanoseconds depend on the machine, so the reference is one uncontended atomic addition in the same run. It takes
+/// about five.
 #[test]
 fn switching_the_group_adds_less_to_a_poll_than_one_atomic_addition() {
     if !is_optimised() {
@@ -267,7 +267,7 @@ fn what_run_adds_stands_beside_programs_that_run_plain() {
             assert!(low <= added && added <= high, "{row}");
         }
     }
-    // Some is left out, and no other is measured for it.
+    // A subset of cases, and no other case is measured for it.
     let rows = suite("run", &["--cases", "malloc_run"]);
     assert_eq!(rows.len(), 1);
     of(&rows, "malloc_run");
@@ -285,7 +285,7 @@ fn a_bench_of_run_that_is_run_itself_says_that_no_program_is_plain() {
     assert!(output.stdout.is_empty());
 }
 
-/// As the help has it for another allocator.
+/// The example for another allocator in the help.
 #[test]
 fn what_the_user_preloads_is_in_each_program_plain_and_under_run() {
     let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n
@@ -309,7 +309,7 @@ fn what_the_user_preloads_is_in_each_program_plain_and_under_run() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told = std::fs::read_to_string(&seen).unwrap();
     std::fs::remove_file(&seen).unwrap();
-    // Two pairs of programs; this command itself, and twice that which runs one.
+    // Two pairs of programs; this command itself, and twice the command that runs one.
     assert_eq!(told.lines().filter(|&line| line == "under").count(), 2, "{told}");
     assert_eq!(told.lines().filter(|&line| line == "plain").count(), 5, "{told}");
 }
@@ -328,8 +328,8 @@ fn allocators_are_measured_beside_the_one_beneath() {
     }
 }
 
-/// What holds on any machine where sections work, in a build that is optimised: an account for each CPU costs less than
-/// one that two threads write. (A busy machine makes both slower; the fastest rounds are compared.)
+/// Holds on any machine with working sections, in an optimised build: an account per CPU costs less than one that two
+/// threads write. A busy machine makes both slower; the fastest rounds are compared.
 #[test]
 fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
     if !is_optimised() {
@@ -361,7 +361,7 @@ fn two_threads_pay_less_for_our_account_than_for_counters_that_they_share() {
     {
         assert!(ours < shared, "on two threads ours {ours} ns, shared counters {shared}");
     }
-    // Tasks of a few blocks each, of groups by turns, neither open a thread cache at each turn nor meet at a line.
+    // Tasks of a few blocks each, with groups in turns, neither open a thread cache at each turn nor contend for a line.
     let tasks = fastest("tasks", 1).unwrap().0;
     assert!(tasks < 5.0 * system, "in groups by turns {tasks} ns, the system's {system}");
     if let Some((both, false)) = fastest("tasks", 2) {

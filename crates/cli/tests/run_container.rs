@@ -1,5 +1,5 @@
-//! `ledgerline run --container`, in a real cgroup: the program is refused before the kernel kills. A program of its own:
-//! samples must keep up, and the other tests of the command would take the CPU from them.
+//! `ledgerline run --container`, in a real cgroup: the program is refused before the kernel kills. This is a separate
+//! program: samples must keep up, and the other tests of the command would compete for the CPU.
 
 #[path = "../../../tests/support/cgroup.rs"]
 mod cgroup;
@@ -19,8 +19,8 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 96 * MIB;
 const MARGIN: u64 = LIMIT / 16;
 
-/// Takes shared memory that no account has, and then more blocks than there is room for; each page is written. It takes half
-/// a GiB a second: samples promise to keep up with twice as much.
+/// Takes shared memory that no account has, and then more blocks than fit; each page is written. It takes half a GiB a
+/// second: samples promise to keep up with twice as much.
 const GREEDY: &str = "\
 import mmap, sys, time
 shared = mmap.mmap(-1, 24 << 20)
@@ -40,13 +40,14 @@ except MemoryError:
     sys.exit(3)
 ";
 
-/// Far more than any program here takes: the longest is half a second at work.
+/// Far more than any program here takes: the longest works for half a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A kernel that kills does so as soon as the program asks for too much.
 const TO_KILL: Duration = Duration::from_secs(8);
 
-/// Runs a program under `run` with options, in the cgroup; its account is in the file. `None`, and a line, where the kernel
-/// does neither: while it finds a page of a file to take back, which the program reads again at once, it kills nobody.
+/// Runs a program under `run` with options, in the cgroup; its account is in the file. Prints a line and returns `None`
+/// if the kernel neither kills nor refuses: while it can reclaim a page of a file, which the program reads again at
+/// once, it kills no process.
 fn run_in(
     cgroup: &Cgroup,
     patience: Duration,
@@ -56,7 +57,7 @@ fn run_in(
     let mut command = ledgerline();
     command.arg("run").args(options).arg("--").args(program);
     cgroup.enter(&mut command);
-    // A group of its own, so that all of it can be ended.
+    // Its own process group, so that all of it can be ended.
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the command starts in its cgroup");
     let group = child.id() as i32;
@@ -65,7 +66,7 @@ fn run_in(
     let output = ended.recv_timeout(patience).ok();
     if output.is_none() {
         eprintln!("skipped: the kernel takes pages back without end, and kills nobody");
-        // SAFETY: a signal to the group that was started above, whose first process may be waited for by now.
+        // SAFETY: a signal to the group that was started above, whose first process may have been waited for by now.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
     output
@@ -83,19 +84,19 @@ fn a_program_that_the_kernel_would_kill_is_refused_memory_instead() {
     let file = scratch("account.json");
     let json = file.to_str().unwrap();
 
-    // Without it: killed, also with a --max as low as the container's.
+    // Without it: killed, even with a --max as low as the container's.
     let low = (LIMIT - MARGIN).to_string();
     for options in [&["--json", json][..], &["--json", json, "--max", &low]] {
         let before = cgroup.killed();
         let Some(output) = run_in(&cgroup, TO_KILL, options, &program) else { return };
-        // (The kernel chooses whom: mostly the program, and run says so; or else run itself.)
+        // The kernel chooses the victim: mostly the program, and run reports that; or else run itself.
         let died = output.status.code() == Some(128 + libc::SIGKILL)
             || output.status.signal() == Some(libc::SIGKILL);
         assert!(died, "{options:?}: {:?}\n{}", output.status, stderr(&output));
         assert!(cgroup.killed() > before, "{options:?}: it was not the kernel");
     }
 
-    // (Where the supervisor gets no CPU for a tenth of a second, its samples do not keep up.)
+    // If the supervisor gets no CPU for a tenth of a second, its samples do not keep up.
     let (mut before, mut output) = (0, None);
     for _ in 0..3 {
         before = cgroup.killed();
@@ -146,7 +147,7 @@ fn the_smaller_of_max_and_the_containers_limit_holds() {
 #[test]
 fn a_limit_that_changes_while_the_program_runs_holds_within_a_moment() {
     let (Some(python), Some(cgroup)) = (python(), Cgroup::new(4 * LIMIT)) else { return };
-    // It asks for more and more, slowly, until it is refused; the limit comes down as soon as it runs.
+    // It asks for more and more, slowly, until it is refused; the limit is lowered as soon as it runs.
     let program = "\
 import sys, time
 print('runs', flush=True)

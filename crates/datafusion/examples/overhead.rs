@@ -1,11 +1,12 @@
-//! Queries under our pool beside the same under `GreedyMemoryPool`: the same data, one after the other by turns.
+//! Compares queries under this pool with the same under `GreedyMemoryPool`: the same data, in turns.
 //!
 //! ```console
 //! $ cargo run --release --example overhead -- --scale 0.1 --runs 15
 //! ```
 //!
-//! It prints JSON: what a `try_grow` and its `shrink` take in nanoseconds; and for each query the median of each pool
-//! in milliseconds, from the making of its pool to the end of that, and the median of the ratios of neighbouring runs with its quartiles, by the clock and by the time on a CPU.
+//! Prints JSON: the nanoseconds of a `try_grow` and its `shrink`; and for each query the median of each pool in
+//! milliseconds, from making its pool to that pool's end, and the median of the ratios of neighbouring runs with its
+//! quartiles, by the clock and by CPU time.
 
 mod tpch;
 
@@ -25,7 +26,8 @@ use tpch::sql;
 
 const MIB: u64 = 1 << 20;
 
-/// No query meets it: a sort that spills ends in an error under a greedy pool, or not, as it happens. (`RepartitionExec` reserves the whole of a batch for each slice of it: gigabytes.)
+/// No query meets it: under a greedy pool a sort that spills may or may not end in an error. `RepartitionExec` reserves
+/// the whole of a batch for each slice of it: gigabytes.
 const LARGE: u64 = 1 << 40;
 
 /// A case: its name, its query, the limit at scale 0.1.
@@ -36,7 +38,7 @@ const CASES: [(&str, &str, u64); 4] = [
     ("sort", sql::SORT, LARGE),
 ];
 
-/// The session's task context with a greedy pool, made as [`Query::task_context`] makes ours.
+/// Returns the session's task context with a greedy pool, made like [`Query::task_context`] makes this crate's.
 ///
 /// [`Query::task_context`]: ledgerline_datafusion::Query::task_context
 fn greedy(context: &SessionContext, max: u64) -> Result<Arc<TaskContext>> {
@@ -56,23 +58,23 @@ fn greedy(context: &SessionContext, max: u64) -> Result<Arc<TaskContext>> {
     )))
 }
 
-/// Milliseconds that the process's threads ran on a CPU, as the kernel says. Other work on the machine does not
-/// lengthen them as it does the time until a query ends.
+/// Returns the CPU time of the process's threads in milliseconds. Other work on the machine lengthens it less than the
+/// elapsed time of a query.
 fn on_cpu() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let ran = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
     ran.filter_map(|ran| ran.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e6
 }
 
-/// Whose turn it is.
+/// The pool of a run.
 #[derive(Clone, Copy)]
 enum Pool<'a> {
-    /// DataFusion's, with a limit.
+    /// DataFusion's pool, with a limit.
     Greedy(u64),
     Ours(&'a LedgerPool),
 }
 
-/// One run: how long it took, for how long it was on a CPU, in milliseconds, and how often it spilled.
+/// One run: its elapsed time and CPU time in milliseconds, and its number of spills.
 #[derive(Clone, Copy)]
 struct Run {
     took: f64,
@@ -80,7 +82,7 @@ struct Run {
     spills: usize,
 }
 
-/// Times a query from the making of its pool to the end of that.
+/// Times a query from making its pool to the end of that pool.
 async fn time(context: &SessionContext, pool: Pool<'_>, sql: &str) -> Result<Run> {
     let (start, cpu) = (Instant::now(), on_cpu());
     let outcome = match pool {
@@ -94,13 +96,13 @@ async fn time(context: &SessionContext, pool: Pool<'_>, sql: &str) -> Result<Run
     Ok(Run { took, on_cpu: on_cpu() - cpu, spills: outcome.spills })
 }
 
-/// The ratios of our runs to the greedy pool's beside them.
+/// Returns the ratios of this pool's runs to the greedy pool's runs beside them.
 fn ratios(ours: &[Run], greedy: &[Run], of: impl Fn(&Run) -> f64) -> [f64; 3] {
     let all = sorted(ours.iter().zip(greedy).map(|(ours, greedy)| of(ours) / of(greedy)).collect());
     [0.25, 0.5, 0.75].map(|part| quantile(&all, part))
 }
 
-/// Nanoseconds for a `try_grow` of 64 KiB and the `shrink` that takes it back, by a consumer that holds so many MiB.
+/// Returns the nanoseconds of a `try_grow` of 64 KiB and its `shrink`, by a consumer that holds `held` MiB.
 fn pair(pool: &Arc<dyn MemoryPool>, held: usize) -> f64 {
     const PAIRS: u32 = 100_000;
     let reservation = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(pool);
@@ -113,7 +115,7 @@ fn pair(pool: &Arc<dyn MemoryPool>, held: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(PAIRS)
 }
 
-/// The same for each pool, by turns.
+/// Returns that for each pool, in turns.
 fn pairs(ledger: &Arc<Ledger>, runs: usize, held: usize) -> Result<[f64; 3], Box<dyn Error>> {
     let tenant = ledger.owned_root().create("pairs")?;
     tenant.group().set_max(Limit::units(1024 * MIB))?;

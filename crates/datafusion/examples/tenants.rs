@@ -1,7 +1,7 @@
-//! Twenty tenants run real SQL at a time, on TPC-H tables and one memory budget.
+//! Twenty tenants run real SQL at the same time, on TPC-H tables and one memory budget.
 //!
-//! Some queries fit, some spill, and one, which joins what its tenant may not hold, is refused and told why. What
-//! the others return is compared with a run without any limit.
+//! Some queries fit, some spill, and one, whose join exceeds its tenant's limit, is refused with an explanation. The
+//! results of the others are compared with a run without any limit.
 //!
 //! ```console
 //! $ cargo run --example tenants -- --scale 0.1
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tpch::{Outcome, sql};
 
 const TENANTS: usize = 20;
-/// The tenant whose query asks for what it may not have.
+/// The tenant whose query exceeds its limit.
 const CARELESS: usize = 7;
 
 async fn run(context: SessionContext, query: Query, sql: &'static str) -> Result<Outcome> {
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: tenants [--scale 0.1]".into()),
     };
     let context = tpch::session(scale)?;
-    // At scale 0.1 a tenant has 32 MiB, and all together three quarters of what theirs add up to.
+    // At scale 0.1 a tenant has 32 MiB, and the total is three quarters of the tenants' sum.
     let each = ((320.0 * scale) as u64).max(4) << 20;
 
     let mut expected = Vec::new();
@@ -44,8 +44,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let ledger = Arc::new(Ledger::new()?);
     let engine = ledger.owned_root().create("engine")?;
-    // A sort's merge cannot spill, and takes as much as it merges. With the usual eighth a query is refused now and then whose
-    // other partition merges at that very moment.
+    // A sort's merge cannot spill, and takes as much as it merges. With the default eighth a query is refused now and
+    // then whose other partition merges at that moment.
     let pool = LedgerPool::builder(engine.clone()).keep_for_unspillable(0.5).build();
     engine.group().set_max(Limit::units(each * TENANTS as u64 * 3 / 4))?;
 

@@ -1,11 +1,11 @@
-//! A consumer: what one `MemoryConsumer` of one query holds, in all of its reservations.
+//! A consumer: the holdings of one `MemoryConsumer` of one query, in all of its reservations.
 //!
-//! DataFusion registers a `MemoryConsumer` for each partition of each operator, and an operator may split its
-//! reservation, take it or add new ones to the same consumer. What an operator can give back by spilling is all of
-//! them at once. So all reservations of a registration count together here, and each registration is a group of
-//! its own: two operators of one name (both sides of a join that are sorted, say) each have their part.
+//! DataFusion registers a `MemoryConsumer` for each partition of each operator. An operator may split its reservation,
+//! take it or add new ones to the same consumer. Spilling gives back all of them at once. So all reservations of a
+//! registration count together here, and each registration is a separate group: two operators of one name, such as two
+//! sorts below a join, each have their part.
 //!
-//! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
+//! All atomics of this file are counts, and no other memory depends on their values: Relaxed.
 
 use crate::ended::Ended;
 use crate::names::group_name;
@@ -18,21 +18,21 @@ pub(crate) struct Consumer {
     pub(crate) id: usize,
     pub(crate) name: String,
     pub(crate) can_spill: bool,
-    /// Its own group, or the query's where the ledger has no row left.
+    /// Its own group, or the query's if the ledger has no row left.
     group: OwnedGroup,
     has_own_group: bool,
     /// Bytes in all its reservations.
     held: AtomicU64,
-    /// Of these, bytes that `grow` could not charge, since the query had ended. They are not in the ledger.
+    /// The part of these that `grow` could not charge, since the query had ended. They are not in the ledger.
     uncharged: AtomicU64,
-    /// What it held when it was first asked to spill; zero when it is not spilling.
+    /// Its holding when it was first asked to spill; zero if it is not spilling.
     spilling_from: AtomicU64,
-    /// The millisecond of the pool's life in which it was last asked to spill, and one; zero if it was not.
+    /// The millisecond of the pool's life in which it was last asked to spill, plus one; zero if it was not.
     asked_at: AtomicU64,
 }
 
 impl Consumer {
-    /// Gives a consumer its group below the query's.
+    /// Makes a consumer with its group below the query's.
     pub(crate) fn new(consumer: &MemoryConsumer, query: &OwnedGroup, ended: &Ended) -> Consumer {
         let name = group_name(consumer.name());
         let own = ended.create(query, &name).ok();
@@ -57,22 +57,23 @@ impl Consumer {
         self.held.load(Relaxed)
     }
 
-    /// Whether it goes on by spilling when it is refused. (One that spills may be refused for each batch that it writes.)
+    /// Returns whether it continues by spilling when it is refused. A spilling consumer may be refused for each batch
+    /// that it writes.
     pub(crate) fn has_to_spill(&self) -> bool {
         self.can_spill && self.held() > 0
     }
 
-    /// What it held when it was asked to spill, while it has not given back half of that.
+    /// Returns its holding when it was asked to spill, until it has given back half of that.
     pub(crate) fn spilling_from(&self) -> u64 {
         self.spilling_from.load(Relaxed)
     }
 
-    /// Charges what a limit may refuse. Reclaimers of the groups above are asked before it is refused: a cache
+    /// Charges with the right of a limit to refuse. Before that, reclaimers of the groups above are asked: a cache
     /// gives way before a query spills.
     pub(crate) fn try_charge(&self, bytes: u64) -> Result<(), Refusal> {
         let group = self.group();
         if let Err(refusal) = group.try_charge_units(bytes) {
-            // Only this call asks reclaimers. Its own refusal says the same as the first, with a path.
+            // Only this call asks reclaimers. Its own refusal is the same as the first, but has no path.
             let charge = group.try_charge(bytes).map_err(|_| refusal)?;
             let _ours_now = charge.into_units();
         }
@@ -80,7 +81,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Charges what must not fail. Returns whether it could be charged.
+    /// Charges without the right to refuse. Returns whether it could be charged.
     pub(crate) fn charge(&self, bytes: u64) -> bool {
         let charged = self.group().charge_units(bytes).is_ok();
         if !charged {
@@ -90,13 +91,13 @@ impl Consumer {
         charged
     }
 
-    /// Returns bytes of any of its reservations.
+    /// Returns bytes of any of its reservations to the ledger.
     pub(crate) fn uncharge(&self, bytes: u64) {
         let held = self.held.fetch_sub(bytes, Relaxed) - bytes;
         if held <= self.spilling_from() / 2 {
             self.spilling_from.store(0, Relaxed);
         }
-        // What never came into the ledger goes first.
+        // Bytes that never entered the ledger go first.
         let ghosts = if self.uncharged.load(Relaxed) == 0 {
             0
         } else {
@@ -112,19 +113,19 @@ impl Consumer {
     /// Notes that it was refused so that it spills.
     pub(crate) fn ask_to_spill(&self, now: u64) {
         let held = self.held().max(1);
-        // One that is asked again before it gave back half goes on from where it was first asked.
+        // A consumer that is asked again before it gave back half keeps its first value.
         let _ = self.spilling_from.compare_exchange(0, held, Relaxed, Relaxed);
         self.asked_at.store(now + 1, Relaxed);
     }
 
-    /// Whether it counts when the room is shared: it holds something, or was asked to spill within the last
-    /// `recent` milliseconds, and is about to come back.
+    /// Returns whether it counts when the room is shared: it holds something, or was asked to spill within the last
+    /// `recent` milliseconds and is about to ask again.
     pub(crate) fn is_active(&self, now: u64, recent: u64) -> bool {
         let asked_at = self.asked_at.load(Relaxed);
         self.held() > 0 || (asked_at > 0 && now.saturating_sub(asked_at - 1) <= recent)
     }
 
-    /// Its own group, which ends with it; `None` where it has none.
+    /// Returns its own group, which ends with it; `None` without one.
     pub(crate) fn own_group(&self) -> Option<&OwnedGroup> {
         self.has_own_group.then_some(&self.group)
     }

@@ -1,23 +1,24 @@
-//! Groups of consumers that have ended. They are destroyed together: that interrupts each other CPU once, and not once for each.
+//! Ended groups of consumers. They are destroyed together, which interrupts each other CPU once, and not once per
+//! group.
 
 use crate::names::group_name;
 use ledgerline::{CreateError, Group, OwnedGroup};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// So many groups of a pool wait for their end at the most. Each keeps a row of the ledger.
+/// The most groups of a pool that wait for their end. Each keeps a row of the ledger.
 const MOST: usize = 32;
 
-/// The groups of one pool and all below it that wait for their end.
+/// The groups of one pool and of those below it that wait for their end.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     groups: Mutex<Vec<OwnedGroup>>,
-    /// How many groups were given a number, since a live one had their name.
+    /// The number of groups that were given a number, since a live one had their name.
     numbered: AtomicU64,
 }
 
 impl Ended {
-    /// Lets a group end soon.
+    /// Queues a group to be destroyed soon.
     pub(crate) fn add(&self, group: OwnedGroup) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.push(group);
@@ -28,21 +29,21 @@ impl Ended {
         }
     }
 
-    /// Destroys all that wait.
+    /// Destroys all queued groups.
     pub(crate) fn destroy(&self) {
         let groups =
             std::mem::take(&mut *self.groups.lock().unwrap_or_else(PoisonError::into_inner));
         let groups: Vec<_> = groups.iter().map(OwnedGroup::group).collect();
-        // The end of its query has destroyed one already, maybe.
+        // The end of its query may have destroyed a group already.
         let _gone_already = Group::destroy_each(&groups);
     }
 
-    /// Creates a group; destroys those that wait, and tries again, where no row is left. One whose name a live group has gets a
-    /// number behind it: the partitions of several operators are called the same.
+    /// Creates a group. If no row is left, destroys the queued groups and tries again. If a live group has the name, a
+    /// number is appended: the partitions of several operators have equal names.
     pub(crate) fn create(&self, above: &OwnedGroup, name: &str) -> Result<OwnedGroup, CreateError> {
         match self.create_alone(above, name) {
             Err(CreateError::Exists) => {
-                // Relaxed: the numbers differ, and that is all.
+                // Relaxed: only the difference of the numbers matters.
                 let number = self.numbered.fetch_add(1, Ordering::Relaxed) + 2;
                 self.create_alone(above, &group_name(&format!("{name}.{number}")))
             }

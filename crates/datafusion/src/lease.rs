@@ -1,16 +1,17 @@
-//! A pool whose top is a budget of a fleet: when it asks the store for more than this node has leased, and who waits.
+//! A pool whose top is a budget of a fleet: when the store is asked for more than this node has leased, and which
+//! callers wait.
 //!
 //! ```text
 //! a grant leaves less than a quarter of the lease    the store is asked for more, in the background
-//! the lease refuses who has something to spill       one round trip, then it takes what there is or spills
-//! it refuses who has nothing to spill                as long as `wait_for_lease` says; other nodes give back what lies idle
+//! the lease refuses a consumer that can spill        it waits one round trip, then takes the remainder or spills
+//! it refuses a consumer that cannot                  it waits up to `wait_for_lease`; other nodes give back idle units
 //! ```
 //!
-//! `try_grow` cannot await. Who waits blocks its thread, for a bounded time, and only where the fleet's tasks go on
-//! meanwhile: in a runtime of several threads, whose worker hands its other tasks on (`block_in_place`), or in a thread
-//! that drives no runtime. Elsewhere the store is asked in the background, and the caller refused.
+//! `try_grow` cannot await. A waiting caller blocks its thread, for a bounded time, and only if the fleet's tasks
+//! continue meanwhile: in a runtime of several threads, whose worker hands its other tasks on (`block_in_place`), or in
+//! a thread that drives no runtime. Otherwise the store is asked in the background, and the caller refused.
 //!
-//! All atomics of this file stand for themselves: Relaxed.
+//! All atomics of this file are independent values: Relaxed.
 
 use crate::report::size;
 use ledgerline_fleet::book::BudgetView;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// For so long after an answer that did not suffice the store is not asked by those who can spill, or look ahead.
+/// The time after an insufficient answer in which the store is not asked by consumers that can spill, or in advance.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The lease of the budget at a pool's top.
@@ -33,13 +34,13 @@ pub(crate) struct Lease {
     pub(crate) patience: Duration,
 }
 
-/// What outlives the caller that asks.
+/// The state that outlives the asking caller.
 #[derive(Debug)]
 struct Asks {
     budget: Budget,
-    /// The units that a task in the background asks for; 0 while there is none. One that comes for more has it ask again.
+    /// The units that the task in the background asks for; 0 without a task. A larger request makes the task ask again.
     ahead: AtomicU64,
-    /// What the store said when it last had too little.
+    /// The store's report when it last had too little.
     told: Mutex<Option<Told>>,
 }
 
@@ -55,13 +56,13 @@ impl Lease {
         Lease { asks: Arc::new(asks), patience: Duration::ZERO }
     }
 
-    /// Whether a group's max is a lease of the fleet's: the budget's own, and those above it.
+    /// Returns whether a group's max is a lease of the fleet's: the budget's own, and those above it.
     pub(crate) fn covers(&self, path: &str) -> bool {
         let below = self.asks.budget.path().strip_prefix(path);
         path != "/" && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Asks for more before anybody is refused, where `used` is nearly all that the lease allows.
+    /// Asks for more before a consumer is refused, if `used` is nearly all that the lease allows.
     pub(crate) fn foresee(&self, used: u64) {
         let Some(max) = self.asks.budget.group().max().get() else { return };
         if used > max / 4 * 3 {
@@ -69,14 +70,14 @@ impl Lease {
         }
     }
 
-    /// Until when one may wait who is refused now.
+    /// Returns the time until which a caller that is refused now may wait.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.patience
     }
 
-    /// Asks that the lease be larger by `units` than what is charged, and waits for that until `end` where it may. If there is
-    /// no more, who asks spills, or its query, which will hold `query`, may end in an error. Returns whether it was there, at
-    /// least for a moment. If it was not, there may still be more than before.
+    /// Requests a lease of the charged units plus `units`, and waits for that until `end` if it may. Without more units
+    /// the caller spills, or its query, which will hold `query`, may end in an error. Returns whether the units were
+    /// available, at least for a moment. If they were not, there may still be more than before.
     pub(crate) fn grow(&self, units: u64, query: u64, spills: bool, end: Instant) -> bool {
         let rest = end.saturating_duration_since(Instant::now());
         if rest.is_zero() || !may_block() {
@@ -93,7 +94,7 @@ impl Lease {
             if !grown && !spills && asks.may_come(query) {
                 grown = asks.budget.charge_within(units, rest).await.is_ok();
             }
-            // Whoever asked may wait no longer.
+            // The caller may have stopped waiting.
             let _late = answer.send(grown);
         });
         // A runtime that ends drops the sender.
@@ -105,7 +106,7 @@ impl Lease {
         if asks.was_refused_just_now() || asks.ahead.fetch_max(units.max(1), Relaxed) > 0 {
             return;
         }
-        // Made here, so that a runtime that ends before the task has run ends it, too.
+        // Made here, so that it is dropped even if a runtime ends before the task has run.
         let mut ahead = Ahead { asks: asks.clone(), done: false };
         self.runtime().spawn(async move {
             loop {
@@ -121,7 +122,7 @@ impl Lease {
         self.asks.budget.runtime()
     }
 
-    /// Says which lease it was that is full, and what the fleet has.
+    /// Writes which lease is full, and the state of the fleet.
     pub(crate) fn say(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let budget = &self.asks.budget;
         let lease = size(budget.lease());
@@ -150,7 +151,7 @@ impl Lease {
 
 impl Asks {
     fn told(&self) -> std::sync::MutexGuard<'_, Option<Told>> {
-        // Nothing in a section panics.
+        // No critical section panics.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,12 +159,12 @@ impl Asks {
         self.told().as_ref().is_some_and(|told| told.at.elapsed() < PAUSE)
     }
 
-    /// One round trip; another one, for the error to come, where that did not suffice.
+    /// Makes one round trip; a second one for the error's details, if the first was not enough.
     async fn ask(&self, units: u64) -> bool {
         let used = || self.budget.group().precise();
         let before = used();
         let asked = self.budget.ask(units).await;
-        // What others took since the message was made, the store had.
+        // Other consumers may have taken units since the message was made; the store did grant these.
         if asked.is_ok() && self.budget.lease().saturating_sub(before.min(used())) >= units {
             return true;
         }
@@ -175,7 +176,7 @@ impl Asks {
         false
     }
 
-    /// Whether a query that holds so much would fit if all others gave back all they have.
+    /// Returns whether a query that holds this much would fit if all others gave back everything.
     fn may_come(&self, query: u64) -> bool {
         let told = self.told();
         let totals = told.as_ref().and_then(|told| told.totals.as_ref().ok());
@@ -183,14 +184,14 @@ impl Asks {
     }
 }
 
-/// Asks in the background. Lets the next one do so when it is done, or dropped before that.
+/// A request in the background. Allows the next one when it is done, or dropped before that.
 struct Ahead {
     asks: Arc<Asks>,
     done: bool,
 }
 
 impl Ahead {
-    /// Whether nobody came for more meanwhile.
+    /// Returns whether there was no larger request meanwhile.
     fn has_done(&mut self, units: u64) -> bool {
         self.done = self.asks.ahead.compare_exchange(units, 0, Relaxed, Relaxed).is_ok();
         self.done
@@ -199,14 +200,14 @@ impl Ahead {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        // Once it is done, the number is the next one's.
+        // Once it is done, the number belongs to the next one.
         if !self.done {
             self.asks.ahead.store(0, Relaxed);
         }
     }
 }
 
-/// Whether the fleet's tasks go on while this thread is blocked.
+/// Returns whether the fleet's tasks continue while this thread is blocked.
 fn may_block() -> bool {
     Handle::try_current()
         .map_or(true, |runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)

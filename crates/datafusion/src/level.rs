@@ -1,4 +1,4 @@
-//! A level: a group with a limit, and who below it holds how much. Here it is decided who spills.
+//! A level: a group with a limit, and the holdings below it. This module decides which consumer spills.
 //!
 //! ```text
 //! |<------------------------------- room ------------------------------->|
@@ -8,30 +8,29 @@
 //!                            |<---- first ------------------------->|     |
 //! ```
 //!
-//! The room is the level's max, or what a watch of RSS leaves. What cannot spill may take all of it, and what that
-//! holds comes off `kept` first. Consumers that can spill grow freely up to the `growth` line. Beyond it the room
-//! is *short*. Then
+//! The room is the level's max, or the remainder that a watch of RSS leaves. Consumers that cannot spill may take all
+//! of it, and their holdings come off `kept` first. Consumers that can spill grow freely up to the `growth` line.
+//! Beyond it the room is *short*. Then
 //!
 //! * the largest active spiller is refused, so that it spills;
-//! * one that holds at most its share (overdraft line / active spillers) goes on to the first line. Many an operator
-//!   that holds so little cannot spill at all: an aggregation that merges what it spilled is registered as one that
-//!   can, and a refusal ends its query, while the largest sorts what comes from it and does not come for more;
-//! * one that holds more and is not the largest goes on to half of the way to the overdraft line: the largest is
-//!   asked first;
-//! * one that was asked to spill and has not given back half of what it held then goes on to the overdraft line,
-//!   by an eighth of that: spilling takes memory too;
-//! * one that holds nothing has nothing to spill. A refusal would end its query. It, too, may take half of `kept`, up
-//!   to the first line.
+//! * one that holds at most its share (overdraft line / active spillers) may grow up to the first line. Many operators
+//!   that hold so little cannot spill at all: an aggregation that merges its spilled data is registered as one that
+//!   can, and a refusal ends its query, while the largest sorts the results of that and does not ask for more;
+//! * one that holds more and is not the largest may grow to half of the way to the overdraft line: the largest is asked
+//!   first;
+//! * one that was asked to spill and has not given back half of its holding then may grow up to the overdraft line, but
+//!   at most an eighth beyond that holding: spilling takes memory too;
+//! * one that holds nothing has nothing to spill, and a refusal would end its query. It, too, may take half of `kept`,
+//!   up to the first line.
 //!
-//! DataFusion has no call by which a pool could ask an operator to spill: an operator spills when its own
-//! `try_grow` fails, and `try_grow` cannot wait. So the largest spiller is asked when it comes for more, and until
-//! then the others live on the overdraft and half of what is kept. One that never comes for more gives nothing back
-//! until it ends.
+//! DataFusion has no call by which a pool could ask an operator to spill: an operator spills when its own `try_grow`
+//! fails, and `try_grow` cannot wait. So the largest spiller is asked when it requests more, and until then the others
+//! live on the overdraft and half of `kept`. One that never requests more gives nothing back until it ends.
 //!
-//! The lines are kept exactly among consumers that can spill (one compare-and-swap a level); against others they
-//! were true at a moment of the call. The max itself is the ledger's, and exact for all.
+//! The lines hold exactly among consumers that can spill, by one compare-and-swap per level. Against others they held
+//! at a moment of the call. The max itself is the ledger's, and exact for all.
 //!
-//! All atomics of this file are counts, and no other memory is read by what they say: Relaxed.
+//! All atomics of this file are counts, and no other memory depends on their values: Relaxed.
 
 use crate::consumer::Consumer;
 use crate::engine::Engine;
@@ -43,7 +42,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long a consumer that was asked to spill counts as active while it holds nothing, in milliseconds.
+/// The time in milliseconds for which a consumer that was asked to spill counts as active while it holds nothing.
 const RECENT: u64 = 1000;
 
 pub(crate) struct Level {
@@ -51,22 +50,22 @@ pub(crate) struct Level {
     engine: Arc<Engine>,
     /// Whether this is the level at which RSS is watched: the pool's top.
     is_top: bool,
-    /// On lines of their own: each `try_grow` below changes them, and reads what stands above.
+    /// On lines of its own: each `try_grow` below changes it, and reads the fields above.
     counts: CachePadded<Counts>,
-    /// Consumers below that can spill, by their numbers.
+    /// The consumers below that can spill, by their numbers.
     spillers: Mutex<BTreeMap<usize, Arc<Consumer>>>,
 }
 
-/// Bytes of consumers below, taken before the ledger is charged and given back after it.
+/// The bytes of consumers below, added before the ledger is charged and removed after it is uncharged.
 #[derive(Default)]
 struct Counts {
-    /// Of consumers that can spill.
+    /// Bytes of consumers that can spill.
     spillable: AtomicU64,
-    /// Of consumers that cannot.
+    /// Bytes of consumers that cannot.
     fixed: AtomicU64,
 }
 
-/// How far consumers that can spill may fill a level, together.
+/// The limits for the sum of consumers that can spill in a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lines {
     pub(crate) growth: u64,
@@ -75,7 +74,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The lines in a room, of which `fixed` bytes cannot be spilled.
+    /// Returns the lines in a room, of which `fixed` bytes cannot be spilled.
     pub(crate) fn of(room: u64, fixed: u64, settings: &Settings) -> Lines {
         let kept = settings.kept.part(room).saturating_sub(fixed);
         let left = room.saturating_sub(fixed);
@@ -87,7 +86,7 @@ impl Lines {
         }
     }
 
-    /// The smallest room whose lines suffice: they only rise with the room.
+    /// Returns the smallest room whose lines suffice: they only rise with the room.
     fn least_room(
         fixed: u64,
         settings: &Settings,
@@ -107,12 +106,12 @@ impl Lines {
     }
 }
 
-/// Who competes in a level that is short.
+/// The competitors in a level that is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
-    /// Active spillers, the one that asks among them.
+    /// The number of active spillers, with the one that asks.
     pub(crate) active: u64,
-    /// What the largest of the others holds.
+    /// The holding of the largest of the others.
     pub(crate) largest_other: u64,
 }
 
@@ -128,7 +127,7 @@ pub(crate) struct Asker {
     pub(crate) spilling_from: u64,
 }
 
-/// The line that holds for one asker in a level that is short.
+/// Returns the line for one asker in a level that is short.
 pub(crate) fn line_when_short(lines: Lines, asker: Asker, survey: Survey) -> u64 {
     let Asker { held, asks, spilling_from } = asker;
     let wants = held.saturating_add(asks);
@@ -144,7 +143,7 @@ pub(crate) fn line_when_short(lines: Lines, asker: Asker, survey: Survey) -> u64
     lines.growth + (lines.overdraft - lines.growth) / 2
 }
 
-/// Why a level did not let a consumer grow.
+/// The reason why a level did not let a consumer grow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
     pub(crate) room: Room,
@@ -163,12 +162,12 @@ impl Level {
         self.owned.group()
     }
 
-    /// Milliseconds since the pool was made.
+    /// Returns the milliseconds since the pool was made.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.engine.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
     }
 
-    /// Bytes that all consumers below reserved.
+    /// Returns the bytes that all consumers below reserved.
     pub(crate) fn reserved(&self) -> u64 {
         self.counts.spillable.load(Relaxed).saturating_add(self.counts.fixed.load(Relaxed))
     }
@@ -182,11 +181,11 @@ impl Level {
     }
 
     fn spillers(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Consumer>>> {
-        // Nothing in a section panics halfway through a change.
+        // No critical section panics in the middle of a change.
         self.spillers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a consumer take `bytes`, or says why not.
+    /// Lets a consumer take `bytes`, or returns why not.
     pub(crate) fn admit(&self, consumer: &Consumer, bytes: u64) -> Result<(), Short> {
         let Some(room) = self.room() else {
             self.add(consumer.can_spill, bytes);
@@ -210,8 +209,8 @@ impl Level {
         self.take(bytes, line).map_err(|_| self.short(room, lines, survey))
     }
 
-    /// How much more than what is charged the max has to allow, so that a consumer is admitted and nobody is asked to spill.
-    /// `None` if no max is enough.
+    /// Returns how far beyond the charged units the max must be for a consumer to be admitted without asking any to
+    /// spill. `None` if no max is enough.
     pub(crate) fn lacking(&self, consumer: &Consumer, bytes: u64) -> Option<u64> {
         if !consumer.can_spill {
             return Some(bytes);
@@ -224,7 +223,7 @@ impl Level {
         Some(room.saturating_sub(self.group().precise()).max(bytes))
     }
 
-    /// What cannot spill is refused by the max, which the ledger keeps, and by a watch of RSS, here.
+    /// Admits a consumer that cannot spill. The ledger checks the max; this checks a watch of RSS.
     fn admit_fixed(&self, bytes: u64, room: Room) -> Result<(), Short> {
         if room.uncounted.is_some() && self.reserved().saturating_add(bytes) > room.refuse {
             let lines = Lines::of(room.refuse, self.fixed_and_foreign(), &self.engine.settings);
@@ -234,12 +233,12 @@ impl Level {
         Ok(())
     }
 
-    /// Adds bytes that no line refuses.
+    /// Adds bytes without checking a line.
     pub(crate) fn add(&self, can_spill: bool, bytes: u64) {
         self.count(can_spill).fetch_add(bytes, Relaxed);
     }
 
-    /// Takes bytes off again, when the ledger has them back.
+    /// Removes bytes, after they were returned to the ledger.
     pub(crate) fn sub(&self, can_spill: bool, bytes: u64) {
         self.count(can_spill).fetch_sub(bytes, Relaxed);
     }
@@ -254,7 +253,7 @@ impl Level {
         self.counts.spillable.fetch_update(Relaxed, Relaxed, take).map(drop)
     }
 
-    /// The room; `None` where nothing limits it.
+    /// Returns the room; `None` without a limit.
     fn room(&self) -> Option<Room> {
         let max = self.group().max().get();
         let watch = self.engine.settings.rss.as_ref().filter(|_| self.is_top);
@@ -265,11 +264,11 @@ impl Level {
         }
     }
 
-    /// Bytes that no spill here gives back: of consumers that cannot, and what others charged to the group.
+    /// Returns the bytes that no spill here gives back: of consumers that cannot, and other charges to the group.
     ///
-    /// The counts of this level are never less than their part of the ledger, and idle stock is left out. So
-    /// what is found beyond them is foreign. (They are read before and after: one of the readings counts what
-    /// came or went meanwhile.)
+    /// The counts of this level are never less than their part of the ledger, and idle stock is left out. So everything
+    /// beyond them is foreign. They are read before and after the ledger: one of the readings includes bytes that came
+    /// or went meanwhile.
     fn fixed_and_foreign(&self) -> u64 {
         let before = self.reserved();
         let usage = self.group().approximate();
@@ -278,7 +277,7 @@ impl Level {
         self.counts.fixed.load(Relaxed).saturating_add(foreign)
     }
 
-    /// Looks at all consumers below that can spill.
+    /// Surveys all consumers below that can spill.
     fn survey(&self, asker: &Consumer) -> Survey {
         let now = self.now();
         let mut survey = Survey::ALONE;

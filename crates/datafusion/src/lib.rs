@@ -25,37 +25,37 @@
 //! DataFusion runs a query with the pool of its `TaskContext`: [`Query::task_context`] makes one for a physical
 //! plan, and [`Query::runtime`] an environment for a session of its own.
 //!
-//! # Who gets what
+//! # How the room is shared
 //!
 //! A *consumer* is a registered `MemoryConsumer`: a partition of an operator, with all its reservations together.
-//! Some can spill. `try_grow` never takes a group over its max, at any instant, by one byte; `grow`, which
-//! DataFusion does not let fail, may, and [`QueryReport::overrun`] counts it. Below each max
+//! Some can spill. `try_grow` never takes a group over its max, at any instant, by one byte; `grow` may, since
+//! DataFusion does not let it fail, and [`QueryReport::overrun`] counts that. Below each max
 //!
 //! * a part is kept for consumers that cannot spill ([`LedgerPoolBuilder::keep_for_unspillable`]);
 //! * a consumer that can spill takes what it needs as long as there is room, however many others are registered;
-//! * where the room gets short, the largest active spiller is refused first, and smaller ones go on up to their
-//!   share on what is kept to finish spilling ([`LedgerPoolBuilder::room_to_finish`]) and on half of what is kept for
-//!   consumers that cannot spill: many operators that hold little cannot spill either, whatever they say.
+//! * if the room gets short, the largest active spiller is refused first. Smaller ones may grow up to their share, out
+//!   of the part for finishing a spill ([`LedgerPoolBuilder::room_to_finish`]) and half of the part for consumers that
+//!   cannot spill: many operators that hold little cannot spill either, even if they claim to.
 //!
-//! DataFusion has no call by which a pool asks an operator to spill; an operator spills when its own `try_grow`
-//! fails. So the largest is asked when it comes for more, and one that holds much and never comes for more keeps
-//! it until it ends. `try_grow` does not wait, so a consumer that cannot spill is refused at once when a max is
-//! full. Reclaimers of the groups ([`Group::add_reclaimer`](ledgerline::Group::add_reclaimer)) are asked before a
-//! max refuses: caches give way before queries spill.
+//! DataFusion has no call by which a pool asks an operator to spill; an operator spills when its own `try_grow` fails.
+//! So the largest is asked when it requests more, and one that holds much and never requests more keeps it until it
+//! ends. `try_grow` does not wait, so a consumer that cannot spill is refused at once when a max is full. Reclaimers of
+//! the groups ([`Group::add_reclaimer`](ledgerline::Group::add_reclaimer)) are asked before a max refuses: caches give
+//! way before queries spill.
 //!
 //! # A budget of many machines
 //!
-//! With the feature `fleet` a pool begins in a budget of a fleet (`ledgerline-fleet`) as it begins in a group:
-//! `LedgerPool::builder(budget)`. All of the above holds within this node's lease, and the fleet is asked for more before
-//! anybody is refused. The crate's README says when, who waits for it, and what other nodes get back.
+//! With the feature `fleet` the top of a pool can be a budget of a fleet (`ledgerline-fleet`) instead of a group:
+//! `LedgerPool::builder(budget)`. All of the above holds within this node's lease, and the fleet is asked for more
+//! before any consumer is refused. The crate's README describes when, which callers wait for it, and what other nodes
+//! get back.
 //!
-//! # What it costs
+//! # Costs
 //!
-//! A `try_grow` that is granted costs a look into the query's map of consumers, a compare-and-swap for each level
-//! (engine, tenant, query) and a charge: a tenth of a microsecond with its `shrink` where the consumer holds much beside
-//! those bytes, half of one where it holds little. Operators ask once a batch of some thousand rows. One
-//! in a short room also looks at each registered spiller of that level. None of it waits but for the locks of those
-//! maps.
+//! A granted `try_grow` costs a look-up in the query's map of consumers, a compare-and-swap for each level (engine,
+//! tenant, query) and a charge: with its `shrink` a tenth of a microsecond if the consumer holds much beside those
+//! bytes, half of one if it holds little. Operators ask once per batch of some thousand rows. In a short room it also
+//! looks at each registered spiller of that level. It waits only for the locks of those maps.
 
 mod consumer;
 mod ended;

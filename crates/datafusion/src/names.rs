@@ -2,8 +2,8 @@
 
 use ledgerline::{NAME_MAX, name};
 
-/// A name that a group may have, as near as possible to the consumer's: other characters become `_`, and what is
-/// too long is cut in the middle, since the partition stands at the end.
+/// Returns a valid group name, as near as possible to the consumer's. Other characters become `_`, and a long name is
+/// cut in the middle, since the partition is at the end.
 pub(crate) fn group_name(consumer: &str) -> String {
     let clean: String = consumer.chars().map(|c| if name::allows(c) { c } else { '_' }).collect();
     if clean.is_empty() {

@@ -1,4 +1,4 @@
-//! Stands for `lease.rs` where the feature `fleet` is off: no pool has a lease.
+//! Replaces `lease.rs` without the feature `fleet`: no pool has a lease.
 
 use std::fmt;
 use std::time::Instant;

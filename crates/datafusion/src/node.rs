@@ -1,4 +1,4 @@
-//! What pools, tenants and queries have alike: the levels from the top, and the life of a group.
+//! The common part of pools, tenants and queries: the levels from the top, and the life of a group.
 
 use crate::engine::Engine;
 use crate::level::Level;
@@ -15,7 +15,7 @@ pub(crate) struct Node {
     /// From the pool at the top to this one.
     pub(crate) levels: Vec<Arc<Level>>,
     pub(crate) engine: Arc<Engine>,
-    /// The one above, whose group outlives this one's. `None` at the top, whose group is the caller's.
+    /// The node above, whose group outlives this one's. `None` at the top, whose group is the caller's.
     above: Option<Arc<Node>>,
 }
 
@@ -48,8 +48,8 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if self.above.is_some() {
-            // A group that somebody else created below it keeps it; that one's owner sees it. A query's is gone already, unless
-            // it was busy when the query ended: this is the second try then.
+            // A group created below it by other code keeps it; that one's owner sees the error. A query's is gone
+            // already, unless it was busy when the query ended: then this is the second attempt.
             let _kept_or_gone = self.group().group().destroy();
         }
     }

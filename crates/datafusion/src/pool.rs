@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// A group that queries reserve memory in: the whole engine's, or a tenant's. Clones are handles of the same pool.
 ///
-/// DataFusion has one memory pool for each [`RuntimeEnv`](datafusion_execution::runtime_env::RuntimeEnv). So a
-/// query gets a pool of its own by [`for_query`](Self::for_query), and an environment with it, which shares all
-/// else. All calls may come from any thread.
+/// DataFusion has one memory pool for each [`RuntimeEnv`](datafusion_execution::runtime_env::RuntimeEnv). So
+/// [`for_query`](Self::for_query) gives a query its own pool and an environment with it, which shares everything else.
+/// All calls may come from any thread.
 #[derive(Clone, Debug)]
 pub struct LedgerPool {
     node: Arc<Node>,
@@ -30,58 +30,58 @@ pub struct LedgerPoolBuilder {
 
 impl LedgerPool {
     /// Begins a pool in a group, whose limits and whose ancestors' limits hold. The group stays the caller's. With the
-    /// feature `fleet` it begins in a budget, too, whose lease it has grow as queries need it; see the crate's page.
+    /// feature `fleet` the top may be a budget, too, whose lease grows with the queries' needs; see the crate's page.
     pub fn builder(top: impl Into<Top>) -> LedgerPoolBuilder {
         LedgerPoolBuilder { top: top.into(), settings: Settings::default() }
     }
 
-    /// Creates a group below this one, with this pool's settings: a tenant. It is destroyed when the last handle
-    /// and its last query are gone. What a tenant may use is set by its [`group`](Self::group).
+    /// Creates a group below this one, with this pool's settings: a tenant. It is destroyed when the last handle and
+    /// its last query are gone. The tenant's limits are set by its [`group`](Self::group).
     ///
     /// # Errors
-    /// As [`OwnedGroup::create`].
+    /// As for [`OwnedGroup::create`].
     pub fn tenant(&self, name: &str) -> Result<LedgerPool, CreateError> {
         Ok(LedgerPool { node: Arc::new(self.node.below(name)?) })
     }
 
-    /// Creates a query's group, and the memory pool that its operators reserve from. Costs as much as a group and,
-    /// for each consumer that an operator registers, one more.
+    /// Creates a query's group, and the memory pool that its operators reserve from. Costs one group and, for each
+    /// consumer that an operator registers, one more.
     ///
     /// # Errors
-    /// As [`OwnedGroup::create`].
+    /// As for [`OwnedGroup::create`].
     pub fn for_query(&self, name: &str) -> Result<Query, CreateError> {
         Ok(Query::new(self.node.below(name)?))
     }
 
-    /// The pool's group: its limits may be set at any time, its usage and peak read.
+    /// Returns the pool's group: its limits may be set at any time, its usage and peak read.
     pub fn group(&self) -> Group<'_> {
         self.owned_group().group()
     }
 
-    /// As [`group`](Self::group), as a handle that shares the ledger: for caches that charge the tenant, and
-    /// their reclaimers.
+    /// Like [`group`](Self::group), but a handle that shares the ledger: for caches that charge the tenant, and their
+    /// reclaimers.
     pub fn owned_group(&self) -> &OwnedGroup {
         self.node.group()
     }
 }
 
 impl LedgerPoolBuilder {
-    /// Keeps a part of each limit (tenants', queries') for consumers that cannot spill: an eighth if nothing is
-    /// said. Consumers that can spill never take it, but for half of it where one has nothing to spill yet, or holds
-    /// no more than its share.
+    /// Keeps a part of each tenant's and query's limit for consumers that cannot spill; the default is an eighth.
+    /// Consumers that can spill never take it, except for half of it if they have nothing to spill yet, or hold no more
+    /// than their share.
     pub fn keep_for_unspillable(mut self, fraction: f64) -> Self {
         self.settings.kept = Share::of(fraction);
         self
     }
 
-    /// Keeps a part of each limit for consumers that are spilling, and for small ones while the largest has not
-    /// spilled yet: a sixteenth if nothing is said.
+    /// Keeps a part of each limit for consumers that are spilling, and for small ones while the largest has not spilled
+    /// yet; the default is a sixteenth.
     pub fn room_to_finish(mut self, fraction: f64) -> Self {
         self.settings.finish = Share::of(fraction);
         self
     }
 
-    /// Sets how many consumers an error names; five if nothing is said.
+    /// Sets how many consumers an error names; the default is five.
     pub fn top_consumers(mut self, count: usize) -> Self {
         self.settings.top = count;
         self
@@ -93,13 +93,13 @@ impl LedgerPoolBuilder {
         self
     }
 
-    /// Has `try_grow` wait up to `patience` for the store's answer where the budget's lease does not suffice: one round trip who
-    /// has something to spill, and who has not until other nodes gave back what lies idle there. It does not wait if
-    /// nothing is said: the store is asked in the background, and whoever met the lease's end is refused.
+    /// Makes `try_grow` wait up to `patience` for the store's answer if the budget's lease does not suffice. Consumers
+    /// that can spill wait one round trip; others wait until other nodes return idle units. By default it does not
+    /// wait: the store is asked in the background, and the caller that met the lease's end is refused.
     ///
-    /// It blocks the thread, by `tokio::task::block_in_place`, and not at all in a runtime of one thread. **Do not ask for
-    /// it where queries are polled in a `LocalSet` of a runtime of several threads:** tokio panics there. In a pool
-    /// without a budget it does nothing.
+    /// Waiting blocks the thread, by `tokio::task::block_in_place`, and is skipped in a runtime of one thread. **Do not
+    /// use it if queries are polled in a `LocalSet` of a runtime of several threads:** tokio panics there. It has no
+    /// effect in a pool without a budget.
     #[cfg(feature = "fleet")]
     pub fn wait_for_lease(mut self, patience: std::time::Duration) -> Self {
         if let Some(lease) = &mut self.top.lease {

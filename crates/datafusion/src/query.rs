@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-/// A query of a [`LedgerPool`](crate::LedgerPool): a group, whose consumers are groups below it.
+/// A query of a [`LedgerPool`](crate::LedgerPool): a group, with the groups of its consumers below it.
 ///
 /// Its group ends by [`end`](Self::end), or when this handle, its clones and all of the query's reservations are
 /// gone. All calls may come from any thread.
@@ -41,25 +41,25 @@ impl Query {
         Query { pool: Arc::new(pool) }
     }
 
-    /// The pool that the query's operators reserve from.
+    /// Returns the pool that the query's operators reserve from.
     pub fn pool(&self) -> Arc<dyn MemoryPool> {
         self.pool.clone()
     }
 
-    /// A runtime environment that shares all of `env` (disk manager, caches, object stores) but the pool, which
-    /// is this query's.
+    /// Returns a runtime environment that shares everything of `env` (disk manager, caches, object stores) except the
+    /// pool, which is this query's.
     ///
     /// # Errors
-    /// What DataFusion reports when it builds an environment.
+    /// Any error of DataFusion's when it builds an environment.
     pub fn runtime(&self, env: &RuntimeEnv) -> Result<Arc<RuntimeEnv>> {
         RuntimeEnvBuilder::from_runtime_env(env).with_memory_pool(self.pool()).build_arc()
     }
 
-    /// A task context as `context` with this query's pool: what `collect` and `execute_stream` of a physical plan
-    /// take.
+    /// Returns a task context like `context` with this query's pool: for `collect` and `execute_stream` of a physical
+    /// plan.
     ///
     /// # Errors
-    /// As [`runtime`](Self::runtime).
+    /// As for [`runtime`](Self::runtime).
     pub fn task_context(&self, context: &TaskContext) -> Result<Arc<TaskContext>> {
         let runtime = self.runtime(&context.runtime_env())?;
         let context = TaskContext::new(
@@ -75,32 +75,33 @@ impl Query {
         Ok(Arc::new(context))
     }
 
-    /// The query's group: its limits may be set, its usage and peak read.
+    /// Returns the query's group: its limits may be set, its usage and peak read.
     pub fn group(&self) -> Group<'_> {
         self.pool.node.level().group()
     }
 
-    /// Consumers that hold something, the largest first, with their bytes.
+    /// Returns the consumers that hold something, the largest first, with their bytes.
     pub fn holders(&self) -> Vec<(String, u64)> {
         self.pool.named_holders()
     }
 
-    /// Ends the query now: its groups are destroyed, and whoever asks for more is refused. What reservations
-    /// still hold is reported, and counts in the tenant until they return it. `None` if it was ended before.
+    /// Ends the query now: its groups are destroyed, and further requests are refused. The remaining holdings of
+    /// reservations are reported, and count in the tenant until they are returned. `None` if the query was ended
+    /// before.
     pub fn end(&self) -> Option<QueryReport> {
         self.pool.end()
     }
 }
 
-/// The memory pool of one query. What DataFusion gets as `Arc<dyn MemoryPool>`.
+/// The memory pool of one query, which DataFusion gets as `Arc<dyn MemoryPool>`.
 pub(crate) struct QueryPool {
-    /// As it is told when its group is gone, too.
+    /// Kept for messages after its group is gone.
     path: String,
-    /// The query's own, which keeps the tenant's group.
+    /// The query's own node, which keeps the tenant's group.
     node: Node,
-    /// Each try_grow looks into it. Of this lock each thread has a part that other readers do not write.
+    /// Each try_grow reads it. Each thread has its own part of this lock, which other readers do not write.
     consumers: ShardedLock<HashMap<usize, Arc<Consumer>>>,
-    /// Relaxed, as the counts: whoever ends the query is chosen by the swap, and the ledger refuses late charges.
+    /// Relaxed, like the counts: the swap chooses the thread that ends the query, and the ledger refuses late charges.
     ended: AtomicBool,
     asked_to_spill: AtomicU64,
     refused: AtomicU64,
@@ -108,9 +109,9 @@ pub(crate) struct QueryPool {
 }
 
 impl QueryPool {
-    /// Whoever has the guard charges nothing: reclaimers and wakers are foreign code, which may register a consumer.
+    /// The holder of the guard must not charge: reclaimers and wakers are foreign code, which may register a consumer.
     fn consumers(&self) -> ShardedLockReadGuard<'_, HashMap<usize, Arc<Consumer>>> {
-        // Nothing panics halfway through a change of the map.
+        // No change of the map panics in the middle.
         self.consumers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,7 +120,8 @@ impl QueryPool {
         self.consumers().get(&id).expect("a reservation's consumer is registered").clone()
     }
 
-    /// Consumers that hold something, the largest first. (Each is asked once: it may change while they are sorted.)
+    /// Returns consumers that hold something, the largest first. Each is read once, since it may change during the
+    /// sort.
     fn holders(&self) -> Vec<(Arc<Consumer>, u64)> {
         let consumers = self.consumers();
         let each = consumers.values().map(|consumer| (consumer.clone(), consumer.held()));
@@ -151,7 +153,7 @@ impl QueryPool {
         })
     }
 
-    /// Takes what the lease at the top did not have, if the fleet grants more.
+    /// Takes the units that the lease at the top lacked, if the fleet grants more.
     fn take_beyond_lease<'a>(
         &'a self,
         lease: &Lease,
@@ -164,7 +166,7 @@ impl QueryPool {
             let Some(units) = self.node.levels[0].lacking(consumer, bytes) else { break };
             let query = self.node.level().reserved().saturating_add(bytes);
             let grown = lease.grow(units, query, spills, end);
-            // There may be enough for this one even if there was less than it asked for.
+            // Even a partial grant may be enough for this request.
             match self.take(consumer, bytes) {
                 Err(again) if grown && !consumer.can_spill => why = again,
                 result => return result,
@@ -173,7 +175,7 @@ impl QueryPool {
         Err(why)
     }
 
-    /// Has a lease that is nearly used up grow before somebody is refused.
+    /// Grows a lease that is nearly used up before a consumer is refused.
     fn foresee(&self) {
         if let Some(lease) = &self.node.engine.lease {
             lease.foresee(self.node.levels[0].reserved());
@@ -187,8 +189,8 @@ impl QueryPool {
         let group = self.node.level().group();
         let peak = group.peak();
         let holders = self.named_holders();
-        // Busy only in a sandbox without membarrier, or in a signal handler: then the group stays, and what it
-        // holds is what is told.
+        // Busy only in a sandbox without membarrier, or in a signal handler. Then the group stays, and its holding is
+        // reported.
         let leftover = match group.destroy_tree() {
             Ok(settled) => settled.iter().map(|one| one.leftover).max().unwrap_or(0),
             Err(_) => group.precise(),
@@ -214,9 +216,9 @@ fn give_back(levels: &[Arc<Level>], consumer: &Consumer, bytes: u64) {
     levels.iter().for_each(|level| level.sub(consumer.can_spill, bytes));
 }
 
-/// Bytes as the ledger counts them.
+/// Returns bytes as the ledger counts them.
 fn bytes(size: usize) -> u64 {
-    // On every target that Rust knows.
+    // Lossless on every target of Rust.
     size as u64
 }
 
@@ -247,7 +249,7 @@ impl MemoryPool for QueryPool {
         if let Some(group) = consumer.own_group() {
             ended.add(group.clone());
         }
-        // Looked at behind the addition: of several that end at once, the last to come here sees that all are gone.
+        // Checked after the addition: of several that end at once, the last one here sees that all are gone.
         if self.consumers().is_empty() {
             ended.destroy();
         }
@@ -292,7 +294,7 @@ impl MemoryPool for QueryPool {
             let (consumer, node, holders) = (&consumer, &self.node, self.holders());
             let (query, bytes) = (&*self.path, additional);
             let refused = Refused { query, node, consumer, bytes, why, holders };
-            // Of the kind that operators know to spill at.
+            // The kind of error at which operators spill.
             DataFusionError::ResourcesExhausted(refused.to_string())
         })
     }

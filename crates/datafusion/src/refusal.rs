@@ -1,4 +1,4 @@
-//! What a refusal says: who asked, which limit said no, the chain of groups, and who holds what in that query.
+//! The text of a refusal: the consumer, the limit that refused, the chain of groups, and the holders in that query.
 
 use crate::consumer::Consumer;
 use crate::lease::Lease;
@@ -9,7 +9,7 @@ use ledgerline::{Reason, Refusal};
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a consumer was refused.
+/// The reason why a consumer was refused.
 pub(crate) enum Why<'a> {
     /// A level is short.
     Short(&'a Level, Short),
@@ -20,7 +20,7 @@ pub(crate) enum Why<'a> {
 }
 
 impl Why<'_> {
-    /// Whether it was the lease that did not suffice, of which the fleet may have more.
+    /// Returns whether the lease was exhausted, of which the fleet may have more.
     pub(crate) fn is_lease(&self, lease: &Lease, consumer: &Consumer) -> bool {
         match self {
             Why::Short(level, short) => {
@@ -34,7 +34,7 @@ impl Why<'_> {
     }
 }
 
-/// What there is to tell about.
+/// The subject of a refusal's text.
 pub(crate) struct Refused<'a> {
     /// The query's path.
     pub(crate) query: &'a str,
@@ -80,7 +80,7 @@ impl fmt::Display for Refused<'_> {
 }
 
 impl Refused<'_> {
-    /// What the limit of a group is: its max, which is set here, or what the fleet leased.
+    /// Returns the name of a group's limit: its max, which is set here, or a lease of the fleet.
     fn limit(&self, path: &str) -> &'static str {
         let lease = self.node.engine.lease.as_ref();
         if lease.is_some_and(|lease| lease.covers(path)) { "lease" } else { "max" }
@@ -122,7 +122,7 @@ impl Refused<'_> {
     }
 }
 
-/// The path of the group that refused: one of the levels, the consumer's, or one above the pool.
+/// Returns the path of the group that refused: one of the levels, the consumer's, or one above the pool.
 fn path_of(consumer: &Consumer, refusal: &Refusal) -> String {
     consumer.group().ledger().group(refusal.group).path()
 }

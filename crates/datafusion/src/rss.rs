@@ -1,13 +1,13 @@
-//! RSS beside the account: what the process holds and nobody reserved makes the room smaller.
+//! RSS beside the account: unreserved memory of the process reduces the room.
 //!
-//! Operators reserve what they think they will take. The process also holds what nobody reserved: batches that
-//! travel between operators, decoders, the allocator's own slack. The pool cannot see that in its account. So a
-//! watch reads the resident set now and then and takes the difference off:
+//! Operators reserve the amounts that they expect to take. The process also holds unreserved memory: batches that
+//! travel between operators, decoders, the allocator's own slack. The account of the pool does not include it. So a
+//! watch reads the resident set periodically and subtracts the difference:
 //!
 //! ```text
 //! uncounted       = resident - account               never below zero
 //! room to grow    = spill_at  x limit - uncounted    beyond it, spillers are asked to spill
-//! room for others = refuse_at x limit - uncounted    beyond it, nobody is granted anything
+//! room for others = refuse_at x limit - uncounted    beyond it, all requests are refused
 //! ```
 
 use crate::share::Share;
@@ -15,15 +15,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Reads a number of bytes, or nothing if that is not to be had.
+/// Reads a number of bytes; `None` if it is not available.
 type Reading = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
 /// Watches the resident memory of the process beside the account of a pool
 /// ([`LedgerPoolBuilder::watch_rss`](crate::LedgerPoolBuilder::watch_rss)).
 ///
-/// A reading is taken in `try_grow`, at most once a period, by the thread that comes first. It costs some
-/// microseconds, and each other `try_grow` one look at the clock. Memory that was freed and that the allocator
-/// keeps counts as resident, so a pool under a watch may ask for spilling when there would be room.
+/// A reading is taken in `try_grow`, at most once per period, by the first thread. It costs some microseconds, and each
+/// other `try_grow` one look at the clock. Freed memory that the allocator keeps counts as resident, so a pool under a
+/// watch may ask for spilling although there is room.
 pub struct RssWatch {
     limit: u64,
     spill_at: Share,
@@ -31,27 +31,27 @@ pub struct RssWatch {
     period: Duration,
     reading: Reading,
     start: Instant,
-    /// When the next reading is due, in microseconds since `start`. Relaxed: it only chooses who reads.
+    /// The time of the next reading, in microseconds since `start`. Relaxed: it only chooses the reading thread.
     due: AtomicU64,
-    /// What the last reading found beyond the account. Relaxed: a number by itself.
+    /// The memory beyond the account at the last reading. Relaxed: an independent number.
     uncounted: AtomicU64,
 }
 
-/// What a watch, or a max, leaves for the account.
+/// The room that a watch, or a max, leaves for the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// For growing consumers that can spill.
+    /// The room for growing consumers that can spill.
     pub(crate) spill: u64,
-    /// For everybody.
+    /// The room for all requests.
     pub(crate) refuse: u64,
-    /// What the process holds beyond the account, if that is why there is no more.
+    /// The process's memory beyond the account, if that limits the room.
     pub(crate) uncounted: Option<u64>,
 }
 
 impl Room {
     pub(crate) const ENDLESS: Room = Room { spill: u64::MAX, refuse: u64::MAX, uncounted: None };
 
-    /// What is left of it below a max.
+    /// Returns the part of it below a max.
     pub(crate) fn within(self, max: u64) -> Room {
         let uncounted = self.uncounted.filter(|_| self.spill.min(self.refuse) < max);
         Room { spill: self.spill.min(max), refuse: self.refuse.min(max), uncounted }
@@ -59,8 +59,8 @@ impl Room {
 }
 
 impl RssWatch {
-    /// Watches that the process stays below `limit` bytes resident: spillers are asked at 85 % of it, and
-    /// everybody is refused at 95 %. It reads `/proc/self/status` at most every 100 ms.
+    /// Keeps the process below `limit` resident bytes: spillers are asked at 85 % of it, and all requests are refused
+    /// at 95 %. Reads `/proc/self/status` at most every 100 ms.
     pub fn new(limit: u64) -> RssWatch {
         RssWatch {
             limit,
@@ -80,26 +80,26 @@ impl RssWatch {
         self
     }
 
-    /// Sets the part of the limit at which everybody is refused.
+    /// Sets the part of the limit at which all requests are refused.
     pub fn refuse_at(mut self, fraction: f64) -> RssWatch {
         self.refuse_at = Share::of(fraction);
         self
     }
 
-    /// Sets how long a reading is good for.
+    /// Sets the time for which a reading is used.
     pub fn every(mut self, period: Duration) -> RssWatch {
         self.period = period;
         self
     }
 
-    /// Reads by `f` instead of `/proc/self/status`: the memory of a cgroup, say, or the allocator's own number.
-    /// Where it returns `None`, the last reading holds.
+    /// Reads by `f` instead of `/proc/self/status`: the memory of a cgroup, for example, or the allocator's own number.
+    /// If it returns `None`, the last reading holds.
     pub fn reading(mut self, f: impl Fn() -> Option<u64> + Send + Sync + 'static) -> RssWatch {
         self.reading = Box::new(f);
         self
     }
 
-    /// What is left for an account that holds `account()` bytes; reads anew if that is due.
+    /// Returns the room for an account that holds `account()` bytes; takes a new reading if that is due.
     pub(crate) fn room(&self, account: impl Fn() -> u64) -> Room {
         let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         let due = self.due.load(Relaxed);
@@ -129,7 +129,7 @@ impl fmt::Debug for RssWatch {
     }
 }
 
-/// The process's resident bytes, as the kernel says. `Rss*` of `/proc/self/status` is in KiB and needs no page
+/// Returns the process's resident bytes from the kernel. `Rss*` of `/proc/self/status` is in KiB and needs no page
 /// size; `VmRSS` is their sum.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

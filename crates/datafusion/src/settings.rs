@@ -1,20 +1,20 @@
-//! What a pool is told to keep free, and for whom.
+//! The reserved parts of a pool's limits, and other settings.
 
 use crate::report::QueryReport;
 use crate::rss::RssWatch;
 use crate::share::Share;
 use std::fmt;
 
-/// Whoever wants to know how queries ended.
+/// A hook for the reports of ended queries.
 type EndHook = Box<dyn Fn(&QueryReport) + Send + Sync>;
 
-/// What holds for a pool and all pools below it.
+/// The settings of a pool and all pools below it.
 pub(crate) struct Settings {
-    /// Of each limit, for consumers that cannot spill.
+    /// The part of each limit for consumers that cannot spill.
     pub(crate) kept: Share,
-    /// Of each limit, for small spillers and to finish spilling.
+    /// The part of each limit for small spillers and for finishing a spill.
     pub(crate) finish: Share,
-    /// How many consumers an error names.
+    /// The number of consumers that an error names.
     pub(crate) top: usize,
     pub(crate) rss: Option<RssWatch>,
     pub(crate) on_end: Option<EndHook>,

@@ -1,6 +1,6 @@
 //! A part of a limit.
 
-/// A part of a limit, in parts of [`WHOLE`].
+/// A part of a limit, in units of 1 / [`WHOLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share(u64);
 
@@ -8,13 +8,13 @@ pub(crate) struct Share(u64);
 const WHOLE: u64 = 1 << 32;
 
 impl Share {
-    /// A fraction from 0 to 1. What lies outside counts as the nearer end, and what is no number as 0.
+    /// Returns a fraction from 0 to 1. Values outside count as the nearer end, and NaN as 0.
     pub(crate) fn of(fraction: f64) -> Share {
-        // Rounded up: 0.85 of 1000 is 850. (The cast saturates, and takes what is no number as zero.)
+        // Rounded up: 0.85 of 1000 is 850. The cast saturates, and turns NaN into zero.
         Share((fraction.clamp(0.0, 1.0) * WHOLE as f64).ceil() as u64)
     }
 
-    /// That part of so many bytes, rounded down (or one byte in four thousand million too much).
+    /// Returns that part of a number of bytes, rounded down, or at most one byte in four thousand million too much.
     pub(crate) fn part(self, bytes: u64) -> u64 {
         // At most `bytes`, so it fits.
         (u128::from(bytes) * u128::from(self.0) / u128::from(WHOLE)) as u64

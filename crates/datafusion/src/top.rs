@@ -1,10 +1,10 @@
-//! Where a pool begins.
+//! The top of a pool.
 
 use crate::lease::Lease;
 use ledgerline::OwnedGroup;
 
-/// Where a pool begins: a group; or, with the feature `fleet`, this node's part of a budget that many machines share. It is made
-/// `From` either, which stays in use while the pool or a query of it lives.
+/// The top of a pool: a group; or, with the feature `fleet`, this node's part of a budget that many machines share. It
+/// is made `From` either, which stays in use while the pool or a query of it lives.
 #[derive(Debug)]
 pub struct Top {
     pub(crate) group: OwnedGroup,

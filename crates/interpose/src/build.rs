@@ -1,16 +1,16 @@
-//! Builds a preloaded library from a build script, so that a command can carry it inside.
+//! Builds a preloaded library from a build script, so that a command can embed it.
 //!
 //! ```text
 //! [`carry`]:
-//!     where its package lies         says that package's own build script (`links`)
+//!     where its package lies         from that package's own build script (`links`)
 //!     cargo rustc --crate-type cdylib    in a target folder below OUT_DIR; the same flags and lock; whole-program LTO in release; for the same
 //!                                    target, and for this machine's where the command is static and this one has glibc
 //!     copy to OUT_DIR                the command includes it
-//!     rerun-if-changed               what cargo says it was built from, and those packages' manifests
+//!     rerun-if-changed               cargo's list of sources, and the manifests of those packages
 //! ```
 //!
-//! Cargo has no stable way to depend on a file that another package builds, and where it puts what it builds for
-//! a dependency is its own affair. So this calls it once more, through what is documented.
+//! Cargo has no stable way to depend on a file that another package builds, and does not document the place of a
+//! dependency's build output. This module therefore calls cargo once more, through documented options only.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ const BELOW: [&str; 3] = ["ledgerline", "ledgerline-interpose", "ledgerline-prot
 
 /// Builds the library of the package `ledgerline-NAME` and copies it to `libledgerline_NAME.so` in `OUT_DIR`.
 ///
-/// The package must be a dependency with `links = "ledgerline_NAME"` whose build script says where its source lies. Where the
-/// command does not depend on it, and where nobody will run the command, the file is empty. `features` are the package's own,
-/// in place of its default ones. Sets `cfg(library_for_glibc)` where the library is for glibc.
+/// The package must be a dependency with `links = "ledgerline_NAME"` whose build script reports the place of its
+/// source. The file is empty if the command does not depend on the package, or if the command will not be run.
+/// `features` replace the package's default ones. Sets `cfg(library_for_glibc)` if the library is for glibc.
 ///
 /// # Panics
 ///
-/// Where the library cannot be built: the panic's text says why, and cargo prints it.
+/// Panics if the library cannot be built. Cargo prints the text, which names the cause.
 pub fn carry(name: &str, features: &[&str]) {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
@@ -39,7 +39,7 @@ pub fn carry(name: &str, features: &[&str]) {
         println!("cargo::rustc-cfg=library_for_glibc");
     }
     let file = out.join(format!("libledgerline_{name}.so"));
-    // There is none for machines on which the command does not depend on the package.
+    // The variable is missing on machines for which the command does not depend on the package.
     let source = env::var_os(format!("DEP_LEDGERLINE_{}_SOURCE", name.to_uppercase()));
     let done = match source.filter(|_| is_run() && target.has(name)) {
         Some(source) => build(name, features, Path::new(&source), &target, &out)
@@ -49,19 +49,19 @@ pub fn carry(name: &str, features: &[&str]) {
     done.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
 
-/// Whether anybody will run the command: not what clippy looks at, nor what is compiled for loom's models.
+/// Returns whether the command will be run: false under clippy and for loom's models.
 fn is_run() -> bool {
     let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER").unwrap_or_default();
     let clippy = Path::new(&wrapper).file_stem().is_some_and(|stem| stem == "clippy-driver");
     !clippy && env::var_os("CARGO_CFG_LOOM").is_none()
 }
 
-/// What the libraries are built for.
+/// The target that the libraries are built for.
 struct Target(String);
 
 impl Target {
-    /// The command's own target. But a static command (musl) serves programs of glibc too where the machine that builds it
-    /// has that: a library for glibc serves both.
+    /// Returns the command's own target. A static command (musl) is the exception: it serves programs of glibc too, so
+    /// its libraries are built for glibc if the building machine has that. A library for glibc serves both.
     fn of_libraries() -> Target {
         let (host, target) = (variable("HOST"), variable("TARGET"));
         let machine = |of: &str| of.split('-').next().map(str::to_owned);
@@ -78,12 +78,12 @@ impl Target {
         self.0.ends_with("-linux-gnu")
     }
 
-    /// Whether a library can be built for it: the recorder's is for glibc alone.
+    /// Returns whether a library can be built for the target. The recorder's is for glibc alone.
     fn has(&self, name: &str) -> bool {
         self.is_glibc() || name == "preload"
     }
 
-    /// Has cargo build for it: with the command's linker and flags, if they are for the same target.
+    /// Sets the target on `cargo`, with the command's linker and flags if they are for the same target.
     fn set(&self, cargo: &mut Command) {
         let Target(target) = self;
         cargo.args(["--target", target]);
@@ -96,8 +96,8 @@ impl Target {
             cargo.env(format!("CARGO_TARGET_{target}_LINKER"), linker);
         }
         if !self.is_glibc() {
-            // What is loaded is linked with musl's shared library; it is there when a program starts, so that threads can be
-            // registered (the library's `percpu/own_area.rs`).
+            // The library links to musl dynamically. It is always loaded at program start, so initial-exec access to
+            // thread-local variables is safe, and threads can be registered (`percpu/own_area.rs` of the library).
             let given = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
             let ours = ["-Ctarget-feature=-crt-static", "--cfg", "ledgerline_initial_exec"];
             let all = given.split('\x1f').filter(|flag| !flag.is_empty()).chain(ours);
@@ -106,7 +106,7 @@ impl Target {
     }
 }
 
-/// Builds a library; where it lies.
+/// Builds a library and returns its path.
 fn build(
     name: &str,
     features: &[&str],
@@ -114,7 +114,7 @@ fn build(
     target: &Target,
     out: &Path,
 ) -> io::Result<PathBuf> {
-    // Cargo says "release" for each profile that inherits from it.
+    // Cargo sets PROFILE to "release" for each profile that inherits from it.
     let (profile, folder) = match variable("PROFILE").as_str() {
         "release" => ("release", "release"),
         _ => ("dev", "debug"),
@@ -125,17 +125,17 @@ fn build(
     cargo.args(["--profile", profile]).arg("--target-dir").arg(&below);
     target.set(&mut cargo);
     if profile == "release" {
-        // Each malloc of a program runs this code, whatever the command itself is built for.
+        // Each malloc of a program runs this code, so it is optimized whatever the profile of the command.
         cargo.args(["--config", "profile.release.lto='fat'"]);
         cargo.args(["--config", "profile.release.codegen-units=1"]);
     }
     if !features.is_empty() {
         cargo.args(["--no-default-features", "--features", &features.join(",")]);
     }
-    // Nobody debugs what lies inside the command.
+    // The embedded library is not debugged.
     cargo.args(["--config", &format!("profile.{profile}.debug=0")]);
     cargo.args(["--config", &format!("profile.{profile}.strip='debuginfo'")]);
-    // The folder that is configured for what lies between is locked by the cargo that waits for this one.
+    // The waiting cargo holds the lock of the configured folder for intermediate files.
     cargo.env("CARGO_BUILD_BUILD_DIR", &below);
     if source.join("Cargo.toml.orig").exists() {
         packaged(&mut cargo, source, &out.join(name))?;
@@ -150,8 +150,8 @@ fn build(
     Ok(library)
 }
 
-/// A package as registries have it knows neither this project's profiles nor, while it is being published, its
-/// neighbours; and its lock may name what was not downloaded. So it is built as a copy without one.
+/// Builds a published package as a copy without a lock. In a registry a package has neither this project's profiles
+/// nor, while it is being published, its neighbours, and its lock may name packages that were not downloaded.
 fn packaged(cargo: &mut Command, source: &Path, copy: &Path) -> io::Result<()> {
     copy_files(&source.join("src"), &copy.join("src"))?;
     let manifest = fs::read_to_string(source.join("Cargo.toml"))?;
@@ -183,8 +183,8 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Has cargo run this again when something changes that the library was built from: the files that `rule`, a line
-/// for make, names, their packages' manifests, and the workspace's.
+/// Makes cargo run this script again when an input of the library changes: a file that `rule` names, a line for make, a
+/// manifest of one of the packages, or that of the workspace.
 fn depends_on(source: &Path, rule: &str) {
     let mut files = BTreeSet::new();
     let (_, names) = rule.split_once(": ").unwrap_or_default();

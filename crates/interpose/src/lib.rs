@@ -1,11 +1,11 @@
-//! What a library needs that is preloaded and stands before a program's C functions.
+//! The common part of the libraries that are preloaded in front of a program's C functions.
 //!
-//! Two libraries are: `libledgerline_preload.so`, which charges what the program allocates, and `libledgerline_record.so`,
-//! which counts what it touches. Each depends on this crate as on any other, so each has a copy of its own.
+//! There are two: `libledgerline_preload.so` charges the allocations of a program, and `libledgerline_record.so` counts
+//! its memory accesses. Each links its own copy of this crate.
 //!
-//! | module      | what it holds                                                                          |
+//! | module      | contents                                                                               |
 //! |-------------|----------------------------------------------------------------------------------------|
-//! | `functions` | runs in the program: the allocator behind the library, what is loaded, lines to standard error |
+//! | `functions` | runs in the program: the next allocator, loaded objects, lines to standard error       |
 //! | `build`     | runs in a command's build script, with the feature `build`: puts the library inside the command |
 
 #[cfg(feature = "build")]

@@ -1,4 +1,4 @@
-//! The bodies of malloc and its family. `caller` is the address that the function returns to.
+//! The bodies of malloc and its family. `caller` is the return address of the function.
 
 use crate::asked;
 use crate::charges;
@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The slot in which the calling thread is charged now; zero for nowhere.
+/// Returns the slot that the calling thread is charged to now; zero without one.
 pub(crate) fn owner(caller: usize) -> u32 {
     let known = [Word::Slot, Word::AskedSlot].map(|word| thread::get(word) as u32);
     match known.into_iter().find(|&slot| process::group(slot).is_some()) {
@@ -31,8 +31,9 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     let Some(_busy) = Busy::enter() else { return 0 };
     let is_ready = NEXT.ready();
     let Some(run) = process::attached() else { return 0 };
-    // The early blocks are nobody's, and all were handed out by now. (Where blocks have no header, they are known by
-    // their addresses: they lie near what another allocator maps, and would keep that from having an owner.)
+    // The early blocks have no owner, and all were handed out by now. If blocks have no header, the early ones are
+    // recognized by their addresses: they lie near mappings of another allocator, whose spans could not get an owner
+    // then.
     if NEXT.headers() {
         for place in early::used().into_iter().flatten() {
             shadow::claim(place);
@@ -53,12 +54,12 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
         }
     };
     if !is_ready {
-        // (Another thread looks the allocator up.)
+        // Another thread looks the allocator up.
         return slot;
     }
     let cell = process::group(slot).and_then(|group| group.prepaid()?.into_raw());
     let cell = cell.map(|(cell, _area)| cell);
-    // The fast path reads glibc's headers; where there are none, it is a longer one.
+    // The fast path reads glibc's headers. Without headers a longer path serves.
     if NEXT.headers() {
         thread::set(Word::Slot, slot as usize);
         thread::set(Word::Cell, cell.unwrap_or(thread::NO_CELL));
@@ -69,21 +70,21 @@ pub(crate) fn find_owner(caller: usize) -> u32 {
     slot
 }
 
-/// Charges and assigns a new block, or gives it back and fails. The fast path calls nothing and needs
-/// few registers, so that none are saved.
+/// Charges and assigns a new block, or frees it and fails. The fast path calls nothing and needs few registers, so that
+/// none are saved.
 ///
 /// # Safety
 /// `block` is null or fresh from the next allocator.
 #[inline(always)]
 pub(crate) unsafe fn adopt(block: *mut c_void, caller: usize, expected: Expected) -> *mut c_void {
     if block.is_null() {
-        // operator new may have noted its caller, which nobody uses now.
+        // operator new may have stored its caller, which is not needed now.
         thread::set(Word::Caller, 0);
         return block;
     }
     let cell = shadow::sole(block);
-    // SAFETY: the entry of a span is a thread's cell only if it is a cell at all, of the ledger that is
-    // open for good; and then blocks have glibc's header (the early buffer's as well).
+    // SAFETY: a span's entry equals a thread's cell only if it is a cell at all, of the ledger that is open for good.
+    // Blocks have glibc's header then, and so do those of the early buffer.
     unsafe {
         if cell == thread::cell(NEXT.words.load(Ordering::Relaxed))
             && shadow::prepaid(cell).take(next::chunk_size(block) as u64)
@@ -97,10 +98,10 @@ pub(crate) unsafe fn adopt(block: *mut c_void, caller: usize, expected: Expected
     }
 }
 
-/// [`adopt`] of a block without a header, in a span that has one owner.
+/// Does [`adopt`]'s work for a block without a header, in a span that has one owner.
 ///
 /// # Safety
-/// As [`adopt`], and not null.
+/// As for [`adopt`]; `block` is not null.
 #[inline(never)]
 unsafe extern "C" fn adopt_asked(
     block: *mut c_void,
@@ -108,7 +109,7 @@ unsafe extern "C" fn adopt_asked(
     expected: Expected,
     cell: usize,
 ) -> *mut c_void {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe {
         if asked::adopt(block, cell, expected) {
             return block;
@@ -117,11 +118,11 @@ unsafe extern "C" fn adopt_asked(
     }
 }
 
-/// [`adopt`] in a span that has other owners, too; `cell` is the span's entry. (C's
-/// calling convention, here and below: a function that cannot unwind can be jumped to.)
+/// Does [`adopt`]'s work in a span that has other owners too; `cell` is the span's entry. C's calling convention, here
+/// and below: a function that cannot unwind can be jumped to.
 ///
 /// # Safety
-/// As [`adopt`], and not null.
+/// As for [`adopt`]; `block` is not null.
 #[inline(never)]
 unsafe extern "C" fn adopt_shared(
     block: *mut c_void,
@@ -130,7 +131,7 @@ unsafe extern "C" fn adopt_shared(
     cell: usize,
 ) -> *mut c_void {
     let slot = thread::get(Word::Slot) as u32;
-    // SAFETY: where a thread has a slot, blocks have glibc's header.
+    // SAFETY: a thread has a slot only if blocks have glibc's header.
     unsafe {
         if let Some(group) = process::group(slot)
             && shadow::assign(block, slot) == slot
@@ -142,10 +143,10 @@ unsafe extern "C" fn adopt_shared(
     }
 }
 
-/// [`adopt`] where nothing is known beforehand.
+/// Does [`adopt`]'s work if nothing is known beforehand.
 ///
 /// # Safety
-/// As [`adopt`], and not null.
+/// As for [`adopt`]; `block` is not null.
 #[inline(never)]
 unsafe extern "C" fn adopt_anywhere(
     block: *mut c_void,
@@ -153,7 +154,7 @@ unsafe extern "C" fn adopt_anywhere(
     expected: Expected,
     cell: usize,
 ) -> *mut c_void {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe {
         if !NEXT.headers() && asked::adopt_anywhere(block, cell, expected) {
             return block;
@@ -162,18 +163,18 @@ unsafe extern "C" fn adopt_anywhere(
     }
 }
 
-/// [`adopt`] for a thread without a slot, or with an empty cell.
+/// Does [`adopt`]'s work for a thread without a slot, or with an empty cell.
 ///
 /// # Safety
-/// As [`adopt`], and not null.
+/// As for [`adopt`]; `block` is not null.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut c_void {
-    // (What this library allocates for itself, and what an operator of the allocator's asks malloc for.)
+    // Exempt are this library's own blocks, and those that an operator of the allocator takes from malloc.
     if early::owns(block) || !NEXT.ready() || Busy::is_entered() {
         return block;
     }
-    // Calls for the account may fail, and who gets a block finds errno as it was.
+    // Calls for the account may fail, but a successful malloc leaves errno alone.
     let before = errno();
     let slot = shadow::assign(block, owner(caller));
     // SAFETY: the block is the next allocator's, which is ready.
@@ -190,7 +191,7 @@ unsafe extern "C" fn adopt_otherwise(block: *mut c_void, caller: usize) -> *mut 
     block
 }
 
-/// Notes what was charged for a block that bears no header, in the place of what was noted of an earlier one there.
+/// Notes the charge of a block without a header. It replaces the note of an earlier block at that address.
 pub(crate) fn note_size(block: *mut c_void, size: usize) {
     if !NEXT.headers() {
         sizes::note(block, size);
@@ -203,36 +204,38 @@ pub(crate) fn fail() -> *mut c_void {
     null_mut()
 }
 
-/// The size to ask the next allocator for, so that two blocks are a window apart at least. glibc sees to
-/// that itself. (For malloc, `Next` does this.)
+/// Returns the size to request from the next allocator, so that blocks start at least 32 bytes apart ([`WINDOW`]).
+/// glibc ensures that itself. For malloc, `Next` does this.
 pub(crate) fn spaced(size: usize) -> usize {
     if NEXT.headers() { size } else { size.max(WINDOW) }
 }
 
-/// Where `malloc` goes on: to a function that finds out, and then to that for the allocator's blocks. (Each call more on
-/// this way, with its return, takes more than a nanosecond.)
+/// The continuation of `malloc`: first a function that inspects the allocator, then the one for its kind of blocks.
+/// Each further call and return on this path takes more than a nanosecond.
 pub(crate) static MALLOC: AtomicPtr<()> = AtomicPtr::new(first_malloc as *const () as *mut ());
 
 #[cold]
 unsafe extern "C" fn first_malloc(size: usize, caller: usize) -> *mut c_void {
     if NEXT.ready() {
         let way = if NEXT.headers() { malloc_headed } else { malloc_asked };
-        // Release: whoever goes that way sees what was found before. (Pairs with the load of `exports::malloc`.)
+        // Release, paired with the load in `exports::malloc`: a thread that jumps there sees the results of the
+        // inspection.
         MALLOC.store(way as *const () as *mut (), Ordering::Release);
     }
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { malloc(size, caller) }
 }
 
-/// Whether the program's own `malloc` gets its blocks elsewhere. It is asked for one: programs that define `malloc` by the next
-/// one (`dlsym(RTLD_NEXT)`) pass the request on, and are accounted as others are. `own` is zero where there is none.
+/// Returns whether the program's own `malloc` takes its blocks from elsewhere, by asking it for one. A program that
+/// defines `malloc` by the next one (`dlsym(RTLD_NEXT)`) passes the request on and is accounted like any other. `own`
+/// is zero if there is no such `malloc`.
 pub(crate) fn is_passed_by(own: usize) -> bool {
     if own == 0 || !NEXT.ready() {
         return own != 0;
     }
-    // The first request that comes here moves it on.
+    // The first request that arrives here changes this.
     MALLOC.store(first_malloc as *const () as *mut (), Ordering::Release);
-    // SAFETY: the functions that the program and its libraries call by these names, before its first instruction, too.
+    // SAFETY: the functions that the program and its libraries call by these names, even before its first instruction.
     unsafe { libc::free(call(own, 1)) };
     std::ptr::eq(MALLOC.load(Ordering::Acquire), first_malloc as *const ())
 }
@@ -240,9 +243,9 @@ pub(crate) fn is_passed_by(own: usize) -> bool {
 /// Calls a `malloc`.
 ///
 /// # Safety
-/// There is one at the address.
+/// The address is that of a `malloc`.
 unsafe fn call(malloc: usize, size: usize) -> *mut c_void {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let malloc: unsafe extern "C" fn(usize) -> *mut c_void = std::mem::transmute(malloc);
         malloc(size)
@@ -250,7 +253,7 @@ unsafe fn call(malloc: usize, size: usize) -> *mut c_void {
 }
 
 /// # Safety
-/// As C's `malloc`.
+/// As for C's `malloc`.
 pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_void {
     if !NEXT.ready() {
         return early::allocate(size, 1);
@@ -259,21 +262,21 @@ pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_voi
     unsafe { if NEXT.headers() { malloc_headed(size, caller) } else { malloc_asked(size, caller) } }
 }
 
-/// [`malloc`] where blocks bear glibc's header.
+/// Does [`malloc`]'s work if blocks have glibc's header.
 ///
 /// # Safety
-/// As [`malloc`]; the next allocator is ready.
+/// As for [`malloc`]; the next allocator is ready.
 unsafe extern "C" fn malloc_headed(size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { adopt(NEXT.raw.malloc(size), caller, Expected::NOTHING) }
 }
 
-/// [`malloc`] where they bear none.
+/// Does [`malloc`]'s work if blocks have no header.
 ///
 /// # Safety
-/// As [`malloc`]; the next allocator is ready.
+/// As for [`malloc`]; the next allocator is ready.
 unsafe extern "C" fn malloc_asked(size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let block = NEXT.raw.malloc(size.max(WINDOW));
         let expected = Expected::of(size);
@@ -285,7 +288,7 @@ unsafe extern "C" fn malloc_asked(size: usize, caller: usize) -> *mut c_void {
 }
 
 /// # Safety
-/// As C's `free`.
+/// As for C's `free`.
 #[inline(always)]
 pub(crate) unsafe fn free(block: *mut c_void) {
     if block.is_null() {
@@ -304,22 +307,22 @@ pub(crate) unsafe fn free(block: *mut c_void) {
     }
 }
 
-/// [`free`] of a block without a header, in a span that has one owner.
+/// Does [`free`]'s work for a block without a header, in a span that has one owner.
 ///
 /// # Safety
-/// As [`free`], and not null.
+/// As for [`free`]; `block` is not null.
 #[inline(never)]
 unsafe extern "C" fn free_asked(block: *mut c_void, cell: usize) {
-    // SAFETY: handed on; a block whose units were returned is the next allocator's.
+    // SAFETY: the caller's contract, passed on; a block whose units were returned is the next allocator's.
     unsafe {
         if asked::forget(block, cell) { NEXT.raw.free(block) } else { free_anywhere(block, cell) }
     }
 }
 
-/// [`free`] in a span with several owners; `cell` is the span's entry.
+/// Does [`free`]'s work in a span with several owners; `cell` is the span's entry.
 ///
 /// # Safety
-/// As [`free`], and not null.
+/// As for [`free`]; `block` is not null.
 #[inline(never)]
 unsafe extern "C" fn free_shared(block: *mut c_void, cell: usize) {
     // SAFETY: a block with an owner is the next allocator's.
@@ -335,13 +338,13 @@ unsafe extern "C" fn free_shared(block: *mut c_void, cell: usize) {
     }
 }
 
-/// [`free`] where nothing is noted.
+/// Does [`free`]'s work if no size is noted.
 ///
 /// # Safety
-/// As [`free`], and not null.
+/// As for [`free`]; `block` is not null.
 #[inline(never)]
 unsafe extern "C" fn free_anywhere(block: *mut c_void, cell: usize) {
-    // SAFETY: handed on; a block whose units were returned is the next allocator's.
+    // SAFETY: the caller's contract, passed on; a block whose units were returned is the next allocator's.
     unsafe {
         if !NEXT.headers() && !early::owns(block) && asked::forget_anywhere(block, cell) {
             return NEXT.raw.free(block);
@@ -350,10 +353,10 @@ unsafe extern "C" fn free_anywhere(block: *mut c_void, cell: usize) {
     }
 }
 
-/// [`free`] of a block for which this process is not charged, or into a cell that has no room.
+/// Does [`free`]'s work for a block that this process is not charged for, or if the cell has no room.
 ///
 /// # Safety
-/// As [`free`], and not null.
+/// As for [`free`]; `block` is not null.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn free_otherwise(block: *mut c_void) {
@@ -371,24 +374,24 @@ unsafe extern "C" fn free_otherwise(block: *mut c_void) {
     }
 }
 
-/// Returns the units of a block that is about to be freed, where nothing is known beforehand.
+/// Returns the units of a block that is about to be freed, if nothing is known beforehand.
 ///
 /// # Safety
 /// `block` is the next allocator's, which is ready.
 pub(crate) unsafe fn forget(block: *mut c_void) {
     let slot = shadow::owner(block);
     if slot != 0 && !early::owns(block) {
-        // What is done for the account may fail, and whoever frees leaves errno alone.
+        // Calls for the account may fail, but `free` leaves errno alone.
         let errno = errno();
         shadow::clear(block);
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         charges::return_block(slot, unsafe { NEXT.size(block) });
         set_errno(errno);
     }
 }
 
 /// # Safety
-/// As C's `calloc`.
+/// As for C's `calloc`.
 pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return fail() };
     if !NEXT.ready() {
@@ -399,7 +402,7 @@ pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize)
 }
 
 /// # Safety
-/// As C's `memalign`.
+/// As for C's `memalign`.
 pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, caller: usize) -> *mut c_void {
     if !NEXT.ready() {
         return early::allocate(size, align.next_power_of_two());
@@ -411,7 +414,7 @@ pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, caller: usiz
 }
 
 /// # Safety
-/// As C's `aligned_alloc`.
+/// As for C's `aligned_alloc`.
 pub(crate) unsafe extern "C" fn aligned_alloc(
     align: usize,
     size: usize,
@@ -420,28 +423,28 @@ pub(crate) unsafe extern "C" fn aligned_alloc(
     if !NEXT.ready() {
         return early::allocate(size, align.next_power_of_two());
     }
-    // (A window is a multiple of a smaller alignment, as the size of such a block is to be.)
+    // The size of such a block must be a multiple of its alignment. A window is one of any smaller alignment.
     let size = if align <= WINDOW { spaced(size) } else { size };
     // SAFETY: the next allocator is ready.
     unsafe { adopt(NEXT.alone(|next| next.aligned_alloc(align, size)), caller, Expected::NOTHING) }
 }
 
 /// # Safety
-/// As C's `posix_memalign`.
+/// As for C's `posix_memalign`.
 pub(crate) unsafe extern "C" fn posix_memalign(
     into: *mut *mut c_void,
     align: usize,
     size: usize,
     caller: usize,
 ) -> c_int {
-    // It reports errors by its result and leaves errno and `into` alone.
+    // The function reports errors by its result and leaves errno and `into` alone.
     let errno = errno();
     let mut block = null_mut();
     if !NEXT.ready() {
         block = early::allocate(size, align.next_power_of_two());
     } else {
         let place = &raw mut block;
-        // SAFETY: the next allocator is ready; it writes to a variable of ours.
+        // SAFETY: the next allocator is ready; it writes to a local variable.
         let result = NEXT.alone(|next| unsafe { next.posix_memalign(place, align, spaced(size)) });
         if result != 0 {
             return result;
@@ -453,20 +456,20 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     if block.is_null() {
         return libc::ENOMEM;
     }
-    // SAFETY: the caller's word for `into`.
+    // SAFETY: `into` is valid by the caller's contract.
     unsafe { into.write(block) };
     0
 }
 
-/// What a program may use of a block.
+/// Returns the bytes of a block that a program may use.
 ///
 /// # Safety
-/// As glibc's `malloc_usable_size`.
+/// As for glibc's `malloc_usable_size`.
 pub(crate) unsafe extern "C" fn usable_size(block: *mut c_void) -> usize {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: the block is ours or the next allocator's.
+    // SAFETY: the block is an early one or the next allocator's.
     unsafe {
         if early::owns(block) {
             return early::size(block);

@@ -1,8 +1,8 @@
-//! malloc and free where the allocator puts no header before its blocks: it says what they take, or it was noted
+//! malloc and free for allocators without headers before their blocks. The size comes from the allocator or from a note
 //! (`sizes.rs`).
 //!
-//! The way is that of `alloc.rs`: a span with one owner has that one's cell, as a number that says that nothing is to be
-//! read in front of blocks ([`shadow::asked`]); in others a byte of shadow names the owner.
+//! The paths mirror those of `alloc.rs`. The entry of a span with one owner is that owner's cell, marked as one for
+//! which no header may be read ([`shadow::asked`]); in other spans a byte of shadow names the owner.
 
 use crate::charges;
 use crate::expected::Expected;
@@ -13,8 +13,8 @@ use crate::sizes;
 use crate::thread::{self, Busy, Word};
 use std::ffi::c_void;
 
-/// Charges a new block to the cell of its span, which `cell` is the entry of, if all that is known already; `false` is:
-/// nothing was charged. It calls nothing.
+/// Charges a new block to the cell of its span if everything needed is known already. `cell` is the span's entry.
+/// Returns `false` if nothing was charged. Calls nothing.
 ///
 /// # Safety
 /// `block` is not null, and fresh from the next allocator.
@@ -29,16 +29,16 @@ pub(crate) unsafe fn adopt(block: *mut c_void, cell: usize, expected: Expected) 
         && unsafe { shadow::prepaid(shadow::asked(cell)).take(sizes::units(steps) as u64) }
 }
 
-/// [`adopt`] of a block of which nothing is known: it may be in a span of several owners, or its size is asked for.
+/// Does [`adopt`]'s work for any block: its span may have several owners, or its size is not known yet.
 ///
 /// # Safety
-/// As [`adopt`].
+/// As for [`adopt`].
 pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize, expected: Expected) -> bool {
     let slot = thread::get(Word::AskedSlot) as u32;
     if slot == 0 || Busy::is_entered() {
         return false;
     }
-    // SAFETY: a thread with a slot has its blocks from the next allocator, which is ready; the rest as in `adopt`.
+    // SAFETY: a thread with a slot has its blocks from the next allocator, which is ready; the rest is as in `adopt`.
     unsafe {
         let units = size_of_new(block, expected);
         if cell == thread::get(Word::AskedCell) {
@@ -51,7 +51,7 @@ pub(crate) unsafe fn adopt_anywhere(block: *mut c_void, cell: usize, expected: E
     }
 }
 
-/// The size of a new block of which something is expected.
+/// Returns the size of a new block: the expected one, or the allocator's answer.
 ///
 /// # Safety
 /// The block is the next allocator's, which is ready; the thread is not busy.
@@ -60,14 +60,14 @@ unsafe fn size_of_new(block: *mut c_void, expected: Expected) -> usize {
     if expected.steps() != 0 {
         return sizes::units(expected.steps());
     }
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let size = unsafe { NEXT.asked_size(block) };
     expected.learn(size);
     size
 }
 
-/// Returns the units of a block that is about to be freed to the cell of its span, if its size is noted; `false` is:
-/// nothing was returned. It calls nothing.
+/// Returns the units of a block that is about to be freed to the cell of its span, if its size is noted. Returns
+/// `false` if nothing was returned. Calls nothing.
 ///
 /// # Safety
 /// `block` is not null, and `cell` its span's entry.
@@ -80,15 +80,15 @@ pub(crate) unsafe fn forget(block: *mut c_void, cell: usize) -> bool {
             .is_some_and(|size| unsafe { shadow::prepaid(shadow::asked(cell)).put(size as u64) })
 }
 
-/// [`forget`] of a block in a span of several owners, or of which no size is noted.
+/// Does [`forget`]'s work for a block in a span of several owners, or without a noted size.
 ///
 /// # Safety
-/// As [`forget`].
+/// As for [`forget`].
 pub(crate) unsafe fn forget_anywhere(block: *mut c_void, cell: usize) -> bool {
     if Busy::is_entered() {
         return false;
     }
-    // SAFETY: a block with an owner is the next allocator's; the rest as in `forget`.
+    // SAFETY: a block with an owner is the next allocator's; the rest is as in `forget`.
     unsafe {
         let size = || sizes::noted(block).unwrap_or_else(|| NEXT.asked_size(block));
         if (cell as isize) < 0 {

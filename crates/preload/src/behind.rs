@@ -1,17 +1,17 @@
-//! The functions behind this library's, other than the allocator's.
+//! The next functions behind this library, other than the allocator's.
 //!
-//! They are looked up when the library is started, not at the first call: a look-up might wait for a lock of the loader's
-//! that nobody returns.
+//! They are looked up when the library is started, not at the first call: a look-up might wait for a lock of the loader
+//! that is never released.
 
 use crate::say::List;
 use ledgerline_interpose::{find, find_each, set_errno, symbol};
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a new process does before it executes its program, and how.
+/// The actions and the attributes of `posix_spawn`.
 pub(crate) type Actions = *const c_void;
 
-/// Declares the functions, and what is done in place of each while it is not known, or where there is none.
+/// Declares the functions, and a substitute for each while it is not known, or if there is none.
 macro_rules! behind {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $otherwise:expr;)*) => {
         #[expect(non_camel_case_types, reason = "named as the functions are")]
@@ -27,12 +27,12 @@ macro_rules! behind {
             #[doc = concat!("The next `", stringify!($name), "`.")]
             ///
             /// # Safety
-            /// As the C function.
+            /// As for the C function.
             #[allow(unused_unsafe, unused_variables, reason = "some do nothing else")]
             pub(crate) unsafe fn $name($($argument: $kind),*) -> $result {
                 let address = REAL[Function::$name as usize].load(Ordering::Relaxed);
                 if address == 0 {
-                    // SAFETY: as the caller says; the kernel's call of that name.
+                    // SAFETY: by the caller's contract; the kernel's call of that name.
                     return unsafe { $otherwise };
                 }
                 // SAFETY: dlsym found it under the name of a C function of this type, in a library that stays loaded.
@@ -47,7 +47,7 @@ macro_rules! behind {
 }
 
 behind! {
-    // By which a process executes programs (exec.rs).
+    // Functions that execute programs (exec.rs).
     execve(path: *const c_char, words: List, environment: List) -> c_int, missing();
     execvpe(file: *const c_char, words: List, environment: List) -> c_int, missing();
     fexecve(file: c_int, words: List, environment: List) -> c_int, missing();
@@ -62,7 +62,7 @@ behind! {
         environment: List
     ) -> c_int, missing();
 
-    // By which it goes where the ledger has no path (elsewhere.rs).
+    // Functions by which a process leaves the ledger's path (elsewhere.rs).
     unshare(flags: c_int) -> c_int, missing();
     setns(descriptor: c_int, kind: c_int) -> c_int, missing();
     chroot(path: *const c_char) -> c_int, missing();
@@ -71,7 +71,7 @@ behind! {
         what: *const c_char, place: *const c_char, kind: *const c_char, flags: c_ulong, data: *const c_void
     ) -> c_int, missing();
 
-    // By which it maps memory (mapped.rs). Until they are known the calls go to the kernel.
+    // Functions that map memory (mapped.rs). Until they are known, the calls go to the kernel.
     mmap(address: *mut c_void, length: usize, protection: c_int, flags: c_int, file: c_int, offset: i64)
         -> *mut c_void,
         libc::syscall(libc::SYS_mmap, address, length, protection, flags, file, offset) as *mut c_void;
@@ -88,8 +88,8 @@ behind! {
     sbrk(increment: isize) -> *mut c_void, libc::MAP_FAILED;
     brk(end: *mut c_void) -> c_int, -1;
 
-    // The doors (doors.rs). Both numbers and addresses are passed in registers, up to as many as are named here. Two of
-    // these have no call of the kernel's, and are looked up when they are called before the library is started.
+    // Functions that doors.rs watches. Numbers and addresses are both passed in registers, up to as many as are named
+    // here. Two of these have no system call, and are looked up if they are called before the library is started.
     prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int,
         kernel(libc::SYS_prctl, [option as usize, a, b, c, d, 0]) as c_int;
     syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long,
@@ -101,21 +101,21 @@ behind! {
         if is_found(Function::dlclose) { dlclose(handle) } else { -1 };
 }
 
-/// Where each function lies; zero before it is looked up, or where there is none.
+/// The address of each function; zero before it is looked up, or if there is none.
 static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// Looks all of them up. Once, before the program's first instruction.
+/// Looks all functions up. Called once, before the program's first instruction.
 pub(crate) fn start() {
     find_each(&NAMES, &REAL);
 }
 
-/// Whether they were looked up.
+/// Returns whether the functions were looked up.
 pub(crate) fn is_started() -> bool {
     REAL[Function::mmap as usize].load(Ordering::Relaxed) != 0
 }
 
-/// The address of the next `dlopen` or `dlmopen`, which are jumped to; zero where there is none. Looked up at the first call: few
-/// programs have one.
+/// Returns the address of the next `dlopen` or `dlmopen`, which are jumped to; zero if there is none. Looked up at the
+/// first call, since few programs make one.
 pub(crate) fn opener(into_namespace: bool) -> usize {
     static OPENERS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     const NAMES: [&CStr; 2] = [c"dlopen", c"dlmopen"];
@@ -130,23 +130,23 @@ pub(crate) fn opener(into_namespace: bool) -> usize {
     }
 }
 
-/// Looks one up; whether there is one.
+/// Looks one function up and returns whether it exists.
 fn is_found(function: Function) -> bool {
     let address = find(NAMES[function as usize]);
     REAL[function as usize].store(address, Ordering::Relaxed);
     address != 0
 }
 
-/// What is done in place of a function that is not there.
+/// Stands in for a function that does not exist.
 pub(crate) extern "C" fn missing() -> c_int {
     set_errno(libc::ENOSYS);
     -1
 }
 
-/// A system call as the C library's `syscall` makes it.
+/// Makes a system call like the C library's `syscall`.
 ///
 /// # Safety
-/// As the system call.
+/// As for the system call.
 unsafe fn kernel(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
     let result: isize;
     // SAFETY: the kernel's convention: it changes the result's register and, on x86-64, rcx and r11.

@@ -1,17 +1,17 @@
-//! The functions by which a program names a thread (`pthread_setname_np`, `prctl`), puts itself under a filter (filter.rs:
-//! `prctl`, `syscall`), or loads and unloads a library (`dlopen`, `dlmopen`, `dlclose`). This library looks on, and hands
-//! everything to the function behind it.
+//! The functions by which a program names a thread (`pthread_setname_np`, `prctl`), puts itself under a filter
+//! (filter.rs: `prctl`, `syscall`), or loads and unloads a library (`dlopen`, `dlmopen`, `dlclose`). This library
+//! observes each call and passes it to the next function.
 //!
-//! `dlopen` finds a library by its caller: by the caller's search path, and by its namespace. So the function behind is jumped
-//! to, and returns to the program.
+//! `dlopen` finds a library by its caller: by the caller's search path, and by its namespace. So the next function is
+//! jumped to, and returns to the program.
 //!
-//! | what a program loads                          | is accounted                                                        |
+//! | loaded by the program                         | accounted                                                           |
 //! |-----------------------------------------------|---------------------------------------------------------------------|
 //! | a library                                     | yes                                                                 |
 //! | one that is bound to itself (`RTLD_DEEPBIND`) | no: it calls the C library's malloc and not this one's              |
 //! | one in another namespace (`dlmopen`)          | no: a second C library serves it. This library cannot be in there, too: a process has one account, one row and one thread area |
 //!
-//! The process is named as not accounted for the last two, in its row and, where there is a limit, at once.
+//! In the last two cases the process is marked as not accounted in its row and, if there is a limit, reported at once.
 
 use crate::process;
 use crate::thread::{self, Busy};
@@ -21,13 +21,13 @@ use ledgerline_protocol::By;
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 
-/// C's `pthread_setname_np`: a thread that names itself is charged under its new name.
+/// Replaces C's `pthread_setname_np`: a thread that names itself is charged under its new name.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_setname_np(of: libc::pthread_t, name: *const c_char) -> c_int {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let result = unsafe { behind::pthread_setname_np(of, name) };
     // SAFETY: pthread_self has no preconditions.
     if of == unsafe { libc::pthread_self() } {
@@ -36,25 +36,25 @@ pub unsafe extern "C" fn pthread_setname_np(of: libc::pthread_t, name: *const c_
     result
 }
 
-/// C's `prctl`, for `PR_SET_NAME` (the other way for a thread to name itself) and `PR_SET_SECCOMP`.
+/// Replaces C's `prctl`, for `PR_SET_SECCOMP` and for `PR_SET_NAME`, the other way to name a thread.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let call = || unsafe { behind::prctl(option, a, b, c, d) }.into();
     watched(Some(option), call) as c_int
 }
 
-/// C's `dlopen`.
+/// Replaces C's `dlopen`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: c_int) -> *mut c_void {
-    // keep the arguments; before_dlopen; restore them; jump to what that returned
+    // keep the arguments; before_dlopen; restore them; jump to its result
     #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!(
         "push rdi", "push rsi", "push rax",
@@ -94,15 +94,15 @@ extern "C" fn before_dlopen(_file: *const c_char, mode: c_int) -> usize {
 /// `RTLD_DEEPBIND` (dlfcn.h); musl has none and ignores it.
 const DEEPBIND: c_int = if cfg!(target_env = "gnu") { 8 } else { 0 };
 
-/// Stands for a function that loads and is nowhere.
+/// Stands in for a loading function that does not exist.
 extern "C" fn no_opener() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// glibc's `dlmopen`.
+/// Replaces glibc's `dlmopen`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlmopen(
@@ -142,12 +142,12 @@ unsafe extern "C" fn before_dlmopen(namespace: c_long, file: *const c_char, mode
     if namespace == OWN_NAMESPACE {
         before_dlopen(file, mode);
     } else {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         let is_path = !file.is_null() && unsafe { CStr::from_ptr(file) }.to_bytes().contains(&b'/');
         if is_path && behind::opener(true) != 0 {
             return into_namespace as *const () as usize;
         }
-        // A name without a slash is looked for by the caller's search path, so it must seem to be the caller's.
+        // A name without a slash is searched in the caller's path, so the call must appear to come from the caller.
         process::blind(Blind::Namespace);
     }
     match behind::opener(true) {
@@ -159,16 +159,16 @@ unsafe extern "C" fn before_dlmopen(namespace: c_long, file: *const c_char, mode
 /// The namespace of the program (dlfcn.h).
 const OWN_NAMESPACE: c_long = 0;
 
-/// Loads a library by its path into another namespace, and names the process if that is done.
+/// Loads a library by its path into another namespace, and marks the process if that succeeds.
 ///
 /// # Safety
-/// As glibc's `dlmopen`.
+/// As for glibc's `dlmopen`.
 unsafe extern "C" fn into_namespace(
     namespace: c_long,
     file: *const c_char,
     mode: c_int,
 ) -> *mut c_void {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     let handle = unsafe { behind::dlmopen(namespace, file, mode) };
     if !handle.is_null() {
         process::blind(Blind::Namespace);
@@ -176,23 +176,24 @@ unsafe extern "C" fn into_namespace(
     handle
 }
 
-/// C's `dlclose`: what is loaded next may lie where this library lay, and is another.
+/// Replaces C's `dlclose`: the next library may be loaded at the address of the one that is unloaded.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let result = unsafe { behind::dlclose(handle) };
     library::forget();
     result
 }
 
-/// C's `syscall`, for the two that are `prctl` and `seccomp`, and those that lead elsewhere. (It takes up to six numbers or addresses, in the places
-/// where a function with as many parameters has them. What a caller did not pass is whatever stands there.)
+/// Replaces C's `syscall`, for the calls that are `prctl` and `seccomp`, and those that leave the ledger's path. It
+/// takes up to six numbers or addresses, in the registers of a function with as many parameters. Arguments that the
+/// caller did not pass have arbitrary values.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -203,21 +204,21 @@ pub unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let call = || unsafe { behind::syscall(number, a, b, c, d, e, f) };
     match number {
         libc::SYS_prctl => watched(Some(a as c_int), call),
-        // The others of its operations ask, and install nothing.
+        // The other operations of seccomp are queries.
         libc::SYS_seccomp if a as u32 <= libc::SECCOMP_SET_MODE_FILTER => watched(None, call),
         _ => {
-            // SAFETY: as the caller says.
+            // SAFETY: by the caller's contract.
             unsafe { elsewhere::called(number, a, b) };
             call()
         }
     }
 }
 
-/// Makes a call of `prctl` with this option, or one of `seccomp` that installs something.
+/// Makes a call of `prctl` with this option, or one of `seccomp` that installs a filter.
 fn watched(option: Option<c_int>, call: impl FnOnce() -> c_long) -> c_long {
     match option {
         Some(libc::PR_SET_NAME) => {
@@ -230,7 +231,7 @@ fn watched(option: Option<c_int>, call: impl FnOnce() -> c_long) -> c_long {
     }
 }
 
-/// Installs a filter, having done before what cannot be done under one.
+/// Installs a filter, after the work that cannot be done under one.
 fn install(call: impl FnOnce() -> c_long) -> c_long {
     let before = errno();
     let notes = filter::is_on() || prepare();
@@ -239,7 +240,7 @@ fn install(call: impl FnOnce() -> c_long) -> c_long {
         vouch::doubt();
         return call();
     }
-    // Before the call, since a filter may be for all threads at once.
+    // Counted before the call, since a filter may be for all threads at once.
     filter::add();
     let result = call();
     if result < 0 {
@@ -248,8 +249,9 @@ fn install(call: impl FnOnce() -> c_long) -> c_long {
     result
 }
 
-/// The process attaches, the thread finds its row, and blocks of several owners get their bytes of shadow. `false` in a
-/// child that has its parent's memory (`vfork`): the parent will be under no filter.
+/// Prepares the process for a filter: it attaches, the thread finds its row, and spans of several owners get their
+/// shadow. Returns `false` in a child that shares its parent's memory (`vfork`), since the parent will be under no
+/// filter.
 fn prepare() -> bool {
     if let Some(busy) = Busy::enter() {
         let names = process::attached().is_some_and(|run| run.by != By::Library);

@@ -1,17 +1,18 @@
-//! A process that goes where the ledger has no path: another `/proc` is mounted, or another root.
+//! Processes that leave the ledger's path: they mount another `/proc`, or change their root.
 //!
 //! ```text
 //! unshare, clone, setns, mount, chroot, pivot_root, by the functions of these names or by `syscall`:
 //!   keep descriptors of the ledgers and of this library, while they have paths; an exec closes them
-//!   then what the program wants
-//! exec, where the ledger has no path any more (`exec.rs`):
-//!   all that was kept is reached as /proc/self/fd/N: an exec leaves those open, and the environment says these paths
+//!   then make the program's call
+//! exec, if the ledger has no path any more (`exec.rs`):
+//!   everything kept is reached as /proc/self/fd/N: an exec leaves those open, and the environment has these paths
 //!   otherwise the program is not accounted, and named
 //! ```
 //!
-//! (A process in a user namespace of its own may not follow the ledger's path, which leads through another process; so it
-//! needs them, too. In another root the second way needs `/proc` there.) A program that is reached so has two or three descriptors more than it would have plain, with numbers that programs do
-//! not use by themselves. It may close them: what it executes then is not accounted, and named.
+//! A process in a user namespace of its own also needs the descriptors: it may not follow the ledger's path, which
+//! leads through another process. In another root they serve only if `/proc` is mounted there. A program that is
+//! reached so has two or three descriptors more than without the library, with numbers that programs do not use by
+//! themselves. It may close them: the programs that it executes then are not accounted, and named.
 
 use crate::behind;
 use crate::filter;
@@ -23,22 +24,22 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-/// From these numbers on a descriptor is kept, if the process may have so many.
+/// The lowest numbers for kept descriptors: the first that the process may have.
 const NUMBERS: [c_int; 3] = [1000, 200, 20];
 
-/// A descriptor that is kept, and what file it was, since a program may close any.
+/// A kept descriptor, and the identity of its file, since a program may close any descriptor.
 struct Kept {
     number: AtomicI32,
     device: AtomicU64,
     file: AtomicU64,
 }
 
-/// The ledger, the second one, this library.
+/// The descriptors of the ledger, the second one, and this library.
 static KEPT: [Kept; 3] = [const {
     Kept { number: AtomicI32::new(-1), device: AtomicU64::new(0), file: AtomicU64::new(0) }
 }; 3];
 
-/// The file that a descriptor leads to.
+/// Returns the identity of a descriptor's file.
 fn identity(descriptor: c_int) -> Option<(u64, u64)> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the call fills the record where it returns zero.
@@ -49,7 +50,7 @@ fn identity(descriptor: c_int) -> Option<(u64, u64)> {
 }
 
 impl Kept {
-    /// The descriptor, if it still leads to what was kept.
+    /// Returns the descriptor if it still leads to the kept file.
     fn number(&self) -> Option<c_int> {
         let number = self.number.load(Ordering::Relaxed);
         let is = identity(number)?;
@@ -57,14 +58,14 @@ impl Kept {
         (number >= 0 && is == was).then_some(number)
     }
 
-    /// Keeps a descriptor that is opened now, unless there is one. It may be read alone: whoever writes opens the file again. (The
-    /// one process that has the ledger open to write is its supervisor, by which those who look on find it.)
+    /// Opens a descriptor and keeps it, unless there is one. It may be read-only: a writer opens the file again. Only
+    /// the supervisor has the ledger open for writing, by which other commands find it.
     fn keep(&self, open: impl FnOnce() -> Option<c_int>) {
         if self.number().is_some() {
             return;
         }
         let Some(low) = open() else { return };
-        // SAFETY: the descriptors are this function's own.
+        // SAFETY: this function owns the descriptors.
         unsafe {
             let high = NUMBERS
                 .into_iter()
@@ -82,7 +83,7 @@ impl Kept {
     }
 }
 
-/// Keeps what a program needs that is executed where it has no path.
+/// Keeps the descriptors that a program needs if it is executed where the files have no path.
 fn prepare() {
     let Some(run) = process::run().filter(|_| !filter::is_on()) else { return };
     let failure = errno();
@@ -99,23 +100,23 @@ fn prepare() {
     set_errno(failure);
 }
 
-/// What is reached by descriptors. They stay open over an exec until this is dropped: an exec that fails, or a child that
-/// was started, leaves them as they were.
+/// The kept descriptors, open over an exec until this is dropped. If an exec fails, or after a child was started, they
+/// are as before.
 pub(crate) struct Reached([Option<c_int>; 3]);
 
-/// How long such a path is at most, with its end.
+/// The greatest length of such a path, with its zero.
 pub(crate) const LONGEST: usize = 32;
 
-/// The path by which a descriptor can be opened again, in any `/proc`.
+/// Returns the path that opens a descriptor again, in any `/proc`.
 pub(crate) fn descriptor_path(descriptor: c_int, buffer: &mut [u8; LONGEST]) -> &CStr {
     use std::io::Write;
-    // (The longest number fits, and what is left are zeros.)
+    // The longest number fits, and the rest are zeros.
     let _ = write!(&mut buffer[..LONGEST - 1], "{DESCRIPTORS}{descriptor}");
     CStr::from_bytes_until_nul(buffer).unwrap_or(c"/")
 }
 
 impl Reached {
-    /// Opens what was kept to the program that is executed next. `None` if something is missing.
+    /// Leaves the kept descriptors open for the program that is executed next. `None` if one is missing.
     pub(crate) fn new() -> Option<Reached> {
         let needed = [true, process::path(Which::Heap).is_some(), true];
         let numbers = KEPT.each_ref().map(Kept::number);
@@ -123,7 +124,7 @@ impl Reached {
             return None;
         }
         let reached = Reached(numbers);
-        // Another `/proc` may be mounted, or none; and the process may be another user's by now.
+        // There may be another `/proc`, or none, and the process may have become another user.
         let can_be_opened = |(&number, how): (&Option<c_int>, c_int)| {
             let mut buffer = [0; LONGEST];
             number.is_none_or(|it| process::access(descriptor_path(it, &mut buffer), how).is_ok())
@@ -144,12 +145,12 @@ impl Reached {
         }
     }
 
-    /// The descriptor of this library.
+    /// Returns the descriptor of this library.
     pub(crate) fn library(&self) -> Option<c_int> {
         self.0[2]
     }
 
-    /// The descriptor of the ledger whose path a string of the order says.
+    /// Returns the descriptor of the ledger whose path is in a string of the order.
     pub(crate) fn instead_of(&self, string: &CStr) -> Option<c_int> {
         match path_of(string)?.0 {
             Which::Ledger => self.0[0],
@@ -164,21 +165,21 @@ impl Drop for Reached {
     }
 }
 
-/// Whether a process with namespaces like these may lose the ledger's path: mounts of its own, or users of its own.
+/// Returns whether a process with these flags may lose the ledger's path: it gets its own mounts or its own users.
 fn leads_away(flags: c_int) -> bool {
     flags & (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) != 0
 }
 
-/// A system call that a program makes by `syscall`, with its first two arguments.
+/// Handles a system call that a program makes by `syscall`, with its first two arguments.
 ///
 /// # Safety
-/// The arguments are what the call takes.
+/// The arguments are valid for the call.
 pub(crate) unsafe fn called(number: c_long, first: usize, second: usize) {
     let leads_away = match number {
         libc::SYS_unshare | libc::SYS_clone => leads_away(first as c_int),
-        // (What lies in the first page, or is too short, the kernel refuses.)
+        // The kernel refuses a record in the first page, or one that is too short.
         libc::SYS_clone3 if first >= 4096 && second >= size_of::<u64>() => {
-            // SAFETY: its first argument is a record that begins with the flags, and the second one its size.
+            // SAFETY: the first argument is a record that begins with the flags, and the second one its size.
             leads_away(unsafe { *(first as *const u64) } as c_int)
         }
         libc::SYS_setns | libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_mount => true,
@@ -192,7 +193,7 @@ pub(crate) unsafe fn called(number: c_long, first: usize, second: usize) {
 /// The C library's `clone`, or a function that fails.
 static CLONE: AtomicPtr<c_void> = AtomicPtr::new(behind::missing as *mut c_void);
 
-/// Looks it up. Once, before the program's first instruction.
+/// Looks `clone` up. Called once, before the program's first instruction.
 pub(crate) fn start() {
     let found = find(c"clone");
     if found != 0 {
@@ -206,10 +207,11 @@ extern "C" fn before_clone(flags: c_int) {
     }
 }
 
-/// GNU's `clone`, whose child may run on another stack: so this leaves its frame before the function behind it is called.
+/// Replaces GNU's `clone`. The child may run on another stack, so this function leaves its frame before it calls the
+/// next one.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clone() -> c_int {
@@ -247,30 +249,30 @@ pub unsafe extern "C" fn clone() -> c_int {
     );
 }
 
-/// Linux's `unshare`.
+/// Replaces Linux's `unshare`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     if leads_away(flags) {
         prepare();
     }
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { behind::unshare(flags) }
 }
 
-/// Exports functions by which a process may go where the ledger has no path, whatever it asks of them.
+/// Exports functions by which a process may leave the ledger's path, whatever their arguments.
 macro_rules! export_leaving {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         #[doc = concat!("Linux's `", stringify!($name), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// As for the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             prepare();
-            // SAFETY: handed on.
+            // SAFETY: the caller's contract, passed on.
             unsafe { behind::$name($($argument),*) }
         }
     )*};

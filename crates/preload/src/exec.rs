@@ -1,19 +1,19 @@
-//! Programs that an accounted process executes: those that this library will not see are named in the ledger.
+//! Programs that an accounted process executes. Those that this library will not see are named in the ledger.
 //!
 //! ```text
 //! exec(path, environment):
-//!   blind = what path's file says; or the environment lacks this library; or the ledger has no path any more
-//!   the ledger is reached otherwise:      say so in the environment (elsewhere.rs)
+//!   blind = the finding in path's file; or the environment lacks this library; or the ledger has no path any more
+//!   the ledger is reached otherwise:      put that into the environment (elsewhere.rs)
 //!   the library would break the program:  take it out of the environment
 //!   the run is strict, and it is missing: put it in
 //!   the library will be in the program:   vouch that it starts under no filter (vouch.rs)
 //!   blind: a row for the process, with the reason
-//!   exec; back here it has failed: the row goes
+//!   exec; if it returns, it has failed: remove the row
 //! ```
 //!
-//! All this runs in children that share their parent's memory, too (`vfork`). So it takes no lock that a thread of the
-//! parent may hold, and writes no cell: a row of another process counts in its totals. (A process that executes by itself notes
-//! that in its own row.)
+//! All this also runs in children that share their parent's memory (`vfork`). So it takes no lock that a thread of the
+//! parent may hold, and writes no cell: a row of another process counts in its totals. A process that executes a
+//! program itself notes that in its own row.
 
 mod environment;
 
@@ -28,38 +28,38 @@ use ledgerline_protocol::blind::{self, Blind, Serves};
 use std::ffi::{CStr, c_char, c_int};
 use std::io::Write;
 
-/// Of which C libraries this library serves programs.
+/// The C libraries whose programs this library serves.
 const SERVES: Serves = Serves::built_for(cfg!(target_env = "gnu"));
 
-/// Room for a copy of an environment, on the stack: the process may be as short of addresses as the program. Some 450
-/// strings fit; stacks of threads are small.
+/// Room for a copy of an environment, on the stack: the process may have as little address space as the program. Some
+/// 450 strings fit; stacks of threads are small.
 type Memory = [usize; WORDS];
 const WORDS: usize = 512;
 
-/// What is known before a program is executed.
+/// The decisions before a program is executed.
 struct Plan {
     blind: Option<Blind>,
-    /// Whether the library will be in the program, by all that is known.
+    /// Whether the library will be in the program, as far as can be known.
     is_seen: bool,
     environment: Environment,
-    /// What keeps descriptors open until the program was executed.
+    /// Keeps the descriptors open until the program was executed.
     _reached: Option<Reached>,
 }
 
 impl Plan {
     /// # Safety
-    /// The environment is a list of strings that ends in null, or null.
+    /// The environment is null or a list of strings that ends in null.
     unsafe fn new(path: Option<&CStr>, given: List) -> Plan {
         let plan = |blind, environment| Plan { blind, is_seen: false, environment, _reached: None };
         let unchanged = |blind| plan(blind, Environment::given(given));
-        // (The kernel says EFAULT to what lies in the first page.)
+        // The kernel returns EFAULT for an address in the first page.
         let is_bad = !given.is_null() && (given as usize) < 4096;
         let Some(run) = process::run().filter(|_| !is_bad) else { return unchanged(None) };
-        // What a file says cannot be asked then.
+        // The file cannot be inspected under a filter.
         if filter::is_on() {
             return unchanged(Some(Blind::Filter));
         }
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         let Looks { library: has_library, order: has_order, intact, other_run } =
             unsafe { looks(given) };
         let of_file = path.map(|path| blind::of(path, SERVES));
@@ -75,17 +75,17 @@ impl Plan {
             && is_to_be
             && matches!(process::can_open(run), Err(Blind::Elsewhere | Blind::OtherUser))
             && let Some(reached) = Reached::new()
-            // SAFETY: as the caller says.
+            // SAFETY: by the caller's contract.
             && let Some(environment) = unsafe { Environment::with(given, Some(&reached)) }
         {
             return Plan { blind: None, is_seen: false, environment, _reached: Some(reached) };
         }
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         let changed =
             unsafe {
                 match blind {
                     Some(Blind::Environment) if run.strict => Environment::with(given, None),
-                    // The library would go by values that are not the run's.
+                    // The library would use values that are not the run's.
                     Some(Blind::Environment) if has_library && has_order => {
                         Environment::without(given, None)
                     }
@@ -103,10 +103,10 @@ impl Plan {
         }
     }
 
-    /// A copy of the environment in this memory, where it is to be another than the one so far.
+    /// Returns a copy of the environment in this memory, if the plan needs one that differs.
     fn copy_in(&self, memory: &mut Memory) -> Option<Environment> {
         let given = self.environment.list;
-        // SAFETY: the list is the caller's; the memory is there until the program was executed, and the copy is gone.
+        // SAFETY: the list is the caller's; the memory outlives the copy, which is dropped before it.
         unsafe {
             match self.blind {
                 Some(Blind::AddressSpace) => Environment::without(given, Some(memory)),
@@ -116,7 +116,7 @@ impl Plan {
         }
     }
 
-    /// Executes in place of this process. Only a failure returns.
+    /// Executes the program in place of this process. Returns only on failure.
     fn execute(self, path: &CStr, go: impl FnOnce(List) -> c_int) -> c_int {
         let own = || match filter::is_on() {
             true => process::identity().pid().cast_signed(),
@@ -145,7 +145,7 @@ impl Plan {
     }
 }
 
-/// The file that a name without a slash stands for: the first in `PATH` that may be executed.
+/// Returns the file for a name without a slash: the first in `PATH` that may be executed.
 fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 4096]) -> Option<&'b CStr> {
     if name.to_bytes().contains(&b'/') {
         return Some(name);
@@ -162,58 +162,58 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 4096]) -> Option<&'b CStr> {
     CStr::from_bytes_until_nul(buffer).ok().filter(|_| found)
 }
 
-/// What is to be done for a program that is named by its path, and that name.
+/// Returns the plan for a program that is named by its path, and that path.
 ///
 /// # Safety
-/// The path ends in zero, or is null; the environment as in [`Plan::new`].
+/// The path is null or ends in zero; the environment is as for [`Plan::new`].
 unsafe fn by_path<'n>(path: *const c_char, environment: List) -> (&'n CStr, Plan) {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let name = if path.is_null() { c"" } else { CStr::from_ptr(path) };
         (name, Plan::new(Some(name), environment))
     }
 }
 
-/// As [`by_path`], for a program that is looked for.
+/// Like [`by_path`], but searches for the program.
 ///
 /// # Safety
-/// As there; the name is not null.
+/// As for [`by_path`]; the name is not null.
 unsafe fn by_name<'n>(file: *const c_char, environment: List) -> (&'n CStr, Plan) {
     let mut buffer = [0; 4096];
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let name = CStr::from_ptr(file);
         (name, Plan::new(search(name, &mut buffer), environment))
     }
 }
 
-/// C's `execve`.
+/// Replaces C's `execve`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, words: List, environment: List) -> c_int {
-    // SAFETY: the caller's word for its arguments, here and in all below.
+    // SAFETY: by the caller's contract for the arguments, here and in all functions below.
     unsafe {
         let (name, plan) = by_path(path, environment);
         plan.execute(name, |environment| behind::execve(path, words, environment))
     }
 }
 
-/// C's `execv`.
+/// Replaces C's `execv`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, words: List) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { execve(path, words, environ) }
 }
 
-/// GNU's `execvpe`.
+/// Replaces GNU's `execvpe`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, words: List, environment: List) -> c_int {
     // SAFETY: as in `execve`.
@@ -223,17 +223,17 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, words: List, environment: 
     }
 }
 
-/// C's `execvp`.
+/// Replaces C's `execvp`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, words: List) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { execvpe(file, words, environ) }
 }
 
-/// What a descriptor's file is called.
+/// Returns the name of a descriptor's file.
 fn name_of<'b>(path: &'b CStr, buffer: &'b mut [u8; 4096]) -> &'b CStr {
     // SAFETY: the path ends in zero; the call writes less than the buffer, whose last byte stays zero.
     let length =
@@ -241,10 +241,10 @@ fn name_of<'b>(path: &'b CStr, buffer: &'b mut [u8; 4096]) -> &'b CStr {
     if length < 0 { path } else { CStr::from_bytes_until_nul(buffer).unwrap_or(path) }
 }
 
-/// C's `fexecve`.
+/// Replaces C's `fexecve`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(file: c_int, words: List, environment: List) -> c_int {
     let (mut buffer, mut link) = ([0; LONGEST], [0; 4096]);
@@ -257,10 +257,10 @@ pub unsafe extern "C" fn fexecve(file: c_int, words: List, environment: List) ->
     }
 }
 
-/// Linux's `execveat`.
+/// Replaces Linux's `execveat`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execveat(
     folder: c_int,
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn execveat(
                 let path = descriptor_path(folder, &mut buffer);
                 (name_of(path, &mut link), Some(path))
             }
-            // A path below a descriptor is not looked at.
+            // A path below a descriptor is not inspected.
             _ => (given, is_there.then_some(given)),
         };
         (name, Plan::new(path, environment))
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn execveat(
     })
 }
 
-/// Starts a program in a new process; its row is made when its number is known.
+/// Starts a program in a new process. Its row is made when its id is known.
 fn spawn(
     plan: Plan,
     name: &CStr,
@@ -305,7 +305,7 @@ fn spawn(
             let _ = process::name_blind(name, number, blind);
         }
         if !child.is_null() {
-            // SAFETY: the caller's place for the number.
+            // SAFETY: the caller's place for the id.
             unsafe { child.write(number) };
         }
     }
@@ -318,7 +318,7 @@ macro_rules! export_spawn {
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// As for the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             child: *mut libc::pid_t,
@@ -341,14 +341,14 @@ macro_rules! export_spawn {
 
 export_spawn! { posix_spawn by_path; posix_spawnp by_name; }
 
-/// Exports a function that takes a program's words one by one. The registers that hold the first are put on the stack
-/// before those that lie there, so that all are a list in place.
+/// Exports a function that takes a program's words one by one. It pushes the registers with the first words above those
+/// on the stack, so that all form a list in place.
 macro_rules! export_listed {
     ($($name:ident => $body:path;)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// As for the C function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name() -> c_int {
@@ -400,7 +400,7 @@ export_listed! {
     execle => execle_body;
 }
 
-// (Functions of their own, as in C libraries: a program's own `execv` is not called in their place.)
+// Separate functions, as in C libraries: they must not call an `execv` that the program defines.
 
 unsafe extern "C" fn execl_body(path: *const c_char, words: List) -> c_int {
     // SAFETY: the words end in null, as the C function demands; here and below.
@@ -413,7 +413,7 @@ unsafe extern "C" fn execlp_body(file: *const c_char, words: List) -> c_int {
 }
 
 unsafe extern "C" fn execle_body(path: *const c_char, words: List) -> c_int {
-    // SAFETY: the words end in null, as the C function demands; behind that lies the environment.
+    // SAFETY: the words end in null, as the C function demands; the environment follows them.
     unsafe {
         let environment = words.add(strings(words).count() + 1).cast::<List>();
         execve(path, words, environment.read())

@@ -1,9 +1,9 @@
-//! What an allocator gives for small requests, where it says so beforehand: jemalloc's `nallocx`, which tcmalloc has too,
-//! and mimalloc's `mi_good_size`.
+//! The sizes of blocks for small requests, from an allocator that can predict them: jemalloc's `nallocx`, which
+//! tcmalloc has too, and mimalloc's `mi_good_size`.
 //!
-//! It is asked once for every eight sizes, and compared with what it gave. From then on a new block's size is known
-//! without a call. What is expected goes with the block from one function to the next, in a register: through the
-//! thread's words it took two nanoseconds more.
+//! The prediction is asked once for every eight sizes, and compared with the block that came. From then on a new
+//! block's size is known without a call. The expected size is passed along with the block in a register: passing it
+//! through the thread's words took two nanoseconds more.
 
 use crate::objects;
 use crate::sizes;
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 /// asked for no less.
 pub(crate) const WINDOW: usize = ledgerline::shadow::WINDOW;
 
-/// Requests of up to so many bytes have a known size each.
+/// Larger requests have no known size.
 const SMALL: usize = 1024;
-/// Requests that differ by less than this have one size.
+/// The step of requests: all requests within one have the same size.
 const GRAIN: usize = 8;
-/// The allocator does not say beforehand, or gives what no note can say.
+/// The allocator does not predict the size, or the size does not fit a note.
 const UNKNOWN: usize = 1 << 8;
-/// From this bit on stands the place.
+/// The lowest bit of the place.
 const PLACE: u32 = 16;
 
-/// What the allocator gives for requests, by eights, as [`Expected`] has it; the last place is for all larger ones.
+/// The sizes of blocks per eight requests, as [`Expected`] encodes them; the last place is for all larger requests.
 static GIVEN: [AtomicU32; SMALL / GRAIN + 2] = {
     let mut given = [const { AtomicU32::new(0) }; SMALL / GRAIN + 2];
     let mut at = 0;
@@ -35,9 +35,9 @@ static GIVEN: [AtomicU32; SMALL / GRAIN + 2] = {
     given
 };
 
-/// What is expected of a request: from bit 16 its place in [`GIVEN`], plus one; the lowest byte is the size as a note
-/// has it (`sizes.rs`), zero before the allocator was asked and where [`UNKNOWN`] is set. All of it is zero where nothing
-/// is known of the request, as of a large one.
+/// The expected size of a request's block. From bit 16 on: the request's place in [`GIVEN`], plus one. Lowest byte: the
+/// size as a note has it (`sizes.rs`), zero before the allocator was asked and if [`UNKNOWN`] is set. The whole word is
+/// zero if nothing is known of the request, as for a large one.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Expected(usize);
@@ -46,21 +46,21 @@ impl Expected {
     /// Nothing is known of the request.
     pub(crate) const NOTHING: Expected = Expected(0);
 
-    /// What is expected of a request that is about to be made.
+    /// Returns the expectation for a request that is about to be made.
     #[inline(always)]
     pub(crate) fn of(request: usize) -> Expected {
-        // (No branch: all larger ones have the last place.)
+        // Without a branch: all larger requests have the last place.
         let place = request.min(SMALL + 1).div_ceil(GRAIN);
         Expected(GIVEN[place].load(Ordering::Relaxed) as usize)
     }
 
-    /// The size as a note has it; zero where it is not known.
+    /// Returns the size as a note has it; zero if it is not known.
     #[inline(always)]
     pub(crate) fn steps(self) -> u8 {
         self.0 as u8
     }
 
-    /// Learns what was given.
+    /// Learns the size of a new block.
     #[inline(always)]
     pub(crate) fn learn(self, size: usize) {
         if self.0 != 0 && self.0.is_multiple_of(1 << PLACE) {
@@ -69,11 +69,11 @@ impl Expected {
     }
 }
 
-/// Notes what requests of some eight sizes are given, if the allocator says that each of them is.
+/// Notes the size for some eight requests, if the allocator predicts that size for each of them.
 #[cold]
 #[inline(never)]
 fn learn(at: usize, size: usize) {
-    // (Less is never asked for.)
+    // Smaller requests are never made.
     let requests = [at.saturating_sub(1) * GRAIN + 1, at * GRAIN].map(|bytes| bytes.max(WINDOW));
     let steps = sizes::steps(size);
     let given = if steps != 0 && requests.iter().all(|&bytes| given_for(bytes) == Some(size)) {
@@ -86,11 +86,11 @@ fn learn(at: usize, size: usize) {
     }
 }
 
-/// The function by which the allocator says what it would give for a request: `nallocx` or `mi_good_size`. Zero before
-/// [`resolve`], and where there is none.
+/// The allocator's functions for predictions: `nallocx` and `mi_good_size`. Zero before [`resolve`], and if there is
+/// none.
 static SAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Looks for the function beside `malloc`.
+/// Looks for the functions beside `malloc`.
 pub(crate) fn resolve(malloc: usize) {
     for (place, name) in SAYS.iter().zip([c"nallocx", c"mi_good_size"]) {
         let function = find(name);
@@ -102,8 +102,8 @@ pub(crate) fn resolve(malloc: usize) {
 
 fn given_for(request: usize) -> Option<usize> {
     let [of_jemalloc, of_mimalloc] = SAYS.each_ref().map(|place| place.load(Ordering::Relaxed));
-    // SAFETY: dlsym found them under the names of C functions of these types, in the library that malloc is in; they
-    // compute, and take any size that is not zero.
+    // SAFETY: dlsym found them under the names of C functions of these types, in malloc's library. They only compute,
+    // and take any size that is not zero.
     unsafe {
         if of_jemalloc != 0 {
             let says: unsafe extern "C" fn(usize, c_int) -> usize =
@@ -129,7 +129,7 @@ mod tests {
         expected.learn(1008);
         assert_eq!(Expected::of(999).0 % (1 << PLACE), UNKNOWN);
         assert_eq!(Expected::of(999).steps(), 0);
-        // What is unknown is not learnt again.
+        // An unknown size is not learned again.
         Expected::of(999).learn(1008);
         assert_eq!(Expected::of(999).0 % (1 << PLACE), UNKNOWN);
     }

@@ -1,5 +1,5 @@
-//! The C symbols. Each hands its body one more argument: the address that it returns to. That is the
-//! caller which `--by library` charges.
+//! The C symbols. Each passes one more argument to its body: its return address. That identifies the caller, which
+//! `--by library` charges.
 
 use crate::thread::Busy;
 use crate::{alloc, behind, elsewhere, mapped, next, objects, process, realloc};
@@ -7,16 +7,17 @@ use ledgerline_interpose::{errno, set_errno};
 use ledgerline_protocol::blind::Blind;
 use std::ffi::{c_int, c_void};
 
-/// C's `malloc`: one jump further than the others, to the way that the allocator's blocks take.
+/// Replaces C's `malloc`. One jump further than the others, to the path for the allocator's kind of blocks.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(_size: usize) -> *mut c_void {
     #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!("mov rsi, [rsp]", "jmp qword ptr [rip + {way}]", way = sym alloc::MALLOC);
-    // (A load that acquires: there, a jump does not order what its target loads. So in `operators`.)
+    // The load is an acquire load: on arm64 a jump does not order the loads of its target. The same holds in
+    // `operators`.
     #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
         "mov x1, x30",
@@ -53,14 +54,14 @@ ledgerline_interpose::export! {
     brk(_end: *mut c_void) -> c_int, "rsi", "x1", mapped::brk;
 }
 
-/// Exports `name` as `mmap`: the arguments take all registers that there are for them on x86-64, so the return
-/// address goes on the stack.
+/// Exports `name` as `mmap`. On x86-64 its arguments take all registers for arguments, so the return address goes on
+/// the stack.
 macro_rules! export_mmap {
     ($($name:ident)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// As for the C function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
@@ -91,33 +92,33 @@ macro_rules! export_mmap {
 
 export_mmap! { mmap mmap64 }
 
-/// C's `free`.
+/// Replaces C's `free`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { alloc::free(block) }
 }
 
-/// The old name of `free`.
+/// Replaces the old name of `free`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(block: *mut c_void) {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { alloc::free(block) }
 }
 
-/// glibc's `malloc_usable_size`.
+/// Replaces glibc's `malloc_usable_size`.
 ///
 /// # Safety
-/// As the C function.
+/// As for the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { alloc::usable_size(block) }
 }
 
@@ -128,7 +129,7 @@ unsafe extern "C" fn reallocarray_body(
     caller: usize,
 ) -> *mut c_void {
     match count.checked_mul(size) {
-        // SAFETY: handed on.
+        // SAFETY: the caller's contract, passed on.
         Some(bytes) => unsafe { realloc::realloc(block, bytes, caller) },
         None => alloc::fail(),
     }
@@ -140,29 +141,29 @@ fn page() -> usize {
 }
 
 unsafe extern "C" fn valloc_body(size: usize, caller: usize) -> *mut c_void {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { alloc::memalign(page(), size, caller) }
 }
 
 unsafe extern "C" fn pvalloc_body(size: usize, caller: usize) -> *mut c_void {
     let whole = size.checked_next_multiple_of(page()).unwrap_or(usize::MAX);
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     unsafe { alloc::memalign(page(), whole, caller) }
 }
 
-/// Runs when the library is loaded, so that a program which never allocates has its row, too.
+/// Runs when the library is loaded, so that a program that never allocates has a row too.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    // A program may show `errno` before it has called anything.
+    // A program may look at `errno` before its first call.
     let before = errno();
     objects::resolve();
     behind::start();
     elsewhere::start();
-    // Under a filter that may forbid it, nothing is allocated that the program would not allocate itself.
-    // (The allocator is tried, and the thread has its row, with the first block.)
+    // Under a filter that may forbid it, only the program's own requests are allocated. The allocator is tested, and
+    // the thread gets its row, with the first block.
     if !process::is_filtered()
         && next::NEXT.look_up()
         && let Some(_busy) = Busy::enter()
@@ -191,7 +192,7 @@ macro_rules! export_exit {
         pub extern "C" fn $name(status: c_int) -> ! {
             process::note_end();
             loop {
-                // SAFETY: ends the process; nothing runs after it. (A filter may refuse it once.)
+                // SAFETY: ends the process; nothing runs after it. A filter may refuse it once.
                 unsafe { libc::syscall(libc::SYS_exit_group, status) };
             }
         }

@@ -1,21 +1,21 @@
-//! What one C library has and another has not: built for glibc, this library serves programs for musl too (x86-64).
+//! Functions that differ between C libraries. Built for glibc, this library serves programs for musl too (x86-64).
 //!
-//! musl's loader finds glibc's `libc.so.6` in itself, and looks at no symbol's version. It refuses a library of which it
-//! lacks a single function, and the program with it. So the two that it lacks have stand-ins that this library alone sees
-//! (and `build.rs` keeps glibc's loader from being asked for by its name). What is built for musl, where there is no glibc,
-//! has the same: a compiler for glibc may have brought the unwinder.
+//! musl's loader treats glibc's `libc.so.6` as itself, and ignores the versions of symbols. If it lacks a single
+//! function of a library, it refuses the library and the program. So the two functions that it lacks have stand-ins
+//! that only this library sees, and `build.rs` keeps glibc's loader from being requested by its name. A build for musl,
+//! without any glibc, has the same stand-ins: a compiler for glibc may have contributed the unwinder.
 //!
-//! | function            | who asks                    | with musl                                   |
+//! | function            | user                        | with musl                                   |
 //! |---------------------|-----------------------------|---------------------------------------------|
 //! | `__register_atfork` | glibc's `pthread_atfork`    | musl's `pthread_atfork`                     |
-//! | `_dl_find_object`   | gcc's unwinder              | the same, from what `dl_iterate_phdr` tells |
+//! | `_dl_find_object`   | gcc's unwinder              | the same, from `dl_iterate_phdr`'s data     |
 //!
-//! (Names that end in `64`, as `open64`, are musl's own up to 1.2.3; later its loader takes the name without, for what was
-//! linked against glibc.)
+//! Names that end in `64`, like `open64`, are musl's own up to 1.2.3. Later its loader takes the name without the
+//! suffix for programs that were linked against glibc.
 //!
-//! musl's loader binds all functions at the start, so `tests/main/musl.rs` fails where another one is missing. The rest are
-//! C's, POSIX's and Linux's: on x86-64 the two libraries agree on the types that this library hands to them, and on the
-//! numbers of what it asks.
+//! musl's loader binds all functions at the start, so `tests/main/musl.rs` fails if another one is missing. All other
+//! functions are C's, POSIX's and Linux's: on x86-64 the two libraries agree on the types that this library passes to
+//! them, and on the constants that it uses.
 
 use crate::library::Found;
 use crate::objects::with_object;
@@ -46,7 +46,7 @@ global_asm!(
     find_object = sym find_object,
 );
 
-/// The address of glibc's `__register_atfork`; zero where the C library has none.
+/// Returns the address of glibc's `__register_atfork`; zero if the C library has none.
 fn register_atfork() -> usize {
     let address;
     // SAFETY: reads this library's own entry of the global offset table.
@@ -65,8 +65,8 @@ unsafe extern "C" fn atfork(before: Handler, parent: Handler, child: Handler) ->
     type OfGlibc = unsafe extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int;
     let of_glibc = register_atfork();
     if of_glibc != 0 {
-        // SAFETY: glibc's function of this type. (The last argument says with which library the handlers go. This one
-        // stays.)
+        // SAFETY: glibc's function of this type. The last argument names the library that the handlers are removed
+        // with. This one stays.
         return unsafe {
             let register: OfGlibc = std::mem::transmute(of_glibc);
             register(before, parent, child, std::ptr::null())
@@ -85,7 +85,7 @@ unsafe extern "C" fn atfork(before: Handler, parent: Handler, child: Handler) ->
 unsafe extern "C" fn find_object(at: *mut c_void, result: *mut c_void) -> c_int {
     let of_glibc = find(c"_dl_find_object");
     if of_glibc != 0 {
-        // SAFETY: glibc's function of this type, which gets what the caller handed in.
+        // SAFETY: glibc's function of this type, with the caller's arguments.
         return unsafe {
             let real: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int =
                 std::mem::transmute(of_glibc);
@@ -94,7 +94,7 @@ unsafe extern "C" fn find_object(at: *mut c_void, result: *mut c_void) -> c_int 
     }
     let found = with_object(at as usize, |object| object.part(libc::PT_GNU_EH_FRAME));
     let Some(eh_frame) = found.flatten() else { return -1 };
-    // SAFETY: the caller's place for what is found, of which it reads this alone: what tells how to unwind functions.
+    // SAFETY: the caller's place for the result. The caller reads only this field, the unwind tables.
     unsafe { (&raw mut (*result.cast::<Found>()).eh_frame).write(eh_frame as *mut c_void) };
     0
 }

@@ -1,11 +1,11 @@
 //! `--by library`: the slot of the shared object that called malloc, by its return address.
 //!
-//! A C++ library's `operator new` calls malloc for its own caller, which the stack tells. (If that operator lies behind this
-//! library's, the caller is known: operators.rs.)
+//! A C++ library's `operator new` calls malloc for its own caller, which is found on the stack. If that operator lies
+//! behind this library's, the caller is already known: operators.rs.
 //!
-//! A direct-mapped table remembers the slot of each code page. A miss asks the dynamic linker with
-//! `_dl_find_object` (glibc 2.35 and later), which takes no lock and allocates nothing, so that it
-//! may be asked in the middle of a `dlopen`; elsewhere with `dladdr`.
+//! A direct-mapped table caches the slot of each code page. A miss asks the dynamic linker by `_dl_find_object` (glibc
+//! 2.35 and later), which takes no lock and allocates nothing, so it may be called in the middle of a `dlopen`. Other C
+//! libraries are asked by `dladdr`.
 
 use crate::objects;
 use crate::process::{self, STATE};
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SLOT_BITS: u32 = 8;
 
-/// Stands in the table in place of a slot, for the code of a C++ library.
+/// Marks the code of a C++ library in the table, in place of a slot.
 const CXX: u32 = 0;
-/// The beginnings of those libraries' names.
+/// The prefixes of those libraries' names.
 const CXX_NAMES: [&[u8]; 3] = [b"libstdc++.so", b"libc++.so", b"libc++abi.so"];
 
-/// The slot of whoever called malloc from this address.
+/// Returns the slot of the library that called malloc from this address.
 pub(crate) fn slot_of_caller(caller: usize) -> u32 {
     match slot(caller) {
         CXX => {
@@ -36,7 +36,7 @@ pub(crate) fn slot_of_caller(caller: usize) -> u32 {
     }
 }
 
-/// The slot of whoever called `operator new` from this address.
+/// Returns the slot of the library that called `operator new` from this address.
 pub(crate) fn slot_of_new(caller: usize) -> u32 {
     match slot(caller) {
         CXX => process::named_slot(object_name(caller)),
@@ -44,7 +44,7 @@ pub(crate) fn slot_of_new(caller: usize) -> u32 {
     }
 }
 
-/// The slot of whoever contains this address, or [`CXX`].
+/// Returns the slot of the object that contains this address, or [`CXX`].
 fn slot(caller: usize) -> u32 {
     // A page of code belongs to one object. Its number is mixed, so that objects of equal layout do not collide.
     let page = caller >> 12;
@@ -61,17 +61,17 @@ fn slot(caller: usize) -> u32 {
     slot
 }
 
-/// Forgets which library lies where: one was unloaded. (Whoever calls from another one meanwhile is looked up again.)
+/// Forgets the places of all libraries, since one was unloaded. A call from another one meanwhile is looked up again.
 pub(crate) fn forget() {
     for entry in &STATE.pages {
-        // Most were never used, and are not to take memory for this.
+        // Most entries were never used, and a write would give them memory.
         if entry.load(Ordering::Relaxed) != 0 {
             entry.store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// The file name of the object that contains an address.
+/// Returns the file name of the object that contains an address.
 fn object_name(address: usize) -> &'static [u8] {
     // SAFETY: the linker's names end in zero, and stay as long as their objects.
     let name = |found: libc::Dl_info| unsafe { CStr::from_ptr(found.dli_fname).to_bytes() };
@@ -84,7 +84,7 @@ fn object_name(address: usize) -> &'static [u8] {
     }
 }
 
-/// The linker's entry for a loaded object, as far as it is public (link.h).
+/// The public part of the linker's entry for a loaded object (link.h).
 #[repr(C)]
 struct LinkMap {
     addr: usize,

@@ -1,25 +1,26 @@
-//! mmap and its family: memory that a program maps by itself, as Python's arenas, V8's heap and the JVM's are.
+//! mmap and its family: memory that a program maps by itself, like Python's arenas, V8's heap and the JVM's.
 //!
 //! ```text
 //! mmap(length):      charge(my row, length) if it is private and writable; next.mmap; enter the range
-//! mprotect(range):   it becomes writable: charge what was not; next.mprotect; note it
-//! munmap(range):     next.munmap; take the range out; uncharge what was counted
+//! mprotect(range):   it becomes writable: charge the uncounted part; next.mprotect; note it
+//! munmap(range):     next.munmap; take the range out; uncharge the counted part
 //! ```
 //!
-//! What counts is private memory that was writable since its pages were last given back:
+//! Private memory counts if it was writable since its pages were last given back:
 //!
 //! | a private range                                        | counts |
-//! |--------------------------------------------------------|--------|
-//! | never was writable (a reservation, a file that is read) | no     |
-//! | is writable, whether it was touched or not              | yes    |
-//! | was writable, and is not any more                       | yes, until its pages are given back (`madvise`, `munmap`) |
+//! |--------------------------------------------------------|--------| | never was writable (a reservation, a file that
+//! is read) | no     | | is writable, whether it was touched or not              | yes    | | was writable, and is not
+//! any more                       | yes, until its pages are given back (`madvise`, `munmap`) |
 //!
-//! The tables of a ledger that the program embeds do not count: they are reserved as a whole and hardly touched, and bear
-//! a mark ([`ledgerline::sparse`]). A shared mapping does not count, since nobody could say whose it is; items tell how much there is of it, and of
-//! files that are mapped to be read. What the allocator behind this library maps is not seen: its blocks are
-//! charged one by one. Nor is what a program maps by a system call of its own.
+//! The tables of a ledger that the program embeds do not count: they are reserved as a whole and hardly touched, and
+//! bear a mark ([`ledgerline::sparse`]). A shared mapping does not count, since it has no single owner. Items record
+//! the amount of shared mappings and of files that are mapped for reading. Mappings of the allocator behind this
+//! library are not seen: its blocks are charged one by one. Mappings that a program makes by its own system calls are
+//! not seen either.
 //!
-//! A forked child has its parent's mappings and none of them in its account: they were charged to its parent, which
+//! A forked child has its parent's mappings, but none of them in its account: they were charged to its parent, which
+//! still has them.
 //! still has them.
 
 mod moved;
@@ -40,7 +41,7 @@ use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
 
-/// The slot to charge for a call; `None` if it is passed on unseen.
+/// Returns the slot to charge for a call; `None` if the call is passed on unseen.
 fn accounted(caller: usize) -> Option<u32> {
     if !behind::is_started() || objects::is_beneath(caller) || Busy::is_entered() {
         return None;
@@ -51,8 +52,8 @@ fn accounted(caller: usize) -> Option<u32> {
     (slot != 0).then_some(slot)
 }
 
-/// Does something with the table; `None` in a signal handler that interrupted this thread while it did. What the system
-/// call within says of an error is the program's to see.
+/// Acts on the table; `None` in a signal handler that interrupted this thread during such an action. Keeps the `errno`
+/// of the system call within.
 fn with<T>(act: impl FnOnce(&mut Ranges<'_>) -> T) -> Option<T> {
     let _busy = Busy::enter()?;
     let before = errno();
@@ -65,17 +66,17 @@ fn with<T>(act: impl FnOnce(&mut Ranges<'_>) -> T) -> Option<T> {
     Some(done)
 }
 
-/// A sum over what lies between two addresses.
+/// Returns a sum over the pieces between two addresses.
 fn sum(start: usize, end: usize, of: impl Fn(Range) -> usize) -> usize {
     with(|ranges| ranges.pieces(start, end).map(of).sum()).unwrap_or(0)
 }
 
-/// How much of what a slot is charged for lies in a place that is about to be another's.
+/// Returns how much of a slot's charge lies in a place that is about to be replaced.
 fn in_place(slot: u32, start: usize, end: usize) -> usize {
     sum(start, end, |range| if range.slot == slot { range.counted() } else { 0 })
 }
 
-/// What is no more, where its slot's charge is taken over for what comes in its place: up to `over`, which falls by that.
+/// Takes ranges out whose charge the slot reuses for their replacement: up to `over`, which falls by that.
 fn taken_over(slot: u32, over: &mut usize) -> impl FnMut(Range) {
     move |range| {
         let kept = if range.slot == slot { range.counted().min(*over) } else { 0 };
@@ -85,14 +86,14 @@ fn taken_over(slot: u32, over: &mut usize) -> impl FnMut(Range) {
     }
 }
 
-/// The pages that a call names, as the kernel rounds them.
+/// Returns the pages that a call names, rounded like the kernel does.
 fn pages(address: *mut c_void, length: usize) -> Option<(usize, usize)> {
     let start = address as usize & !(PAGE - 1);
     let end = (address as usize).checked_add(length)?.checked_next_multiple_of(PAGE)?;
     (start < end).then_some((start, end))
 }
 
-/// What a new mapping is.
+/// Returns the kind of a new mapping.
 fn kind(protection: c_int, flags: c_int, offset: i64) -> Kind {
     if flags & libc::MAP_ANONYMOUS != 0 && offset == sparse::MARK {
         Kind::Sparse
@@ -108,7 +109,7 @@ fn kind(protection: c_int, flags: c_int, offset: i64) -> Kind {
     }
 }
 
-/// Notes in the items of an owner what it has of a kind.
+/// Adds to the owner's item for a kind.
 fn note(slot: u32, kind: Kind, bytes: i64) {
     let of = match kind {
         Kind::Reserved | Kind::Sparse => return,
@@ -119,18 +120,18 @@ fn note(slot: u32, kind: Kind, bytes: i64) {
     process::note(slot, of, bytes);
 }
 
-/// What is entered from now on.
+/// Counts a range that was entered.
 fn entered(range: Range) {
     note(range.slot, range.kind, range.bytes() as i64);
 }
 
-/// What is no more.
+/// Uncounts a range that was removed.
 fn gone(range: Range) {
     note(range.slot, range.kind, -(range.bytes() as i64));
     uncharge(range.slot, range.counted());
 }
 
-/// What becomes of a piece whose pages are given back: what is writable may be written again.
+/// Returns the new state of a piece whose pages are given back. A writable piece may be written again.
 fn given_back(range: Range) -> Option<Range> {
     match range.kind {
         Kind::Writable => Some(Range { kind: Kind::Dropped, ..range }),
@@ -142,13 +143,13 @@ fn given_back(range: Range) -> Option<Range> {
     }
 }
 
-/// What the table has no room for. Nobody would take it out again, so it does not stay charged.
+/// Forgets a range that the table has no room for. It could never be taken out again, so it does not stay charged.
 fn forget(range: Range) {
     gone(range);
     process::note(range.slot, Item::Forgotten, range.bytes() as i64);
 }
 
-/// Charges a slot for what becomes writable; `false`, with `errno`, if a limit says no.
+/// Charges a slot for memory that becomes writable; `false`, with `errno`, if a limit refuses.
 fn charge(slot: u32, bytes: usize) -> bool {
     let before = errno();
     if bytes > 0 {
@@ -156,7 +157,7 @@ fn charge(slot: u32, bytes: usize) -> bool {
             set_errno(libc::ENOMEM);
             return false;
         }
-        // A mapping is no block, and is given back by pieces: it counts as none that is held.
+        // A mapping is no block and is returned in pieces, so it does not count as a held charge.
         if let Some(group) = process::group(slot) {
             group.uncharge_units(0);
         }
@@ -171,7 +172,7 @@ fn uncharge(slot: u32, bytes: usize) {
         && let Some(group) = process::group(slot)
     {
         let before = errno();
-        // (As above. Nothing is always granted to a group that exists, and these do.)
+        // As above. A charge of zero is always granted to an existing group, and these exist.
         let _ = group.charge_units(0);
         group.uncharge_units(bytes as u64);
         set_errno(before);
@@ -179,7 +180,7 @@ fn uncharge(slot: u32, bytes: usize) {
 }
 
 /// # Safety
-/// As C's `mmap`.
+/// As for C's `mmap`.
 pub(crate) unsafe extern "C" fn mmap(
     address: *mut c_void,
     length: usize,
@@ -189,7 +190,7 @@ pub(crate) unsafe extern "C" fn mmap(
     offset: i64,
     caller: usize,
 ) -> *mut c_void {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let next = || unsafe { behind::mmap(address, length, protection, flags, file, offset) };
     let Some((slot, bytes)) = accounted(caller).zip(length.checked_next_multiple_of(PAGE)) else {
         return next();
@@ -197,7 +198,7 @@ pub(crate) unsafe extern "C" fn mmap(
     let kind = kind(protection, flags, offset);
     let counted = if kind.is_counted() { bytes } else { 0 };
     let fixed = flags & libc::MAP_FIXED != 0;
-    // What lies in the place goes. Its charge is not asked for twice.
+    // The old content of the place goes. Its charge is reused.
     let place = (address as usize, (address as usize).saturating_add(bytes));
     let over = if fixed { in_place(slot, place.0, place.1).min(counted) } else { 0 };
     if !charge(slot, counted - over) {
@@ -209,10 +210,10 @@ pub(crate) unsafe extern "C" fn mmap(
         let mut left = over;
         ranges.insert(range, taken_over(slot, &mut left));
         entered(range);
-        // Another thread may have been at it in between.
+        // Another thread may have changed the place in between.
         charges::correct_mapping(slot, counted - left, counted);
     };
-    // Of a place that is taken the table must not forget what another thread enters there meanwhile.
+    // If the place is taken, the table must keep entries that another thread makes there meanwhile.
     let mapped = if fixed {
         with(|ranges| {
             let at = next();
@@ -232,18 +233,18 @@ pub(crate) unsafe extern "C" fn mmap(
 }
 
 /// # Safety
-/// As C's `munmap`.
+/// As for C's `munmap`.
 pub(crate) unsafe extern "C" fn munmap(
     address: *mut c_void,
     length: usize,
     caller: usize,
 ) -> c_int {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let next = || unsafe { behind::munmap(address, length) };
     let Some((_, (start, end))) = accounted(caller).zip(pages(address, length)) else {
         return next();
     };
-    // The table is held meanwhile: what another thread maps there next is entered afterwards.
+    // The table is held meanwhile: another thread's next mapping there is entered afterwards.
     let unmapped = with(|ranges| {
         let result = next();
         if result == 0 {
@@ -255,7 +256,7 @@ pub(crate) unsafe extern "C" fn munmap(
 }
 
 /// # Safety
-/// As C's `mprotect`.
+/// As for C's `mprotect`.
 pub(crate) unsafe extern "C" fn mprotect(
     address: *mut c_void,
     length: usize,
@@ -263,13 +264,13 @@ pub(crate) unsafe extern "C" fn mprotect(
     caller: usize,
 ) -> c_int {
     protect(address, length, protection, caller, || {
-        // SAFETY: handed on.
+        // SAFETY: the caller's contract, passed on.
         unsafe { behind::mprotect(address, length, protection) }
     })
 }
 
 /// # Safety
-/// As glibc's `pkey_mprotect`.
+/// As for glibc's `pkey_mprotect`.
 pub(crate) unsafe extern "C" fn pkey_mprotect(
     address: *mut c_void,
     length: usize,
@@ -278,7 +279,7 @@ pub(crate) unsafe extern "C" fn pkey_mprotect(
     caller: usize,
 ) -> c_int {
     protect(address, length, protection, caller, || {
-        // SAFETY: handed on.
+        // SAFETY: the caller's contract, passed on.
         unsafe { behind::pkey_mprotect(address, length, protection, key) }
     })
 }
@@ -327,7 +328,7 @@ fn protect(
             entered(other);
             Some(other)
         });
-        // Another thread may have been at it in between.
+        // Another thread may have changed the place in between.
         charges::correct_mapping(slot, more, became);
         result
     });
@@ -335,14 +336,14 @@ fn protect(
 }
 
 /// # Safety
-/// As C's `madvise`.
+/// As for C's `madvise`.
 pub(crate) unsafe extern "C" fn madvise(
     address: *mut c_void,
     length: usize,
     advice: c_int,
     caller: usize,
 ) -> c_int {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let next = || unsafe { behind::madvise(address, length, advice) };
     let gives_back = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE);
     if !gives_back {
@@ -362,25 +363,25 @@ pub(crate) unsafe extern "C" fn madvise(
 }
 
 /// # Safety
-/// As C's `sbrk`.
+/// As for C's `sbrk`.
 pub(crate) unsafe extern "C" fn sbrk(increment: isize, caller: usize) -> *mut c_void {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let next = || unsafe { behind::sbrk(increment) };
     moved_break(increment, caller, next, |at| at != libc::MAP_FAILED).unwrap_or(libc::MAP_FAILED)
 }
 
 /// # Safety
-/// As C's `brk`.
+/// As for C's `brk`.
 pub(crate) unsafe extern "C" fn brk(end: *mut c_void, caller: usize) -> c_int {
-    // SAFETY: asks where the break is.
+    // SAFETY: a query for the break.
     let now = unsafe { behind::sbrk(0) } as isize;
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let next = || unsafe { behind::brk(end) };
     moved_break(end as isize - now, caller, next, |result| result == 0).unwrap_or(-1)
 }
 
-/// Moves the program's break; `None`, with `errno`, if a limit says no. What the program took there it may give
-/// back, and no more: the rest is the allocator's.
+/// Moves the program's break; `None`, with `errno`, if a limit refuses. The program's returns count only up to the
+/// amount that it took itself: the rest is the allocator's.
 fn moved_break<T: Copy>(
     by: isize,
     caller: usize,
@@ -388,7 +389,7 @@ fn moved_break<T: Copy>(
     is_done: impl Fn(T) -> bool,
 ) -> Option<T> {
     let Some(_) = accounted(caller).filter(|_| by != 0) else { return Some(next()) };
-    // Whoever gives it back need not be the thread that took it.
+    // Another thread than the taker may return it.
     let slot = process::OWN;
     let more = usize::try_from(by).unwrap_or(0);
     if !charge(slot, more) {
@@ -407,7 +408,7 @@ fn moved_break<T: Copy>(
             less = held.min(by.unsigned_abs());
             Some(held - less)
         };
-        // (It always succeeds.)
+        // This update always succeeds.
         let _ = STATE.program_break.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
         uncharge(slot, less);
         process::note(slot, Item::Private, -(less as i64));

@@ -1,10 +1,10 @@
-//! Whose code is at an address: this library's, or that of the allocator behind it.
+//! The object that contains an address: this library, or the allocator behind it.
 
 use ledgerline_interpose::{Loaded, find, find_first, find_object};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the linker says of an address, if that is in an object that has a name. Its strings stay as long as the object.
+/// Returns the linker's description of an address in a named object. Its strings live as long as the object.
 pub(crate) fn described(address: usize) -> Option<libc::Dl_info> {
     // SAFETY: the call fills the record where it returns non-zero.
     unsafe {
@@ -14,7 +14,7 @@ pub(crate) fn described(address: usize) -> Option<libc::Dl_info> {
     }
 }
 
-/// From where to where an object is mapped; zeros before that is known.
+/// The range that an object is mapped at; zeros before that is known.
 struct Object([AtomicUsize; 2]);
 
 impl Object {
@@ -38,13 +38,13 @@ impl Object {
 static OURS: Object = Object::unknown();
 static ALLOCATOR: Object = Object::unknown();
 
-/// Looks both up.
+/// Looks both objects up.
 pub(crate) fn resolve() {
     OURS.look_up(resolve as *const () as usize);
     ALLOCATOR.look_up(find(c"malloc"));
 }
 
-/// The path by which the loader was told of this library; empty if it cannot say.
+/// Returns the path by which the loader found this library; empty if it does not know.
 pub(crate) fn own_path() -> &'static CStr {
     static PATH: AtomicUsize = AtomicUsize::new(0);
     let mut path = PATH.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ pub(crate) fn own_path() -> &'static CStr {
     if path == 0 { c"" } else { unsafe { CStr::from_ptr(path as *const _) } }
 }
 
-/// The malloc that the program finds in place of this library's; zero where that is this library's.
+/// Returns the malloc that the program finds in place of this library's; zero if it finds this library's.
 pub(crate) fn own_malloc() -> usize {
     match find_first(c"malloc") {
         found if OURS.holds(found) => 0,
@@ -64,35 +64,35 @@ pub(crate) fn own_malloc() -> usize {
     }
 }
 
-/// Whether code at an address is this library's, or the allocator's: what they map is not the program's.
+/// Returns whether an address is in this library or in the allocator: their mappings are not the program's.
 pub(crate) fn is_beneath(address: usize) -> bool {
     OURS.holds(address) || ALLOCATOR.holds(address)
 }
 
-/// Looks both up where nobody has: functions of this library may be called before it is started.
+/// Looks both objects up if that was not done: functions of this library may be called before it is started.
 fn be_resolved() {
     if !OURS.holds(resolve as *const () as usize) {
         resolve();
     }
 }
 
-/// Whether a function is one of the allocator behind this library.
+/// Returns whether a function belongs to the allocator behind this library.
 pub(crate) fn is_allocators(function: usize) -> bool {
     be_resolved();
     ALLOCATOR.holds(function)
 }
 
-/// Whether two functions are of one object.
+/// Returns whether two functions are in one object.
 pub(crate) fn are_of_one(one: usize, other: usize) -> bool {
     object_of(one).is_some_and(|(start, end)| (start..end).contains(&other))
 }
 
-/// Where the object that holds an address is mapped.
+/// Returns the range of the object that holds an address.
 pub(crate) fn object_of(address: usize) -> Option<(usize, usize)> {
     with_object(address, |object| object.span().unwrap_or_default())
 }
 
-/// Looks at the object that holds an address, if one does.
+/// Passes the object that holds an address to `look`, if there is one.
 pub(crate) fn with_object<T>(address: usize, look: impl FnOnce(Loaded<'_>) -> T) -> Option<T> {
     let mut look = Some(look);
     find_object(|object| {

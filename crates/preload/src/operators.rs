@@ -1,40 +1,41 @@
 //! C++'s `operator new` and `operator delete`.
 //!
-//! libstdc++'s and libc++'s call malloc and free, which count: all that happens here is that `new` notes who called
-//! it. Allocators such as jemalloc, tcmalloc and mimalloc bring operators of their own, which call neither. Then
-//! the block is charged here, and returned here:
+//! libstdc++'s and libc++'s operators call malloc and free, which count. For them, `new` only notes its caller here.
+//! Allocators such as jemalloc, tcmalloc and mimalloc bring their own operators, which call neither. Then the block is
+//! charged and returned here:
 //!
 //! ```text
 //! operator new(n):      the next one is the allocator's?   p = next.new(n); charge(my row, size(p))
-//!                         there is none, or a limit says no: call the new handler, or throw bad_alloc
+//!                         there is none, or a limit refuses: call the new handler, or throw bad_alloc
 //!                       otherwise: note the caller, next.new(n) (and malloc counts)
 //! operator delete(p):   the next one is the allocator's?   uncharge(the block's owner); next.delete(p)
 //!                       otherwise: next.delete(p) (and free counts)
 //! ```
 //!
-//! The allocator is asked by its operator that throws nothing. An exception that crosses a frame of this library, where
-//! something is to be cleaned up, would be handled by two unwinders: the program's, and the one that this library has inside.
+//! The allocator is called by its operator that does not throw. An exception that crosses a frame of this library with
+//! a cleanup would be handled by two unwinders: the program's, and the one that this library contains.
 //!
-//! # Whose operator serves whom
+//! # Matching operators
 //!
-//! A block belongs to the library whose `operator new` made it, and must go to that library's `operator delete`. The loader
-//! keeps that rule plain: it binds each object's calls by that object's scope. So each call must end where the loader would
-//! have bound it without this library. There are two cases:
+//! A block belongs to the library whose `operator new` made it, and must go to that library's `operator delete`. The
+//! loader follows that rule without this library: it binds each object's calls by that object's scope. So each call
+//! must end at the function that the loader would have chosen. There are two cases:
 //!
-//! * **A library that was loaded at the start has the operator.** The loader searches those first for every object, so all
-//!   objects share that operator, and it stays loaded for good. Each operator here is one jump to it.
-//! * **None has it**, as in a program in C. Then each object that `dlopen` loads has its own: from its C++ library, which
-//!   nobody else sees, or one that it defines itself. A return address does not tell the caller: a destructor jumps to
-//!   `operator delete` as its last step, and leaves its own caller's address. So this library takes its own operator out of its table
-//!   of symbols before the first `dlopen` goes on, and the loader binds as it would plain. libstdc++'s operators then call
-//!   malloc and free, which count; another one's memory counts where it comes from.
+//! * **A library that was loaded at the start has the operator.** The loader searches those first for every object, so
+//!   all objects share that operator, and it is never unloaded. Each operator here is one jump to it.
+//! * **No such library has it**, as in a program in C. Then each object that `dlopen` loads has its own: from its C++
+//!   library, which no other object sees, or one that it defines itself. A return address does not identify the caller:
+//!   a destructor jumps to `operator delete` as its last step, and leaves its own caller's address. So this library
+//!   takes its own operator out of its table of symbols before the first `dlopen` continues, and the loader binds as it
+//!   would without it. libstdc++'s operators then call malloc and free, which count. The memory of other operators
+//!   counts where it comes from.
 //!
-//! The decision is made for each operator by itself: an allocator may have some of them, and leave the rest to the C++
-//! library. It comes before the first object is loaded by `dlopen` or `dlmopen`, and holds for good. An object that the C
-//! library loads for itself (a module for host names) may come before it. If such an object is bound to an operator here
-//! and no library has another, `malloc` and `free` serve, as they do in libstdc++ and libc++.
+//! The decision is made for each operator separately: an allocator may have some of them, and leave the rest to the C++
+//! library. It is made before the first object is loaded by `dlopen` or `dlmopen`, and is final. The C library may load
+//! an object for itself before, such as a module for host names. If such an object is bound to an operator here and no
+//! library has another, `malloc` and `free` serve, as they do in libstdc++ and libc++.
 //!
-//! | `tests/main/plugins.rs` has | |
+//! | tested in `tests/main/plugins.rs` | |
 //! |---|---|
 //! | scope | `RTLD_LOCAL`, `RTLD_GLOBAL`, `RTLD_DEEPBIND` |
 //! | binding | `RTLD_NOW`, `RTLD_LAZY` |
@@ -52,7 +53,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 
 /// Any `operator new`: at most three arguments, in registers.
 type New = unsafe extern "C-unwind" fn(usize, usize, usize) -> *mut c_void;
-/// One that throws nothing.
+/// An `operator new` that does not throw.
 type Quiet = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 /// Any `operator delete`, likewise.
 type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
@@ -61,20 +62,20 @@ type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
 #[derive(Clone, Copy)]
 struct Operator {
     name: &'static CStr,
-    /// The operator that is called instead if the one behind is an allocator's: it throws nothing.
+    /// The operator that is called instead if the next one is an allocator's: it does not throw.
     quiet: &'static CStr,
-    /// The address of that one.
+    /// The address of that operator.
     real: &'static AtomicUsize,
-    /// The address that it jumps to.
+    /// The address that this operator jumps to.
     next: &'static AtomicPtr<()>,
-    /// That address if the one behind is an allocator's, and if there is none.
+    /// That address if the next operator is an allocator's.
     counted: *const (),
     alone: *const (),
 }
 
 impl Operator {
-    /// Finds out where it goes on from now on: to `counted` if the next one is an allocator's, to that if there is another,
-    /// and to `alone` if there is none.
+    /// Chooses the target: `counted` if the next operator is an allocator's, another one directly, and `alone` if there
+    /// is none.
     fn resolve(&self, found: usize) {
         let quiet = match found {
             found if found == 0 || !objects::is_allocators(found) => 0,
@@ -87,13 +88,13 @@ impl Operator {
             (found, 0) => found as *const (),
             _ => self.counted,
         };
-        // Release: who is sent to `counted` sees where the real one is.
+        // Release: a thread that jumps to `counted` also sees the real operator's address.
         self.next.store(goes_on.cast_mut(), Ordering::Release);
     }
 
-    /// Runs at its first call.
+    /// Runs at the operator's first call.
     fn resolve_first(&self) -> *mut () {
-        // The loader may allocate during the look-up for itself, which is not what the operator's caller asked for.
+        // The loader may allocate for itself during the look-up. That is not the request of the operator's caller.
         let caller = thread::get(Word::Caller);
         thread::set(Word::Caller, 0);
         self.resolve(find(self.name));
@@ -101,7 +102,8 @@ impl Operator {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Takes it out of this library's table of symbols: whoever is loaded from now on finds the next one.
+    /// Removes the operator from this library's table of symbols: objects that are loaded from now on find the next
+    /// one.
     fn hide(&self) {
         let Some(entry) = own_entry(self.name) else { return };
         // SAFETY: an entry of this library's own table, which stays loaded.
@@ -109,24 +111,24 @@ impl Operator {
         // SAFETY: takes a constant.
         let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let page = value as usize & !(size - 1);
-        // SAFETY: the page is this library's own, private to the process, and holds no code. (By the call itself: `mprotect`
-        // is a function of this library. If it fails the operator stays, and `alone` serves.)
+        // SAFETY: the page is this library's own, private to the process, and holds no code. A direct system call,
+        // since `mprotect` is a function of this library. If it fails the operator stays, and `alone` serves.
         let may_write = unsafe {
             libc::syscall(libc::SYS_mprotect, page, size, libc::PROT_READ | libc::PROT_WRITE) == 0
         };
         if may_write {
-            // SAFETY: the word is aligned and may be written by now. The loader skips an entry without an address; one that
-            // reads it meanwhile sees the old or the new word. Guarded by `tests/main/plugins.rs`.
+            // SAFETY: the word is aligned and writable by now. The loader skips an entry without an address; a
+            // concurrent reader sees the old or the new word. Guarded by `tests/main/plugins.rs`.
             unsafe { AtomicU64::from_ptr(value.cast_mut()).store(0, Ordering::Relaxed) };
         }
     }
 }
 
-/// Decides for each operator whose it is. Once, before the first object is loaded by `dlopen`. (Two threads that do so at a
-/// time decide the same.)
+/// Decides for each operator which library has it. Called once, before the first object is loaded by `dlopen`. Two
+/// threads that decide at the same time come to the same result.
 pub(crate) fn settle() {
     static SETTLED: AtomicBool = AtomicBool::new(false);
-    // Acquire and Release: whoever sees that it is settled sees the table without what was taken out.
+    // Acquire and Release: a thread that sees true sees the table without the removed entries.
     if SETTLED.load(Ordering::Acquire) {
         return;
     }
@@ -142,7 +144,7 @@ pub(crate) fn settle() {
     SETTLED.store(true, Ordering::Release);
 }
 
-/// What a `new` that is not granted does: the program's handler makes room and it is tried again, or there is none.
+/// Handles a `new` that is not granted: the program's handler makes room for another attempt, or there is none.
 fn make_room(throws: bool) -> bool {
     if !throws {
         return false;
@@ -172,12 +174,12 @@ fn make_room(throws: bool) -> bool {
     false
 }
 
-/// Does what libstdc++'s `operator new` does, for a program in which no library has one: `malloc`, which counts. `align` is 0 for an
-/// operator that takes none.
+/// Does the work of libstdc++'s `operator new` for a program in which no library has one: calls `malloc`, which counts.
+/// `align` is 0 for an operator that takes none.
 ///
 /// # Safety
 ///
-/// As the C++ operator.
+/// As for the C++ operator.
 unsafe fn plain_new(size: usize, align: usize, throws: bool) -> *mut c_void {
     let size = size.max(1);
     loop {
@@ -185,7 +187,7 @@ unsafe fn plain_new(size: usize, align: usize, throws: bool) -> *mut c_void {
             // SAFETY: malloc takes any size.
             unsafe { libc::malloc(size) }
         } else {
-            // SAFETY: C++ passes a power of two; a size that would overflow is refused as any that is too large.
+            // SAFETY: C++ passes a power of two; a size that would overflow is refused like any that is too large.
             unsafe {
                 libc::aligned_alloc(
                     align,
@@ -202,23 +204,23 @@ unsafe fn plain_new(size: usize, align: usize, throws: bool) -> *mut c_void {
 /// Calls the allocator's `operator new` and charges the block.
 ///
 /// # Safety
-/// `real` is such an operator that throws nothing, with these arguments.
+/// `real` is such an operator that does not throw, with these arguments.
 unsafe fn counted_new(real: usize, a: usize, b: usize, c: usize, throws: bool) -> *mut c_void {
     let caller = thread::get(Word::Caller);
     loop {
         thread::set(Word::Caller, 0);
         let mut block = {
-            // Some call malloc or one of its family themselves, which must not count as well.
+            // Some operators call malloc or its family themselves, which must not count as well.
             let _busy = Busy::enter();
-            // SAFETY: the caller's word; a block may be larger than was asked for.
+            // SAFETY: by the caller's contract; a block may be larger than requested.
             unsafe {
                 let real: Quiet = std::mem::transmute(real);
                 real(a.max(WINDOW), b, c)
             }
         };
         if !block.is_null() {
-            // SAFETY: fresh from the allocator; one that is refused is given back by `free`, which takes what its
-            // operators made.
+            // SAFETY: fresh from the allocator; a refused block is freed by `free`, which accepts the blocks of the
+            // allocator's operators.
             block = unsafe { alloc::adopt(block, caller, Expected::NOTHING) };
         }
         if !block.is_null() || !make_room(throws) {
@@ -238,8 +240,8 @@ fn uncounted(block: *mut c_void) {
     }
 }
 
-/// Exports an `operator new`. A jump and not a call where the next one calls malloc, so that an exception unwinds as
-/// if this were not here.
+/// Exports an `operator new`. If the next one calls malloc, this is a jump and not a call, so that an exception unwinds
+/// as if this library were absent.
 macro_rules! export_new {
     ($($symbol:literal $name:ident $throws:literal $aligned:literal $quiet:literal;)*) => {$(
         mod $name {
@@ -258,7 +260,7 @@ macro_rules! export_new {
                 alone: alone as *const (),
             };
 
-            /// Runs at the first call: finds out whose the next operator is.
+            /// Runs at the first call: looks for the next operator.
             unsafe extern "C-unwind" fn first(a: usize, b: usize, c: usize) -> *mut c_void {
                 // SAFETY: an operator new with at most three arguments in registers.
                 unsafe {
@@ -275,22 +277,22 @@ macro_rules! export_new {
             unsafe extern "C-unwind" fn counted(a: usize, b: usize, _: usize) -> *mut c_void {
                 let nothrow = &raw const NOTHROW as usize;
                 let (b, c) = if $aligned { (b, nothrow) } else { (nothrow, 0) };
-                // SAFETY: `resolve` stored it: the operator without exceptions, which takes the size, an alignment if it
-                // has one, and an object without content.
+                // SAFETY: `resolve` stored it: the operator without exceptions, which takes the size, an alignment if
+                // it has one, and an object without content.
                 unsafe { counted_new(REAL.load(Ordering::Relaxed), a, b, c, $throws) }
             }
 
             #[doc = concat!("C++'s `", $symbol, "`.")]
             ///
             /// # Safety
-            /// As the C++ operator.
+            /// As for the C++ operator.
             #[unsafe(naked)]
             #[unsafe(export_name = $symbol)]
             pub unsafe extern "C" fn operator() {
                 #[cfg(target_arch = "x86_64")]
                 std::arch::naked_asm!(
                     "mov rax, qword ptr [rip + ledgerline_thread_words@GOTTPOFF]",
-                    // One operator new calls another (that of arrays calls the plain one): the first one counts.
+                    // One operator new may call another: that of arrays calls the plain one. The first caller counts.
                     "cmp qword ptr fs:[rax + {caller}], 0",
                     "jne 2f",
                     "mov r11, [rsp]",
@@ -352,7 +354,7 @@ macro_rules! export_delete {
                 alone: exports::free as *const (),
             };
 
-            /// Runs at the first call: finds out whose the next operator is.
+            /// Runs at the first call: looks for the next operator.
             unsafe extern "C" fn first(block: *mut c_void, b: usize, c: usize) {
                 // SAFETY: an operator delete with at most three arguments in registers.
                 unsafe {
@@ -363,9 +365,9 @@ macro_rules! export_delete {
 
             unsafe extern "C" fn counted(block: *mut c_void, b: usize, c: usize) {
                 uncounted(block);
-                // `new` asked for no less, and an allocator believes what it is told.
+                // `new` asked for at least that, and an allocator relies on this argument.
                 let b = if $sized { b.max(WINDOW) } else { b };
-                // Some call free themselves, which must not return the units again.
+                // Some operators call free themselves, which must not return the units again.
                 let _busy = Busy::enter();
                 // SAFETY: `first` stored it; such an operator delete.
                 unsafe {
@@ -377,7 +379,7 @@ macro_rules! export_delete {
             #[doc = concat!("C++'s `", $symbol, "`.")]
             ///
             /// # Safety
-            /// As the C++ operator.
+            /// As for the C++ operator.
             #[unsafe(naked)]
             #[unsafe(export_name = $symbol)]
             pub unsafe extern "C" fn operator() {
@@ -411,7 +413,7 @@ export_delete! {
     "_ZdaPvSt11align_val_tRKSt9nothrow_t" delete_array_aligned_nothrow false;
 }
 
-/// All of them.
+/// All operators.
 const ALL: [Operator; 20] = [
     new::OPERATOR,
     new_array::OPERATOR,

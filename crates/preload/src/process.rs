@@ -1,10 +1,10 @@
-//! This process's rows, and what a forked child must forget of its parent's.
+//! This process's rows, and the state of its parent that a forked child must forget.
 //!
-//! A cell has one writing process, so a forked child must never charge its parent's rows. Everything
-//! that leads to those rows lies in [`STATE`], memory that the kernel hands to a child zeroed
-//! (`MADV_WIPEONFORK`). So the child finds out by itself, at its first allocation, in whatever way it
-//! was forked (`fork`, a bare `clone`, inside somebody's atfork handler), and attaches as a process of
-//! its own. What it needs for that is outside of the wiped memory: the run, with the mapped ledger.
+//! A cell has one writing process, so a forked child must never charge its parent's rows. Everything that leads to
+//! those rows lies in [`STATE`], memory that the kernel hands to a child zeroed (`MADV_WIPEONFORK`). So the child
+//! notices the fork by itself, at its first allocation, in whatever way it was forked (`fork`, a bare `clone`, inside
+//! an atfork handler), and attaches as its own process. The state that it needs for that is outside of the wiped
+//! memory: the run, with the mapped ledger.
 
 mod blind;
 mod end;
@@ -39,11 +39,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Zero in a new process, also in a forked one. What every process touches comes first, on one page.
+/// Per-process state: zero in a new process, also in a forked one. The fields that every process touches come first, on
+/// one page.
 #[repr(C, align(4096))]
 pub(crate) struct State {
-    /// Groups by slot, as numbers. (A slot is the number that stands for an owner in the shadow and in a
-    /// thread's word.) A slot without a group has zero. Slot 0 is nobody's, slot 1 the process's own.
+    /// Groups by slot, as numbers; zero for a slot without a group. A slot is the number that stands for an owner in
+    /// the shadow and in a thread's word. Slot 0 has no owner, slot 1 is the process's own.
     groups: [AtomicU64; SLOTS],
     phase: AtomicU32,
     /// The owner of its rows.
@@ -53,33 +54,33 @@ pub(crate) struct State {
     heap: AtomicU64,
     /// Not zero in a child that the C library forked.
     forked: AtomicU32,
-    /// Not zero in a process that found no row left (process/blind.rs).
+    /// Not zero in a process that found no free row (process/blind.rs).
     left_out: AtomicU32,
-    /// When this process was refused last, and what it has had of the reserve since (refuse.rs).
+    /// The time of this process's last refusal, and its use of the reserve since then (refuse.rs).
     pub(crate) refused_last: AtomicU64,
     pub(crate) spared: AtomicU64,
-    /// The most that was resident when the process attached: also in what its number was used for before an `exec`.
+    /// The peak of resident bytes when the process attached, including that of programs before an `exec`.
     resident_before: AtomicU64,
-    /// What the program took from the break (mapped.rs).
+    /// The bytes that the program took from the break (mapped.rs).
     pub(crate) program_break: AtomicUsize,
     /// The names of slots 2 and up.
     names: [Name; SLOTS],
     /// Code page and slot of callers (library.rs).
     pub(crate) pages: [AtomicU64; 4096],
-    /// The one owner's cell, and the first owner, of each span of the heap (shadow.rs).
+    /// The cell of the only owner, and the first owner, of each span of the heap (shadow.rs).
     pub(crate) sole: [AtomicUsize; SPANS],
     pub(crate) first: [AtomicU16; SPANS],
     /// The largest request of each slot that was refused (refuse.rs).
     pub(crate) refused: [AtomicU64; SLOTS],
-    /// What the program mapped by itself (mapped.rs).
+    /// The program's own mappings (mapped.rs).
     pub(crate) mappings: Table,
 }
 
 /// The spans of 64 MiB in a process's address space.
 pub(crate) const SPANS: usize = 1 << (ledgerline::shadow::ADDRESS_BITS - 26);
 
-/// How many owners a process may have: as many as a byte of shadow can tell apart. Threads and libraries
-/// whose names come after that are charged to the process's own row.
+/// The most owners of a process: as many as a byte of shadow can distinguish. Threads and libraries with further names
+/// are charged to the process's own row.
 const SLOTS: usize = 256;
 /// The process's own slot.
 pub(crate) const OWN: u32 = 1;
@@ -88,36 +89,36 @@ mod phase {
     pub(super) const NEW: u32 = 0;
     pub(super) const ATTACHING: u32 = 1;
     pub(super) const ATTACHED: u32 = 2;
-    /// No ledger: nobody is charged.
+    /// No ledger: nothing is charged.
     pub(super) const OFF: u32 = 3;
 }
 
-/// (All large tables of this library name one section. So the small variables, which each process writes at its start, lie
-/// together on few pages, and not one between each two tables. It is of zeros, which take no room in the file.)
+/// All large tables of this library are in one section. So the small variables, which each process writes at its start,
+/// lie together on few pages and not between the tables. The section is of zeros, which take no room in the file.
 #[unsafe(link_section = ".bss.ledgerline_tables")]
-// SAFETY: it is made of atomic numbers, and of a table of which all zeros are an empty one.
+// SAFETY: consists of atomic numbers and of a table that is empty if all zeros.
 pub(crate) static STATE: State = unsafe { MaybeUninit::zeroed().assume_init() };
 
-/// What `ledgerline run` asked for, and its ledgers.
+/// The settings from `ledgerline run`, and its ledgers.
 pub(crate) struct Run {
     ledger: Ledger,
-    /// Which files the ledgers are.
+    /// The identity of the ledgers' files.
     pub(crate) given: Given,
-    /// The second ledger, if blocks have a limit of their own (process/heap.rs).
+    /// The second ledger, if blocks have their own limit (process/heap.rs).
     heap: Option<Ledger>,
-    /// What rows stand for.
+    /// The subject of a row.
     pub(crate) by: By,
-    /// What happens at the limit.
+    /// The action at the limit.
     pub(crate) on_max: OnMax,
     /// Whether programs keep this library over `exec`.
     pub(crate) strict: bool,
-    /// Whether the first refusal of each row comes with its stack.
+    /// Whether the first refusal of each row is printed with its stack.
     pub(crate) stack: bool,
     /// Why no process of this program is accounted, if there is a reason.
     blind: Option<Blind>,
-    /// Who opened the ledger.
+    /// The user who opened the ledger.
     user: u32,
-    /// What is kept of the root's limit for those who were refused.
+    /// The reserve within the root's limit, for processes that were refused.
     pub(crate) reserve: u64,
     /// The number of the run's namespace.
     namespace: Option<u64>,
@@ -126,13 +127,13 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether a limit holds for all of the run.
+    /// Returns whether a limit holds for all of the run.
     fn is_limited(&self) -> bool {
         self.heap.is_some() || self.ledger.root().max() != Limit::MAX
     }
 }
 
-/// What outlives a fork.
+/// The state that a fork keeps.
 struct Inherited {
     /// 0: not looked at yet, 1: open, 2: there is none.
     opened: AtomicU32,
@@ -142,7 +143,7 @@ struct Inherited {
 }
 
 // SAFETY: the run is written once, by the one thread that moves `phase` from NEW to ATTACHING, before `opened` is 1; it
-// is read after that.
+// is only read after that.
 unsafe impl Sync for Inherited {}
 
 static INHERITED: Inherited = Inherited {
@@ -151,59 +152,59 @@ static INHERITED: Inherited = Inherited {
     parent: AtomicU32::new(0),
 };
 
-/// The run, once its ledger was opened. It stays open for good.
+/// Returns the run, once its ledger was opened. It is never closed.
 pub(crate) fn run() -> Option<&'static Run> {
     // SAFETY: `opened` is 1, so the run was written.
     (INHERITED.opened.load(Ordering::Acquire) == 1)
         .then(|| unsafe { (*INHERITED.run.get()).assume_init_ref() })
 }
 
-/// The group of a slot; `None` if this process has none there. That is so for slot 0, and for every slot
-/// that a forked child finds in what it inherited.
+/// Returns the group of a slot; `None` if this process has none there. That holds for slot 0, and for every slot that a
+/// forked child inherited.
 #[inline(always)]
 pub(crate) fn group(slot: u32) -> Option<Group<'static>> {
     let group = STATE.groups[(slot as usize) % SLOTS].load(Ordering::Relaxed);
-    // SAFETY: a slot has a group only after the ledger was opened, and it stays open for good.
+    // SAFETY: a slot has a group only after the ledger was opened, which is never closed.
     (group != 0)
         .then(|| as_group(group, unsafe { &(*INHERITED.run.get()).assume_init_ref().ledger }))
 }
 
-/// The group of a ledger that a [`number`] stands for.
+/// Returns the group of a ledger that a [`number`] stands for.
 #[inline(always)]
 fn as_group(number: u64, ledger: &'static Ledger) -> Group<'static> {
-    // (The mask tells the compiler what the ledger guarantees: rows have 20 bits.)
+    // The mask states to the compiler what the ledger guarantees: rows have 20 bits.
     ledger.group(GroupId::from_parts(number as u32 & 0xf_ffff, (number >> 32) as u16))
 }
 
-/// Gives a slot its group.
+/// Sets the group of a slot.
 fn set_group(slot: usize, group: Group<'_>) {
     STATE.groups[slot].store(number(group), Ordering::Release);
 }
 
-/// A group as a number: never zero, since its generation is not.
+/// Returns a group as a number. It is never zero, since its generation is not.
 fn number(group: Group<'_>) -> u64 {
     let id = group.id();
     u64::from(id.generation()) << 32 | u64::from(id.index())
 }
 
-/// Notes that a slot has so much more, or less, of an item.
+/// Adds to an item of a slot.
 pub(crate) fn note(slot: u32, what: Item, more: i64) {
     if let Some(group) = group(slot) {
         note_in(group, what, more);
     }
 }
 
-/// Notes that a row has so much more, or less, of an item.
+/// Adds to an item of a row.
 fn note_in(row: Group<'_>, what: Item, more: i64) {
     if let Some(item) = run().and_then(|run| run.items[what as usize]) {
         row.add_stat(item, more);
     }
 }
 
-/// The run, if this process is charged; attaches it on the first call. The caller is marked busy.
+/// Returns the run if this process is charged; attaches the process on the first call. The caller is marked busy.
 pub(crate) fn attached() -> Option<&'static Run> {
     loop {
-        // (At once, without a look before it: what reads the page first and writes it then has it made twice.)
+        // Exchanged without a read before it: a page that is read first and written then is faulted in twice.
         let before = STATE.phase.compare_exchange(
             phase::NEW,
             phase::ATTACHING,
@@ -223,13 +224,13 @@ pub(crate) fn attached() -> Option<&'static Run> {
     }
 }
 
-/// This process, if it is attached.
+/// Returns the identity of this process, if it is attached.
 pub(crate) fn attached_as() -> Option<Identity> {
     (STATE.phase.load(Ordering::Acquire) == phase::ATTACHED).then(identity)
 }
 
-/// Ends the account of this process, whose rows a program wrote over. It goes on as it would plain; what it held stays
-/// in the account as it was.
+/// Ends the account of this process, whose rows a program overwrote. It continues as it would without this library; the
+/// account keeps its last state.
 #[cold]
 pub(crate) fn leave() {
     if STATE.phase.swap(phase::OFF, Ordering::AcqRel) == phase::ATTACHED {
@@ -241,20 +242,20 @@ pub(crate) fn leave() {
     STATE.heap.store(0, Ordering::Relaxed);
 }
 
-/// This process.
+/// Returns the identity of this process.
 pub(crate) fn identity() -> Identity {
     Identity::from_owner(STATE.identity.load(Ordering::Relaxed))
 }
 
-/// The path of a slot's row.
+/// Appends the path of a slot's row.
 pub(crate) fn push_path<const N: usize>(text: &mut Text<N>, slot: u32) {
     text.push(b"/");
     push_process(text, program_name(), identity());
     names::push(text, slot);
 }
 
-/// What a process's row is called: the program and its id; the id of one in another namespace says so, since somebody
-/// else has that number elsewhere.
+/// Appends the name of a process's row: the program and its id. The id of a process in another namespace includes the
+/// namespace, since the same id stands for another process elsewhere.
 fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Identity) {
     let before = text.as_str().len();
     text.push(program).shorten(before + NAME_MAX - 18);
@@ -266,7 +267,7 @@ fn push_process<const N: usize>(text: &mut Text<N>, program: &[u8], process: Ide
     .push_number(process.pid().into());
 }
 
-/// Notes that this process executes another program now, or that it did not after all. A child that shares its parent's memory
+/// Notes that this process executes another program now, or that it failed to. A child that shares its parent's memory
 /// notes nothing: the row is its parent's.
 pub(crate) fn note_execution(own: libc::pid_t, executes: bool) {
     let is_own = attached_as().is_some_and(|process| process.pid() == own.unsigned_abs());
@@ -275,7 +276,7 @@ pub(crate) fn note_execution(own: libc::pid_t, executes: bool) {
     }
 }
 
-/// Says why this process is not accounted.
+/// Reports why this process is not accounted.
 #[cold]
 fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
     let mut line = Text::line();
@@ -286,7 +287,7 @@ fn turn_away<T>(why: &[&[u8]]) -> Option<T> {
     None
 }
 
-/// Names a process that is not accounted in the ledger, and, where there is a limit, at once.
+/// Names a process that is not accounted in the ledger and, if there is a limit, on standard error.
 #[cold]
 fn turn_away_as(run: &Run, name: &Text<NAME_MAX>, identity: Identity, why: Blind) -> Option<()> {
     let row = run.ledger.create_for_process(name.as_str(), identity.owner());
@@ -303,7 +304,7 @@ fn turn_away_as(run: &Run, name: &Text<NAME_MAX>, identity: Identity, why: Blind
 fn attach() -> Option<()> {
     if INHERITED.opened.load(Ordering::Acquire) == 0 {
         let opened = open().map_or(2, |run| {
-            // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1.
+            // SAFETY: only the attaching thread is here, and no thread reads before `opened` is 1.
             unsafe { (*INHERITED.run.get()).write(run) };
             1
         });
@@ -345,11 +346,11 @@ fn attach() -> Option<()> {
 }
 
 /// Whether this program started in the namespace of process ids that `/proc` shows. The ledger is found through the
-/// run's `/proc`, so that is the run's (unless it is reached by a descriptor: `elsewhere.rs`). It counts for the first process of this program: one that is forked may be in
-/// another.
+/// run's `/proc`, so that is the run's namespace, unless the ledger is reached by a descriptor (`elsewhere.rs`). Holds
+/// for the first process of this program: a forked one may be in another.
 static IN_VIEW: AtomicU32 = AtomicU32::new(0);
 
-/// Who this process is; under a filter as far as that is known without a call.
+/// Returns the identity of this process; under a filter, as far as it is known without a call.
 fn identify(run: Option<u64>, parent: Option<Identity>) -> Option<Identity> {
     if !filter::is_on() {
         let in_view = IN_VIEW.swap(0, Ordering::Relaxed) != 0 && parent.is_none();
@@ -359,12 +360,13 @@ fn identify(run: Option<u64>, parent: Option<Identity>) -> Option<Identity> {
     Identity::forked(forked.then(thread::id_without_a_call)??, parent?)
 }
 
-/// Runs in the child of each `fork` of the C library's: its one thread bears the process's id.
+/// Runs in the child of each `fork` of the C library: its only thread has the process's id.
 extern "C" fn in_forked_child() {
     STATE.forked.store(1, Ordering::Relaxed);
 }
 
-/// Whether a filter may forbid what this library does. Looks once in a program whether there was one from the start.
+/// Returns whether a filter may forbid this library's calls. The first call in a program checks for filters at the
+/// start.
 pub(crate) fn is_filtered() -> bool {
     static LOOKED: AtomicU32 = AtomicU32::new(0);
     // Relaxed: the first caller is the loader, or the one thread that opens the ledger.
@@ -382,7 +384,7 @@ pub(crate) fn is_filtered() -> bool {
     filter::is_on()
 }
 
-/// Opens the ledgers that the environment names; says why not, if it names one.
+/// Opens the ledgers that the environment names. If it names one, a failure is reported.
 fn open() -> Option<Run> {
     let order = Order::read(environment).filter(|_| !is_filtered())?;
     if environment(PERCPU).is_none() {
@@ -398,7 +400,7 @@ fn open() -> Option<Run> {
         return None;
     };
     if let Some(cpus) = order.cpus.and_then(as_number) {
-        // SAFETY: the run has that from this machine, and made the ledger for it.
+        // SAFETY: the run read the number on this machine, and made the ledger for it.
         unsafe { ledgerline::percpu::tell_possible_cpus(cpus) };
     }
     // SAFETY: the environment's strings end in zero.
@@ -407,15 +409,16 @@ fn open() -> Option<Run> {
     // SAFETY: advises about whole pages of this library's zero-initialised data: private anonymous
     // memory, as the advice requires.
     let is_wiped = unsafe { libc::madvise(state, size_of::<State>(), libc::MADV_WIPEONFORK) } == 0;
-    // SAFETY: the handler is a plain function of a library that stays loaded, and touches a static alone. (Where it
-    // cannot be registered, a child that is forked under a filter goes unaccounted.)
+    // SAFETY: the handler is a plain function of a library that stays loaded, and touches only a static. If it cannot
+    // be registered, a child that is forked under a filter is not accounted.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
     let heap = match order.heap {
         // SAFETY: as above.
         Some(path) => Some(unsafe { open_file(path, &given, Which::Heap) }?),
         None => None,
     };
-    // SAFETY: only the attaching thread is here, and nobody reads before `opened` is 1; geteuid has no preconditions.
+    // SAFETY: only the attaching thread is here, and no thread reads before `opened` is 1; geteuid has no
+    // preconditions.
     let user = unsafe {
         blind::keep_order();
         libc::geteuid()
@@ -439,30 +442,30 @@ fn open() -> Option<Run> {
     })
 }
 
-/// A number in decimal.
+/// Parses a number in decimal.
 fn as_number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Opens a ledger's file, if it is the run's; says why not.
+/// Opens a ledger's file, if it is the run's. A failure is reported.
 ///
 /// # Safety
 /// A zero follows the path, as it does in the environment.
 unsafe fn open_file(path: &'static [u8], given: &Given, which: Which) -> Option<Ledger> {
-    // SAFETY: the path ends in zero, as the caller says. (Not by `File::open`, whose code lies far from all else that a
-    // start needs.)
+    // SAFETY: the path ends in zero, by the caller's contract. `File::open` is avoided, since its code is far from the
+    // other code of a start.
     let opened = given.open(unsafe { CStr::from_ptr(path.as_ptr().cast()) }, which, libc::O_RDWR);
     let descriptor = match opened {
         Ok(descriptor) => descriptor,
-        // The run has ended, and its ledger with it: this process outlived both, and goes on as it would plain. Another
-        // process may have the run's number by now.
+        // The run has ended, and its ledger with it. This process outlived both, and continues as it would without this
+        // library. Another process may have the run's id by now.
         Err(Refused::System(libc::ENOENT) | Refused::Other) if path.starts_with(b"/proc/") => {
             return None;
         }
         Err(Refused::Other) => return turn_away(&[path, b" is not a ledger of this run"]),
         Err(Refused::System(_)) => return turn_away(&[b"cannot open the ledger ", path]),
     };
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: just opened, and owned by nothing else.
     let file = unsafe { File::from_raw_fd(descriptor) };
     match Ledger::open_sparing(&file) {
         Ok(ledger) => Some(ledger),
@@ -473,12 +476,13 @@ unsafe fn open_file(path: &'static [u8], given: &Given, which: Which) -> Option<
     }
 }
 
-/// The program's name without its folder, as it was when its first process began to be accounted. (A program that gives itself
-/// a title writes over the place where the C library has its name.)
+/// Returns the program's name without its folder, as it was when its first process began to be accounted. A program
+/// that sets its title overwrites the string in which the C library has its name.
 pub(crate) fn program_name() -> &'static [u8] {
     static NAME: [AtomicU64; NAME_MAX / 8] = [const { AtomicU64::new(0) }; NAME_MAX / 8];
     static KEPT: AtomicU32 = AtomicU32::new(0);
-    // Acquire and Release: whoever sees that it is kept sees all of it. (Two threads that keep it at a time write the same.)
+    // Acquire and Release: a thread that sees 1 sees the whole name. Two threads that keep it at the same time write
+    // the same.
     if KEPT.load(Ordering::Acquire) == 0 {
         let mut words = [0; NAME_MAX];
         let name = invoked_as();
@@ -497,7 +501,7 @@ pub(crate) fn program_name() -> &'static [u8] {
     &bytes[..length]
 }
 
-/// The program's name, as the C library has it.
+/// Returns the program's name, as the C library has it.
 fn invoked_as() -> &'static [u8] {
     unsafe extern "C" {
         static program_invocation_short_name: *const libc::c_char;

@@ -1,9 +1,9 @@
-//! The mappings that a program made: which stretches of its address space, what they are, who made them.
+//! The mappings that a program made: their address ranges, kinds and owners.
 //!
-//! A sorted table of stretches that do not overlap, in memory that a fork wipes (process.rs): what a forked child
-//! inherited stays its parent's. Neighbours that are alike are one, as they are in the kernel, so the table has
-//! about as many entries as `/proc/self/maps` has lines of the program's own, and some thousand more at most: pages that
-//! are given back split an entry, and no mapping. What the table has no room for is forgotten, and no longer charged.
+//! A sorted table of stretches that do not overlap, in memory that a fork wipes (process.rs): the mappings that a
+//! forked child inherited stay its parent's. Equal neighbours are merged, as in the kernel, so the table has about as
+//! many entries as `/proc/self/maps` has lines of the program's own, and some thousand more at most: giving pages back
+//! splits an entry, but no mapping. Ranges that the table has no room for are forgotten, and no longer charged.
 
 mod sorted;
 
@@ -12,7 +12,7 @@ use sorted::Sorted;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a stretch is.
+/// The kind of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Reserved = 0,
     /// Private and writable: counted.
     Writable = 1,
-    /// Private, and was writable: it may hold what was written. Counted.
+    /// Private, and was writable: it may still hold written data. Counted.
     Held = 2,
     /// Writable, and its pages were given back: counted, and free again as soon as it is not writable.
     Dropped = 3,
@@ -33,12 +33,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether it counts towards the limit.
+    /// Returns whether it counts towards the limit.
     pub(crate) fn is_counted(self) -> bool {
         matches!(self, Kind::Writable | Kind::Held | Kind::Dropped)
     }
 
-    /// The kind of a number.
+    /// Returns the kind of a number.
     fn of(number: usize) -> Kind {
         use Kind::{Dropped, File, Held, Reserved, Shared, Sparse, Writable};
         [Reserved, Writable, Held, Dropped, Shared, File, Sparse, Reserved][number & 7]
@@ -50,7 +50,7 @@ impl Kind {
 pub(crate) struct Range {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Who made it (process.rs).
+    /// Its owner (process.rs).
     pub(crate) slot: u32,
     pub(crate) kind: Kind,
 }
@@ -60,12 +60,12 @@ impl Range {
         self.end - self.start
     }
 
-    /// The bytes that count towards the limit.
+    /// Returns the bytes that count towards the limit.
     pub(crate) fn counted(&self) -> usize {
         if self.kind.is_counted() { self.bytes() } else { 0 }
     }
 
-    /// What of it lies between two addresses.
+    /// Returns the part between two addresses.
     fn within(self, start: usize, end: usize) -> Range {
         Range { start: self.start.max(start), end: self.end.min(end), ..self }
     }
@@ -103,17 +103,17 @@ impl Entry {
     }
 }
 
-/// A table with more entries is crowded: what is given back splits none then ([`Ranges::give_back`]).
+/// A table with more entries is crowded: giving pages back splits no entry then ([`Ranges::give_back`]).
 const CROWDED: usize = 1 << 13;
 
-/// See the module's documentation. All zeros are a table without entries that nobody holds.
+/// The table of the module's documentation. All zeros are an empty table that is not held.
 #[repr(C)]
 pub(crate) struct Table {
     held: AtomicBool,
     table: UnsafeCell<Sorted>,
 }
 
-// SAFETY: the table is touched by the thread that set `held` alone.
+// SAFETY: only the thread that set `held` touches the table.
 unsafe impl Sync for Table {}
 
 /// The table, held by this thread.
@@ -124,16 +124,16 @@ pub(crate) struct Ranges<'t> {
 }
 
 impl Table {
-    /// Waits for the table. The caller is marked busy ([`crate::thread::Busy`]), so that a signal handler of the
-    /// same thread does not come here. What the table has no room for is shown to `forget`, and is nobody's
-    /// from then on.
+    /// Waits for the table. The caller is marked busy ([`crate::thread::Busy`]), so that a signal handler of the same
+    /// thread does not come here. Ranges that the table has no room for are passed to `forget`, and have no owner from
+    /// then on.
     pub(crate) fn hold(&self, forget: fn(Range)) -> Ranges<'_> {
         // Acquire, partner of the Release in `drop`: the table is as the last holder left it.
         while self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             filter::wait();
         }
-        // SAFETY: `held` was this thread's to set, and nobody else touches the table before it is reset.
+        // SAFETY: this thread set `held`, and no other thread touches the table before it is reset.
         Ranges { held: &self.held, table: unsafe { &mut *self.table.get() }, forget }
     }
 }
@@ -145,18 +145,18 @@ impl Drop for Ranges<'_> {
 }
 
 impl Ranges<'_> {
-    /// Enters a stretch, in the place of what is known of it.
+    /// Enters a stretch, which replaces everything known of it.
     pub(crate) fn insert(&mut self, range: Range, gone: impl FnMut(Range)) {
         self.cut(range.start, range.end, gone);
         self.add(range);
     }
 
-    /// Takes everything between two addresses out, and shows it piece by piece.
+    /// Takes everything between two addresses out, and passes each piece to `gone`.
     pub(crate) fn cut(&mut self, start: usize, end: usize, mut gone: impl FnMut(Range)) {
         while let Some(range) = self.next(start, end) {
             self.table.remove(range.start);
             gone(range.within(start, end));
-            // What is left of the first and of the last.
+            // The remains of the first and of the last entry.
             if range.start < start {
                 self.add(Range { end: start, ..range });
             }
@@ -166,7 +166,7 @@ impl Ranges<'_> {
         }
     }
 
-    /// Everything between two addresses, piece by piece.
+    /// Returns everything between two addresses, piece by piece.
     pub(crate) fn pieces(&self, start: usize, end: usize) -> impl Iterator<Item = Range> {
         let mut from = start;
         std::iter::from_fn(move || {
@@ -176,12 +176,12 @@ impl Ranges<'_> {
         })
     }
 
-    /// The first piece of what lies between two addresses.
+    /// Returns the first piece between two addresses.
     pub(crate) fn first(&self, start: usize, end: usize) -> Option<Range> {
         Some(self.next(start, end)?.within(start, end))
     }
 
-    /// Makes everything between two addresses what `become` says; `None` leaves a piece as it is.
+    /// Changes every piece between two addresses to the result of `become`; `None` leaves a piece as it is.
     pub(crate) fn change(
         &mut self,
         start: usize,
@@ -198,9 +198,9 @@ impl Ranges<'_> {
         }
     }
 
-    /// As [`change`](Self::change), for pages that are given back. The kernel still has them and those beside them as one
-    /// mapping, and nothing limits how many such pieces a program makes. In a crowded table each entry changes as a whole
-    /// or not at all: the rest of a mapping keeps its kind, which counts as if its pages were still there.
+    /// Like [`change`](Self::change), but for pages that are given back. The kernel keeps them in one mapping with
+    /// their neighbours, and nothing limits how many such pieces a program makes. In a crowded table each entry changes
+    /// as a whole or not at all: the rest of a mapping keeps its kind, which counts as if its pages were still there.
     pub(crate) fn give_back(
         &mut self,
         start: usize,
@@ -208,7 +208,7 @@ impl Ranges<'_> {
         mut become_: impl FnMut(Range) -> Option<Range>,
     ) {
         let is_crowded = self.table.count() >= CROWDED;
-        // (The entries between the first and the last are there as a whole.)
+        // The entries between the first and the last lie within the range as a whole.
         let whole = |range: Option<Range>| range.filter(|_| is_crowded);
         let first = whole(self.next(start, end)).filter(|range| range.start < start);
         let last = whole(self.next(end - 1, end)).filter(|range| range.end > end);
@@ -219,7 +219,7 @@ impl Ranges<'_> {
         }
     }
 
-    /// The first entry of which something lies between two addresses.
+    /// Returns the first entry that overlaps the space between two addresses.
     fn next(&self, start: usize, end: usize) -> Option<Range> {
         let entry = self.table.first_ending_behind(start).filter(|_| start < end)?;
         Some(entry.range()).filter(|range| range.start < end)
@@ -229,7 +229,8 @@ impl Ranges<'_> {
     fn add(&mut self, mut range: Range) {
         let (slot, kind) = (range.slot, range.kind);
         let joins = |other: &Range| (other.slot, other.kind) == (slot, kind);
-        // Nothing starts in the stretch: what ends behind the byte before it ends there, or lies behind.
+        // Nothing starts in the stretch: an entry that ends behind the byte before it ends exactly there, or lies
+        // behind.
         let before = range.start.checked_sub(1).and_then(|byte| self.next(byte, range.start));
         if let Some(before) = before.filter(joins) {
             self.table.remove(before.start);
@@ -255,7 +256,7 @@ mod tests {
     const PAGE: usize = 4096;
     const PAGES: usize = 64;
 
-    /// What each page is, one by one.
+    /// The state of each page, one by one.
     type Obvious = [Option<(u32, Kind)>; PAGES];
 
     fn table() -> Box<Table> {
@@ -263,7 +264,7 @@ mod tests {
         unsafe { Box::new_zeroed().assume_init() }
     }
 
-    /// Where nothing may be forgotten.
+    /// Fails: no range may be forgotten here.
     fn never(range: Range) {
         panic!("{range:?} was forgotten");
     }
@@ -326,7 +327,7 @@ mod tests {
                     let changes = |range: Range| {
                         (range.kind == Kind::Reserved).then_some(Range { slot, kind, ..range })
                     };
-                    // (What it becomes is not changed again.)
+                    // The new kind is not changed again.
                     if kind != Kind::Reserved {
                         if random.below(2) == 0 {
                             ranges.change(from, to, changes);
@@ -342,7 +343,7 @@ mod tests {
                 }
             }
             assert_eq!(pages(&ranges), obvious, "step {step}");
-            // Neighbours that are alike are one.
+            // Equal neighbours are merged.
             let mut before: Option<Range> = None;
             let mut count = 0;
             for next in ranges.pieces(0, usize::MAX) {
@@ -401,7 +402,7 @@ mod tests {
             ranges.give_back(at * PAGE, (at + 1) * PAGE, dropped);
         }
         assert!(ranges.table.count() <= CROWDED + 2, "{}", ranges.table.count());
-        // All of it is there, and counts; and again it can be given back as a whole.
+        // All of it is there, and counts. It can be given back as a whole again.
         let counted = ranges.pieces(0, usize::MAX).map(|range| range.counted());
         assert_eq!(counted.sum::<usize>(), all * PAGE);
         ranges.give_back(0, all * PAGE, dropped);
@@ -422,11 +423,11 @@ mod tests {
         let at = |n: usize| 4 * n;
         (0..MOST + 5).for_each(|n| ranges.insert(writable(at(n), at(n) + 3), |_| {}));
         assert_eq!((ranges.table.count(), forgotten()), (MOST, 5 * 3));
-        // A piece out of the middle of another: one of the two that are left.
+        // A piece from the middle of another: one of the two remaining parts is forgotten.
         let mut gone = 0;
         ranges.cut((at(7) + 1) * PAGE, (at(7) + 2) * PAGE, |range| gone += range.bytes());
         assert_eq!((gone, forgotten()), (PAGE, 5 * 3 + 1));
-        // What comes in the place of another has its room.
+        // A range that replaces another has its room.
         ranges.insert(Range { kind: Kind::Shared, ..writable(at(8), at(8) + 3) }, |_| {});
         assert_eq!((ranges.table.count(), forgotten()), (MOST, 5 * 3 + 1));
         ranges.cut(0, usize::MAX & !LOW, |range| gone += range.bytes());

@@ -1,4 +1,4 @@
-//! The body of realloc. `caller` is the address that it returns to.
+//! The body of realloc. `caller` is its return address.
 
 use crate::alloc::{fail, forget, free, malloc, note_size, owner, spaced};
 use crate::charges;
@@ -12,13 +12,13 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 /// # Safety
-/// As C's `realloc`.
+/// As for C's `realloc`.
 pub(crate) unsafe extern "C" fn realloc(
     block: *mut c_void,
     size: usize,
     caller: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's word for `block`, handed on.
+    // SAFETY: `block` is valid by the caller's contract.
     unsafe {
         if block.is_null() {
             return malloc(size, caller);
@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn realloc(
         if size == 0 {
             return realloc_to_nothing(block, caller);
         }
-        // No allocator has so much. This is no question of limits, and no reason to kill.
+        // No allocator has that much. This is not a matter of limits, and no reason to kill.
         if size > isize::MAX as usize {
             return fail();
         }
@@ -45,16 +45,16 @@ pub(crate) unsafe extern "C" fn realloc(
             return moved;
         }
         let held = NEXT.size(block);
-        // (As in `alloc::adopt_otherwise`.)
+        // As in `alloc::adopt_otherwise`.
         let before = errno();
         let new = owner(caller);
         let old = shadow::owner(block);
         shadow::clear(block);
-        // The charge comes first: once the block has moved there is no way back. Its size is only
-        // known afterwards, so it is charged as glibc will round it and corrected.
+        // The charge comes first: a block that has moved cannot be moved back. Its size is known only afterwards, so
+        // the charge is glibc's rounded size and is corrected then.
         let guess = rounded(size);
         let charge = plan(old, new, held, guess);
-        // (From here and no deeper: stacks may be small, and this is the longest way.)
+        // Called here and no deeper: stacks may be small, and this is the longest path.
         if !charge.is_done && !charges::block(charge.slot, charge.more) {
             note_owner(block, give_back(old, charge.holder, held), held);
             return fail();
@@ -77,29 +77,29 @@ pub(crate) unsafe extern "C" fn realloc(
     }
 }
 
-/// What is charged for a block while it moves.
+/// The charge of a block while it moves.
 struct Charge {
-    /// Whose it will be, and what that slot is charged for it now.
+    /// The future owner, and the amount that its slot is charged now.
     slot: u32,
     more: usize,
-    /// Whether that was charged already.
+    /// Whether that amount was charged already.
     is_done: bool,
-    /// The slot that holds what was charged for it before.
+    /// The slot that holds the previous charge.
     holder: u32,
 }
 
-/// How a block of `held` units is charged before it becomes one of `guess`.
+/// Decides how a block of `held` units is charged before it becomes one of `guess`.
 ///
-/// | the old owner                      | whose it will be                                                    |
+/// | the old owner                      | the future owner                                                    |
 /// |------------------------------------|---------------------------------------------------------------------|
 /// | is the new one                     | the same                                                            |
-/// | is not of this process             | the new one's, which is charged for all of it                       |
-/// | is another; all of it lies prepaid | the new one's: no limit needs to be asked                           |
-/// | is another                         | the new one's, by a transfer, which asks that row's own limit alone |
-/// | is another, and that has no room   | still the old owner's, which grows                                  |
+/// | is not of this process             | the new one, which is charged for all of it                         |
+/// | is another; all of it lies prepaid | the new one: no limit needs to be asked                             |
+/// | is another                         | the new one, by a transfer, which asks that row's own limit alone   |
+/// | is another, and that has no room   | still the old one, which grows                                      |
 ///
-/// So the rows above both are asked for the difference alone: a block may grow up to the limit, whoever calls, and one
-/// that shrinks is never refused.
+/// So the common ancestors are asked for the difference alone: a block may grow up to the limit, whichever thread
+/// calls, and one that shrinks is never refused.
 fn plan(old: u32, new: u32, held: usize, guess: usize) -> Charge {
     let more = guess.saturating_sub(held);
     if old == new {
@@ -115,20 +115,20 @@ fn plan(old: u32, new: u32, held: usize, guess: usize) -> Charge {
     Charge { slot, more, is_done: false, holder: slot }
 }
 
-/// Moves the charge of a block that did not move back to its owner; says who has it. (It stays where it is if the owner's own
-/// limit has no room by now.)
+/// Moves the charge of a block that did not move back to its owner, and returns the slot that has it. The charge stays
+/// in place if the owner's own limit has no room by now.
 #[cold]
 fn give_back(owner: u32, holder: u32, held: usize) -> u32 {
     let back = holder != owner && charges::move_block(holder, owner, held, held);
     if back { owner } else { holder }
 }
 
-/// [`realloc`] of a block in a span whose one owner is the calling thread's, with a header; to some bytes that an
-/// allocator may have. `None` is: nothing was done, since less lies prepaid than the block grows by. As there, only the
-/// difference is asked for, and before the block moves.
+/// Does [`realloc`]'s work for a block with a header in a span whose one owner is the calling thread's, to a size that
+/// an allocator may have. Returns `None`, without effect, if the block grows by more than lies prepaid. As there, only
+/// the difference is charged, and before the block moves.
 ///
 /// # Safety
-/// As [`realloc`]; `cell` is the span's entry and the thread's cell.
+/// As for [`realloc`]; `cell` is the span's entry and the thread's cell.
 #[inline(always)]
 unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*mut c_void> {
     // SAFETY: as in `adopt`; a block in a span with a cell is the next allocator's, which is ready.
@@ -138,7 +138,7 @@ unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*m
             return None;
         }
         let charged = held.max(guess);
-        // (Blocks bear headers here, so nobody has to be busy.)
+        // Blocks have headers here, so the thread need not be busy.
         let moved = NEXT.raw.realloc(block, size);
         let now = if moved.is_null() { held } else { next::chunk_size(moved) };
         let stays = moved.is_null() || shadow::sole(moved) == cell;
@@ -157,13 +157,12 @@ unsafe fn realloc_own(block: *mut c_void, size: usize, cell: usize) -> Option<*m
     }
 }
 
-/// Makes the charge of `charged` that a slot has for a block that `realloc` moved one of the block's size, and notes the
-/// owner.
+/// Corrects the charge of a block that `realloc` moved, from `charged` to the block's size, and notes the owner.
 ///
 /// # Safety
 /// `moved` is fresh from the next allocator, and not null.
 unsafe fn settle_moved(moved: *mut c_void, slot: u32, charged: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     let size = unsafe { NEXT.size(moved) };
     charges::correct_block(slot, charged, size);
     note_size(moved, size);
@@ -179,13 +178,13 @@ fn note_owner(block: *mut c_void, slot: u32, size: usize) {
     }
 }
 
-/// `realloc` to no bytes: glibc and others free the block, and some give a small one for it.
+/// Handles `realloc` to zero bytes: glibc and others free the block, and some return a small one for it.
 ///
 /// # Safety
-/// As [`realloc`], and not null, nor an early block.
+/// As for [`realloc`]; `block` is neither null nor an early block.
 #[cold]
 unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
-    // SAFETY: the caller's word; what the next allocator gives is its own.
+    // SAFETY: by the caller's contract; a block of the next allocator is its own.
     unsafe {
         if NEXT.headers() {
             free(block);
@@ -196,13 +195,13 @@ unsafe fn realloc_to_nothing(block: *mut c_void, caller: usize) -> *mut c_void {
         if given.is_null() {
             return given;
         }
-        // It may lie closer to another than a window of shadow.
+        // It may lie closer to another block than a window of shadow.
         NEXT.raw.free(given);
         malloc(0, caller)
     }
 }
 
-/// The chunk that glibc makes for a request of `size` bytes below its mmap threshold.
+/// Returns the size of glibc's chunk for a request of `size` bytes below its mmap threshold.
 fn rounded(size: usize) -> usize {
     (size.saturating_add(8 + 15) & !15).max(WINDOW)
 }

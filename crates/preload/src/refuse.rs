@@ -1,13 +1,13 @@
-//! What happens when a limit says no.
+//! The handling of refusals.
 //!
 //! ```text
-//! settle the rows of the dead; is there room now?  charge
-//! is it small, and was this process refused before?  charge the reserve, of which it may have a part
-//! otherwise: note who asked for how much; refuse, or end the process
+//! settle the rows of dead processes; if there is room then: charge
+//! small, and this process was refused before: charge its part of the reserve
+//! otherwise: note the size and the time; refuse, or end the process
 //! ```
 //!
-//! A program that was refused needs a little to say so: to format a message, to unwind, to log. Where each of those is
-//! refused again, handlers call themselves until the stack ends.
+//! A program that was refused needs a little memory to report that: to format a message, to unwind, to log. If each of
+//! those requests is refused again, handlers call themselves until the stack ends.
 
 use crate::filter;
 use crate::process::{self, STATE};
@@ -18,7 +18,7 @@ use ledgerline::{Group, Refusal};
 use ledgerline_protocol::{Identity, Item, OnMax, RESERVE_REQUEST, RESERVE_SHARE};
 use std::sync::atomic::Ordering;
 
-/// Which limit a charge asks.
+/// The limit that a charge asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// The root's, for blocks and mappings together.
@@ -32,11 +32,11 @@ pub(crate) enum Limit {
 #[inline(never)]
 pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit: Limit) -> bool {
     let own = process::identity();
-    // (Who lives cannot be asked under a filter.)
+    // Under a filter this process cannot check which processes live.
     if !filter::is_on() {
         group.ledger().settle_dead(&|owner| Identity::from_owner(owner).may_live(own));
     }
-    // This process or another may have made room. (The usage is looked at first, since a second refusal would count.)
+    // This process or another may have made room. The usage is read first, since a second refusal would count.
     let usage = group.ledger().group(refusal.group).approximate().value;
     if usage.saturating_add(refusal.requested) <= refusal.limit {
         match group.try_charge_units(refusal.requested) {
@@ -50,7 +50,7 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
         return true;
     }
     if limit == Limit::Heap {
-        // The first ledger, which the account is made of, counts none that it did not refuse itself.
+        // The first ledger, which the account is made of, counts only its own refusals.
         process::note(slot, Item::RefusedHeap, 1);
     }
     note(slot, refusal.requested, refusal.usage, now);
@@ -60,13 +60,13 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
     false
 }
 
-/// After so many milliseconds without a refusal a process may have its part of the reserve anew.
+/// After this many milliseconds without a refusal a process may use its part of the reserve anew.
 const QUIET: u64 = 1_000;
 
 /// Charges the reserve, for a process that was refused before.
 fn spare(group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
     let (units, reserve) = (refusal.requested, reserve());
-    // (A clock that stands at zero does not make a refusal the first.)
+    // A clock at zero must not make every refusal the first.
     let now = now.unsigned_abs().max(1);
     let last = STATE.refused_last.swap(now, Ordering::Relaxed);
     if last == 0 || units > RESERVE_REQUEST {
@@ -75,7 +75,7 @@ fn spare(group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
     if now.saturating_sub(last) > QUIET {
         STATE.spared.store(0, Ordering::Relaxed);
     }
-    // Relaxed: the sum of what threads take at a time is all that counts.
+    // Relaxed: only the sum over all threads counts.
     if STATE.spared.fetch_add(units, Ordering::Relaxed) + units > reserve / RESERVE_SHARE {
         STATE.spared.fetch_sub(units, Ordering::Relaxed);
         return false;
@@ -86,22 +86,22 @@ fn spare(group: Group<'_>, refusal: &Refusal, now: i64) -> bool {
     group.ledger().charge_reserve(group, units, most, &alive)
 }
 
-/// What is kept of the root's limit for those who were refused.
+/// Returns the reserve within the root's limit, for processes that were refused.
 fn reserve() -> u64 {
     process::run().map_or(0, |run| run.reserve)
 }
 
-/// The limit that refused, as the user set it: the root's with its reserve.
+/// Returns the limit that refused, as the user set it: the root's includes its reserve.
 fn with_reserve(group: Group<'_>, refusal: &Refusal) -> u64 {
     let is_root = refusal.group == group.ledger().root().id();
     refusal.limit.saturating_add(if is_root { reserve() } else { 0 })
 }
 
-/// Keeps what a row was refused first, and when, and the most.
+/// Notes a row's first refused size with its time, and the largest.
 fn note(slot: u32, requested: u64, usage: u64, now: i64) {
     let Some(largest) = STATE.refused.get(slot as usize) else { return };
-    // Each request that raises it adds what it raised it by, so the item is the largest, and the one that finds a zero
-    // is the first, whatever threads do at a time. (Each is an exchange of one word, which needs no ordering.)
+    // Each request that raises the maximum adds the increase, so that the sum is the maximum. The request that finds a
+    // zero is the first, in any interleaving. Each step is an exchange of one word, which needs no ordering.
     let before = largest.fetch_max(requested, Ordering::Relaxed);
     if before == 0 {
         process::note(slot, Item::RefusedFirst, requested.cast_signed());
@@ -116,7 +116,7 @@ fn note(slot: u32, requested: u64, usage: u64, now: i64) {
     }
 }
 
-/// [`OnMax::Kill`]: says who asked, who refused and why, and ends the process.
+/// Handles [`OnMax::Kill`]: reports the request and the limit that refused it, and ends the process.
 fn kill(slot: u32, refusal: &Refusal, most: u64, limit: Limit) -> ! {
     if filter::is_on() {
         filter::end();

@@ -1,11 +1,11 @@
-//! Words to the user and the environment, without allocating.
+//! Messages to the user and the environment, without allocating.
 
 use crate::filter;
 use crate::text::Text;
 use ledgerline_interpose::{LINE, write_line};
 use std::ffi::{CStr, c_char};
 
-/// Writes one line to standard error in one piece; nothing under a filter. (Paths come from the environment.)
+/// Writes one line to standard error in one piece; nothing under a filter. Paths in it come from the environment.
 pub(crate) fn say(parts: &[&[u8]]) {
     let mut line = Text::line();
     for part in parts {
@@ -14,9 +14,9 @@ pub(crate) fn say(parts: &[&[u8]]) {
     write(&line);
 }
 
-/// As [`say`], for a line that is composed already.
+/// Like [`say`], but for a finished line.
 pub(crate) fn write(line: &Text<LINE>) {
-    // (What a filter forbids, or lets through to a descriptor that is something else by now, is not known.)
+    // A filter may forbid the write, or allow it to a descriptor that is another file by now.
     if filter::is_on() {
         return;
     }
@@ -31,16 +31,16 @@ unsafe extern "C" {
     pub(crate) static environ: List;
 }
 
-/// The strings of a list.
+/// Returns the strings of a list.
 ///
 /// # Safety
-/// It is one, or null.
+/// `list` is such a list, or null.
 pub(crate) unsafe fn strings(list: List) -> impl Iterator<Item = &'static CStr> {
     let at = move |index: usize| {
         if list.is_null() {
             return None;
         }
-        // SAFETY: as the caller says; nothing behind the null is read, since the iterator ends there.
+        // SAFETY: by the caller's contract; nothing behind the null is read, since the iterator ends there.
         unsafe {
             let string = *list.add(index);
             (!string.is_null()).then(|| CStr::from_ptr(string))
@@ -49,10 +49,10 @@ pub(crate) unsafe fn strings(list: List) -> impl Iterator<Item = &'static CStr> 
     (0..).map_while(at)
 }
 
-/// A variable of the environment, read without allocating.
+/// Reads a variable of the environment without allocating.
 pub(crate) fn environment(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the name is NUL-terminated; what is returned is a NUL-terminated string that lives as
-    // long as the program leaves its environment alone, and is looked at only during start-up.
+    // SAFETY: the name is NUL-terminated. The result is a NUL-terminated string that lives as long as the program
+    // leaves its environment alone, and is used only during start-up.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())

@@ -1,29 +1,29 @@
-//! Who a block belongs to: the *slot* of its owner (`process.rs`), zero for nobody.
+//! The owner of each block: its *slot* (`process.rs`), or zero without an owner.
 //!
-//! **Spans.** The address space is cut into spans of 64 MiB, the size of the heaps that glibc gives to
-//! threads. Whoever is charged in a span first is its *first owner*. While nobody else is, nothing is
-//! noted for single blocks: the span's entry holds the cell to charge, so that malloc and free have it
-//! in one load, and no memory is spent. Most programs never leave this state.
+//! **Spans.** The address space is cut into spans of 64 MiB, the size of the heaps that glibc gives to threads. The
+//! first owner that is charged in a span is its *first owner*. While it is the only one, nothing is noted for single
+//! blocks: the span's entry holds the cell to charge, so that malloc and free have it in one load, and no memory is
+//! spent. Most programs never leave this state.
 //!
 //! **Bytes.** When another owner comes, the span is *shared*, for good. From then on a byte of shadow
 //! for each 32 bytes of heap names the owner of the block that starts there. It holds the owner's slot
-//! exclusive-or the first owner's: so zero, which is what unwritten shadow reads as, means the first
-//! owner, and all blocks from before are described already.
+//! exclusive-or the first owner's. So zero, the value of unwritten shadow, means the first owner, and all earlier
+//! blocks are described already.
 //!
-//! An allocator's smallest chunk is 32 bytes here (glibc's by nature, others' by asking for no less),
-//! so a window of 32 aligned bytes holds the start of at most one block. A byte is not zero only while
-//! a block of another than the first owner starts in its window.
+//! An allocator's smallest chunk is 32 bytes here: glibc's by nature, others' because this library asks for no less. So
+//! a window of 32 aligned bytes holds the start of at most one block. A byte is not zero only while a block of another
+//! than the first owner starts in its window.
 //!
-//! Why not in the block's slack, where a few bytes often lie unused: a quarter to a half of all sizes
-//! have no slack, and grow by 16; the end of a block is a line of its own that `free` would not touch
-//! otherwise. Here nothing grows, and 64 bytes of shadow serve two KiB of heap.
+//! The owner is not stored in the block's slack, where a few bytes often lie unused: a quarter to a half of all sizes
+//! have no slack, and would grow by 16; and the end of a block is a line of its own that `free` would not touch
+//! otherwise. In this scheme nothing grows, and 64 bytes of shadow serve two KiB of heap.
 //!
-//! **Fork.** Entries and bytes are wiped in a forked child, by the kernel (`MADV_WIPEONFORK`). A block
-//! that was inherited must have no owner there: its account stays with the process that allocated it,
-//! which still has it; freeing the copy changes no account. So a child takes note of where its
-//! ancestors had blocks ([`CLAIMED`] is not wiped): the first owner of such a span is nobody.
+//! **Fork.** The kernel wipes entries and bytes in a forked child (`MADV_WIPEONFORK`). An inherited block must have no
+//! owner there: its account stays with the process that allocated it and still has it; freeing the copy changes no
+//! account. So a child records the spans in which its ancestors had blocks ([`CLAIMED`] is not wiped): such a span has
+//! no first owner.
 //!
-//! The bytes lie in a [`Shadow`] of the library, which its own allocator uses as well.
+//! The bytes lie in a [`Shadow`] of the library `ledgerline`, which uses one for its own allocator as well.
 
 use crate::filter;
 use crate::next::NEXT;
@@ -36,42 +36,42 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const SPAN_BITS: u32 = 26;
 
-/// An entry of `STATE.sole` is a cell ([`ledgerline::Prepaid`]), or one of two numbers that are no cell:
-/// zero says that nobody was charged here yet, and this number that the bytes tell.
+/// An entry of `STATE.sole` is a cell ([`ledgerline::Prepaid`]), or one of two numbers that are no cell: zero if
+/// nothing was charged there yet, and this number if the bytes name the owners.
 pub(crate) const SHARED: usize = 1;
 
-/// The entry of a cell that is charged what the allocator says of a block, since its blocks bear no header that tells; and
-/// the cell of such an entry. As a signed number such an entry is below zero. (A cell is an address of the lower half.)
+/// Returns the entry of a cell for blocks without a header, whose sizes come from the allocator; and the cell of such
+/// an entry. Such an entry is negative as a signed number, since a cell is an address of the lower half.
 #[inline(always)]
 pub(crate) const fn asked(cell: usize) -> usize {
     cell.wrapping_neg()
 }
 
-/// The handle of a cell.
+/// Returns the handle of a cell.
 ///
 /// # Safety
-/// A span's entry ([`sole`]) held the cell, or held it as [`asked`] of it.
+/// A span's entry ([`sole`]) held the cell, or [`asked`] of it.
 #[inline(always)]
 pub(crate) unsafe fn prepaid(cell: usize) -> Prepaid<'static> {
-    // SAFETY: both numbers are a handle's, the second since before the first was entered; a ledger
-    // that is open stays open for good.
+    // SAFETY: both numbers are a handle's, the second since before the first was entered; an open ledger is never
+    // closed.
     unsafe { Prepaid::from_raw(cell, NEXT.area.load(Ordering::Relaxed)) }
 }
 
-/// An entry of `STATE.first` holds this and the first owner's slot once that is decided.
+/// An entry of `STATE.first` holds this bit and the first owner's slot once that is decided.
 const DECIDED: u16 = 1 << 8;
 
 /// Spans in which this process or an ancestor had an owner, a bit each. A fork does not wipe them.
 #[unsafe(link_section = ".bss.ledgerline_tables")]
 static CLAIMED: [AtomicU64; SPANS / 64] = [const { AtomicU64::new(0) }; SPANS / 64];
 
-/// (No address of the C library's lies above [`ADDRESS_BITS`].)
+/// Returns the span of a block. The C library uses no address above [`ADDRESS_BITS`].
 #[inline(always)]
 fn span(block: *const c_void) -> usize {
     (block as usize >> SPAN_BITS) % SPANS
 }
 
-/// The cell of the one owner in a block's span, if it is more than [`SHARED`]; or [`asked`] of one.
+/// Returns the cell of the only owner in a block's span, if it is more than [`SHARED`]; or [`asked`] of one.
 ///
 /// Acquire, partner of the Release in `decide`. A thread that still reads the cell when the span has
 /// become shared holds a block of the first owner: a block of another owner would have come to it from
@@ -81,22 +81,22 @@ pub(crate) fn sole(block: *const c_void) -> usize {
     STATE.sole[span(block)].load(Ordering::Acquire)
 }
 
-/// The first owner in a block's span; `None` before there is one.
+/// Returns the first owner in a block's span; `None` before there is one.
 #[inline(always)]
 fn first(block: *const c_void) -> Option<u32> {
     let entry = STATE.first[span(block)].load(Ordering::Relaxed);
     (entry != 0).then_some(u32::from(entry & !DECIDED))
 }
 
-/// The slot of a block's owner.
+/// Returns the slot of a block's owner.
 #[inline(always)]
 pub(crate) fn owner(block: *const c_void) -> u32 {
     let Some(first) = first(block) else { return 0 };
     first ^ byte(block).map_or(0, |byte| u32::from(byte.load(Ordering::Relaxed)))
 }
 
-/// Notes the owner of a new block and returns it. Where there is no memory for a byte, that is the
-/// span's first owner, not the wanted one.
+/// Notes the owner of a new block and returns it. Without memory for a byte, that is the span's first owner, not the
+/// wanted one.
 #[inline(always)]
 pub(crate) fn assign(block: *const c_void, slot: u32) -> u32 {
     let Some(first) = first(block).or_else(|| decide(block, slot)) else { return 0 };
@@ -106,7 +106,7 @@ pub(crate) fn assign(block: *const c_void, slot: u32) -> u32 {
         return first;
     };
     byte.store(difference, Ordering::Relaxed);
-    // Nobody has the block yet. (`decide` may not have entered the cell yet; then it will not.)
+    // No thread has the block yet. If `decide` has not entered the cell yet, it will not.
     if difference != 0 && sole(block) != SHARED {
         STATE.sole[span(block)].store(SHARED, Ordering::Relaxed);
     }
@@ -123,16 +123,16 @@ pub(crate) fn clear(block: *const c_void) {
     }
 }
 
-/// Keeps a span from having a first owner, since something in it has no owner; or since it is about to have one, which
-/// its copies in forked children do not have. Returns whether it was kept from that before.
+/// Keeps a span from having a first owner, since a block in it has no owner. Also marks a span that is about to have
+/// one, for forked children, in which its copies have none. Returns whether it was marked before.
 pub(crate) fn claim(address: *const c_void) -> bool {
     let (word, bit) = (span(address) / 64, 1 << (span(address) % 64));
     CLAIMED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0
 }
 
-/// Makes an owner the first in a block's span, or nobody where an ancestor had blocks. Returns the first
-/// owner as it is now. A block without an owner decides nothing: what this library allocates while it
-/// attaches lies where the program's blocks will lie, and stays for good.
+/// Makes an owner the first in a block's span, or decides for none if an ancestor had blocks there. Returns the first
+/// owner as it is now. A block without an owner decides nothing: this library's own blocks from the time it attaches
+/// lie among the program's blocks, and are never freed.
 #[cold]
 #[inline(never)]
 fn decide(block: *const c_void, slot: u32) -> Option<u32> {
@@ -144,7 +144,7 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
     let decided = entry.compare_exchange(0, DECIDED | chosen, Ordering::Relaxed, Ordering::Relaxed);
     if decided.is_ok()
         && chosen != 0
-        // (A cell leads to one ledger alone.)
+        // A cell leads to one ledger alone.
         && !process::heap::is_limited()
         && let Some((cell, area)) =
             process::group(slot).and_then(|group| group.prepaid()?.into_raw())
@@ -153,31 +153,31 @@ fn decide(block: *const c_void, slot: u32) -> Option<u32> {
         NEXT.words.store(thread::place(), Ordering::Relaxed);
         let cell = if NEXT.headers() { cell } else { asked(cell) };
         let entry = &STATE.sole[span(block)];
-        // Unless a second owner was here in between. Release, partner of the Acquire in `sole`: who
-        // sees a cell sees what goes with it.
+        // Fails if a second owner came in between. Release, partner of the Acquire in `sole`: a thread that reads the
+        // cell sees the fields that belong to it.
         let _ = entry.compare_exchange(0, cell, Ordering::Release, Ordering::Relaxed);
     }
     first(block)
 }
 
-/// The bytes. (A child inherits the maps, and finds them wiped.)
+/// The bytes. A child inherits the maps, wiped.
 #[unsafe(link_section = ".bss.ledgerline_tables")]
 static BYTES: Shadow<AtomicU8, WINDOW_BITS, true> = Shadow::new();
 
-/// The shadow byte of a block; `None` if its GiB has no map yet.
+/// Returns the shadow byte of a block; `None` if its GiB has no map yet.
 #[inline(always)]
 fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
     BYTES.entry(block as usize)
 }
 
-/// As [`byte`], making the map if need be; `None` when there is no memory for it.
+/// Like [`byte`], but makes the map if necessary; `None` without memory for it.
 #[cold]
 #[inline(never)]
 fn make_byte(block: *const c_void) -> Option<&'static AtomicU8> {
     if filter::is_on() { byte(block) } else { BYTES.make(block as usize) }
 }
 
-/// Makes the maps of all that was claimed so far: a process that is about to come under a filter can make none then,
+/// Makes the maps of all spans that were claimed so far. A process that comes under a filter cannot make maps later,
 /// nor can its forked children, whose blocks lie where their ancestors' did.
 #[cold]
 pub(crate) fn prepare() {
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(assign(block(heap + 128), 0), 0);
         assert_eq!(sole(block(heap)), SHARED);
         assert_eq!([0, 64, 128].map(|at| owner(block(heap + at))), [7, 8, 0]);
-        // An address is the first owner's again once the other's block has gone.
+        // An address is the first owner's again once the other's block is freed.
         clear(block(heap + 64));
         assert_eq!(assign(block(heap + 64), 7), 7);
         assert_eq!(owner(block(heap + 64)), 7);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_block_has_the_owner_that_it_was_given_last() {
-        // Around the ends of spans and maps; every block as small as can be.
+        // Around the ends of spans and maps, with the smallest blocks.
         let bases = [0x5555_0000_0000, 0x7fff_c000_0000 - 4096, 0x4400_0000 - 4096, 64];
         let mut truth = HashMap::new();
         let mut random = 88_172_645_463_325_252_u64;

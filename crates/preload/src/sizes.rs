@@ -1,21 +1,21 @@
-//! How large blocks are whose allocator puts no header before them that tells.
+//! The sizes of blocks whose allocator puts no header with the size before them.
 //!
-//! The allocator knows (`malloc_usable_size`), and takes two to five nanoseconds to say so, more than a charge takes. It
-//! would be asked when a block comes and when it goes.
+//! The allocator knows the size (`malloc_usable_size`), but the call takes two to five nanoseconds, more than a charge.
+//! It would be made twice per block, at malloc and at free.
 //!
-//! * **A new block** has the size that was expected (`expected.rs`), if the allocator says that beforehand.
-//! * **A block that goes**: a byte for each 32 bytes of heap has the size that was charged for the block that starts
-//!   there, in steps of 16. Zero, which is what unwritten bytes read as, means: ask. A byte lies where its block lies, so
-//!   threads meet at one as little as they do at blocks; it is written only if it changes.
+//! * **malloc**: a new block has the expected size (`expected.rs`), if the allocator predicts it.
+//! * **free**: a byte for each 32 bytes of heap holds the charged size of the block that starts there, in steps of 16.
+//!   Zero, the value of unwritten bytes, means: ask. A byte belongs to its block, so threads contend for it as little
+//!   as for blocks; it is written only if it changes.
 //!
-//! Whoever charges a block notes its size. So a byte that is not zero is that of the block that is there.
+//! Each charge of a block notes its size. So a byte that is not zero is that of the present block.
 
 use crate::filter;
 use ledgerline::shadow::{Shadow, WINDOW_BITS};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A byte counts these.
+/// The unit of a byte.
 const STEP: usize = 16;
 
 /// The bytes.
@@ -27,27 +27,27 @@ fn byte(block: *const c_void) -> Option<&'static AtomicU8> {
     BYTES.entry(block as usize)
 }
 
-/// A size as a note has it; zero for one that no note can say.
+/// Returns a size as a note has it; zero for a size that does not fit a note.
 #[inline(always)]
 pub(crate) fn steps(units: usize) -> u8 {
     if units.is_multiple_of(STEP) { u8::try_from(units / STEP).unwrap_or(0) } else { 0 }
 }
 
-/// The size that a note says.
+/// Returns the size of a note.
 #[inline(always)]
 pub(crate) fn units(steps: u8) -> usize {
     usize::from(steps) * STEP
 }
 
-/// What was charged for a block, if that is noted.
+/// Returns a block's charge, if it is noted.
 #[inline(always)]
 pub(crate) fn noted(block: *const c_void) -> Option<usize> {
-    // Relaxed: whoever frees a block has it from whoever got it, and the byte's value with it.
+    // Relaxed: the freeing thread got the block from the allocating one, and the byte's value with it.
     let steps = byte(block)?.load(Ordering::Relaxed);
     (steps != 0).then(|| units(steps))
 }
 
-/// Notes what is charged for a block.
+/// Notes the charge of a block.
 #[inline(always)]
 pub(crate) fn note(block: *const c_void, units: usize) {
     let steps = steps(units);
@@ -59,7 +59,7 @@ pub(crate) fn note(block: *const c_void, units: usize) {
     }
 }
 
-/// [`note`] of a size that a note can say, where a map is; `false` is: nothing was noted.
+/// Like [`note`], but only for a size that fits a note, and with an existing map. Returns `false` if nothing was noted.
 #[inline(always)]
 pub(crate) fn note_where_noted(block: *const c_void, steps: u8) -> bool {
     let Some(byte) = byte(block) else { return false };
@@ -69,7 +69,7 @@ pub(crate) fn note_where_noted(block: *const c_void, steps: u8) -> bool {
     true
 }
 
-/// As [`byte`], making the map if need be; `None` where there is no memory for it.
+/// Like [`byte`], but makes the map if necessary; `None` without memory for it.
 #[cold]
 #[inline(never)]
 fn make(block: *const c_void) -> Option<&'static AtomicU8> {
@@ -102,7 +102,7 @@ mod tests {
         }
         note(block(heap + 32), 32);
         assert_eq!([noted(block(heap)), noted(block(heap + 32))], [None, Some(32)]);
-        // Where the first block has no size that could be noted, no map is made for it.
+        // If the size of the first block does not fit a note, no map is made for it.
         note(block(0x2468_0000_0000), 4096);
         assert!(byte(block(0x2468_0000_0000)).is_none());
         assert_eq!(noted(block(usize::MAX)), None);

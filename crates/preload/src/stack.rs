@@ -1,7 +1,7 @@
-//! `--stack`: says where a program asked for what was refused.
+//! `--stack`: reports where a program made a refused request.
 //!
-//! This unwinds the stack and asks the linker whose code is where. It is for finding out, not for every day: it waits
-//! for the linker's lock, as `dladdr` does, and writes to standard error.
+//! This unwinds the stack and asks the linker for the object and function of each address. It is for diagnosis, not for
+//! regular use: it waits for the linker's lock, like `dladdr`, and writes to standard error.
 
 use crate::objects::{described, is_beneath, own_path};
 use crate::process;
@@ -11,9 +11,9 @@ use crate::thread::Busy;
 use ledgerline_interpose::{errno, set_errno};
 use std::ffi::{CStr, c_int, c_void};
 
-/// How many callers are said.
+/// The most callers that are reported.
 const DEPTH: usize = 32;
-/// `_URC_NO_REASON` and `_URC_END_OF_STACK` of the unwinder (unwind.h): go on, and stop.
+/// The unwinder's `_URC_NO_REASON` and `_URC_END_OF_STACK` (unwind.h): continue, and stop.
 const GO_ON: c_int = 0;
 const STOP: c_int = 5;
 
@@ -25,15 +25,15 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// The places to which functions return, the innermost first.
+/// Return addresses, the innermost first.
 struct Stack {
     places: [usize; DEPTH],
     count: usize,
 }
 
-/// Says which row was refused how much, and from where.
+/// Reports the row and the size of a refusal, and its stack.
 pub(crate) fn say(slot: u32, requested: u64) {
-    // What is allocated meanwhile is this library's.
+    // Allocations meanwhile are this library's.
     let _busy = Busy::enter();
     let before = errno();
     let mut line = Text::line();
@@ -41,16 +41,16 @@ pub(crate) fn say(slot: u32, requested: u64) {
     process::push_path(&mut line, slot);
     write(line.push(b", asked for by"));
     let mut stack = Stack { places: [0; DEPTH], count: 0 };
-    // SAFETY: the callback gets what is handed on, which lives until the call returns.
+    // SAFETY: the callback gets this pointer, which lives until the call returns.
     unsafe { _Unwind_Backtrace(each, (&raw mut stack).cast()) };
     stack.places[..stack.count].iter().for_each(|&place| say_place(place));
     set_errno(before);
 }
 
 unsafe extern "C" fn each(context: *mut c_void, data: *mut c_void) -> c_int {
-    // SAFETY: the unwinder's own context, and the stack that `say` handed on.
+    // SAFETY: the unwinder's own context, and the stack that `say` passed.
     let (place, stack) = unsafe { (_Unwind_GetIP(context), &mut *data.cast::<Stack>()) };
-    // What is in here is of no use to anybody, and so is the allocator.
+    // Frames of this library and of the allocator are of no use to the reader.
     if stack.count == 0 && is_beneath(place) {
         return GO_ON;
     }
@@ -64,8 +64,8 @@ unsafe extern "C" fn each(context: *mut c_void, data: *mut c_void) -> c_int {
     }
 }
 
-/// The innermost place to which a function returns outside of this library, of the allocator behind, and of what lies between
-/// two addresses.
+/// Returns the innermost return address outside of this library, of the allocator behind, and of the code between two
+/// addresses.
 pub(crate) fn caller_beyond((start, end): (usize, usize)) -> Option<usize> {
     struct Search {
         within: std::ops::Range<usize>,
@@ -85,22 +85,22 @@ pub(crate) fn caller_beyond((start, end): (usize, usize)) -> Option<usize> {
     }
 
     let mut search = Search { within: start..end, left: DEPTH, found: 0 };
-    // SAFETY: the callback gets what is handed on, which lives until the call returns.
+    // SAFETY: the callback gets this pointer, which lives until the call returns.
     unsafe { _Unwind_Backtrace(each, (&raw mut search).cast()) };
     Some(search.found).filter(|&found| found != 0)
 }
 
-/// Says whose code is at a place: `function+0x12 (file+0x345)`, where `addr2line -e file 0x345` knows the line.
+/// Reports the function at a place: `function+0x12 (file+0x345)`, for `addr2line -e file 0x345` to find the line.
 fn say_place(place: usize) {
     let mut line = Text::line();
     line.push(b"  ");
-    // A place is behind a call: what is called last in a function may lie at the start of the next.
+    // A return address is behind a call: after the last call of a function it may be the start of the next.
     let call = place - 1;
     let Some(info) = described(call) else {
         write(line.push(b"0x").push_hex(call as u64));
         return;
     };
-    // SAFETY: the linker's strings stay as long as their object, whose code is being run.
+    // SAFETY: the linker's strings live as long as their object, whose code is being run.
     let text = |string| unsafe { CStr::from_ptr(string) };
     let file = text(info.dli_fname);
     if file == own_path() {

@@ -1,31 +1,31 @@
-//! Text on the stack, of words that anybody may have written.
+//! Text on the stack, from untrusted words.
 
 use ledgerline::name;
 
-/// Text of at most `N` bytes. Threads, programs and libraries are called by any bytes, and so are paths: a letter
-/// that may not stand here is replaced, and what does not fit is left out, so that this is text whatever is pushed.
+/// Text of at most `N` bytes. Names of threads, programs and libraries may be any bytes, and so may paths: a forbidden
+/// letter is replaced, and the excess is left out, so that this is valid text for any input.
 pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     length: usize,
-    /// Whether a letter may stand here.
+    /// Returns whether a letter is allowed.
     allows: fn(char) -> bool,
-    /// What stands for a letter that may not.
+    /// Replaces a letter that is not allowed.
     instead: char,
 }
 
 impl<const N: usize> Text<N> {
-    /// A group's name.
+    /// Returns an empty group's name.
     pub(crate) fn name() -> Text<N> {
         Text { bytes: [0; N], length: 0, allows: name::allows, instead: '_' }
     }
 
-    /// A line for a terminal, which nothing in it may steer.
+    /// Returns an empty line for a terminal. Its content cannot control the terminal.
     pub(crate) fn line() -> Text<N> {
         let allows = |letter| letter == '/' || name::allows(letter);
         Text { bytes: [0; N], length: 0, allows, instead: '?' }
     }
 
-    /// Adds to its end.
+    /// Appends a part.
     pub(crate) fn push(&mut self, part: &[u8]) -> &mut Text<N> {
         for chunk in part.utf8_chunks() {
             let bad = if chunk.invalid().is_empty() { None } else { Some(self.instead) };
@@ -42,7 +42,7 @@ impl<const N: usize> Text<N> {
         self
     }
 
-    /// Adds a number in decimal.
+    /// Appends a number in decimal.
     pub(crate) fn push_number(&mut self, number: u64) -> &mut Text<N> {
         if number >= 10 {
             self.push_number(number / 10);
@@ -50,19 +50,19 @@ impl<const N: usize> Text<N> {
         self.push(&[b'0' + (number % 10) as u8])
     }
 
-    /// Adds a number of bytes as people read it: `512B`, `2.8M`.
+    /// Appends a number of bytes in readable form: `512B`, `2.8M`.
     pub(crate) fn push_size(&mut self, bytes: u64) -> &mut Text<N> {
         let unit = (bytes | 1).ilog2() / 10;
         if unit == 0 {
             return self.push_number(bytes).push(b"B");
         }
-        // (Of what is more than 16 EiB there is none: the tenths fit.)
+        // A number of bytes is below 16 EiB, so the tenths fit.
         let tenths = (u128::from(bytes) * 10) >> (10 * unit);
         self.push_number((tenths / 10) as u64).push(b".").push_number((tenths % 10) as u64);
         self.push(&[b"BKMGTPE"[unit as usize]])
     }
 
-    /// Adds a number in hexadecimal.
+    /// Appends a number in hexadecimal.
     pub(crate) fn push_hex(&mut self, number: u64) -> &mut Text<N> {
         if number >= 16 {
             self.push_hex(number / 16);
@@ -70,7 +70,7 @@ impl<const N: usize> Text<N> {
         self.push(&[b"0123456789abcdef"[(number % 16) as usize]])
     }
 
-    /// Cuts it to so many bytes, and in front of a letter.
+    /// Cuts it to at most `length` bytes, at the boundary of a letter.
     pub(crate) fn shorten(&mut self, length: usize) {
         if self.length > length {
             let length = self.as_str().floor_char_boundary(length);
@@ -79,12 +79,12 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or("_")
     }
 
-    /// Its words of eight bytes, filled up with zeros.
+    /// Returns its words of eight bytes, padded with zeros.
     pub(crate) fn words<const WORDS: usize>(&self) -> [u64; WORDS] {
         const { assert!(WORDS * 8 == N) };
         std::array::from_fn(|at| {

@@ -1,8 +1,8 @@
-//! Whether a program starts under a filter, as whoever executes it says.
+//! The executing process's statement that a program starts under no filter.
 //!
-//! The kernel says it in `/proc/self/status`, which takes a tenth of a small program's life. Whoever executes the program
-//! mostly knows: this library stands there before all that installs filters (filter.rs). So it vouches, by a mark behind
-//! the order's number of filters:
+//! The kernel reports filters in `/proc/self/status`, which takes a tenth of a small program's life. The executing
+//! process mostly knows: this library runs in front of all functions that install filters (filter.rs). So it vouches,
+//! by a suffix of the order's number of filters:
 //!
 //! ```text
 //! exec, spawn (exec.rs):    no filter was noted here or in a child with this memory, nor does the kernel know one
@@ -11,25 +11,25 @@
 //!                           otherwise: ask the kernel
 //! ```
 //!
-//! A mark is believed once, by the program that it was set for: it is gone before that program's first instruction, and
-//! a program in which the library will not be gets none. So none says anything of what somebody else executes.
+//! A mark is valid once, for the program that it was set for: it is removed before that program's first instruction,
+//! and a program without the library gets none. So a mark never covers programs that another process executes.
 
 use ledgerline_protocol::{FILTERS, VOUCHED};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a child with this process's memory put itself under a filter: what that executes is under it, too, and nothing
-/// here tells which of both executes.
+/// Whether a child with this process's memory put itself under a filter. Programs that the child executes are under it,
+/// too, and this process cannot tell which of the two executes.
 static DOUBTED: AtomicBool = AtomicBool::new(false);
 
-/// Nobody vouches any more in this process, nor in those that it forks.
+/// Ends vouching in this process and in those that it forks.
 pub(crate) fn doubt() {
-    // Relaxed: who executes later is the child itself, or its parent, which waited for it.
+    // Relaxed: a later exec is the child's own, or its parent's, which waited for it.
     DOUBTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether a process, under no filter that was noted, vouches for what it executes with this number of filters of the run.
-/// (A process that installed one where this library does not stand is found out by a call that its filter may forbid, like
-/// all that it makes; where the run has filters, it is not.)
+/// Returns whether a process under no noted filter vouches for the programs that it executes, with this number of
+/// filters of the run. If the process installed a filter past this library, the query is a call that its filter may
+/// forbid, like all its calls; if the run has filters, such a filter is not noticed.
 pub(crate) fn may(of_run: &[u8]) -> bool {
     // SAFETY: asks for a number.
     let has_filters = || unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 };
@@ -37,10 +37,10 @@ pub(crate) fn may(of_run: &[u8]) -> bool {
     !DOUBTED.load(Ordering::Relaxed) && !is_known()
 }
 
-/// Takes the mark away, if there is one, and says so. While the program has one thread.
+/// Removes the mark, if there is one, and returns whether it did. Called while the program has one thread.
 pub(crate) fn take() -> bool {
-    // SAFETY: the name ends in zero, and so does what is returned: a string of this process's own environment, which the
-    // kernel put on its stack and nobody reads now.
+    // SAFETY: the name ends in zero, and so does the result: a string of this process's own environment, which the
+    // kernel put on its stack and no thread reads now.
     unsafe {
         let value = libc::getenv(FILTERS.as_ptr()).cast::<u8>();
         if value.is_null() {

@@ -1,11 +1,10 @@
-//! Which processes still hold memory.
+//! Tells processes that still hold memory from ended ones.
 
 use crate::blind::File;
 use std::ffi::CStr;
 use std::io::Write;
 
-/// Whether a process still holds memory: it exists, and does not merely wait for its parent to collect its
-/// status. Allocates nothing.
+/// Returns whether a process still holds memory: it exists, and is not a zombie. Allocates nothing.
 #[must_use]
 pub fn alive(process: u32) -> bool {
     let Ok(number) = libc::pid_t::try_from(process) else { return false };
@@ -15,18 +14,18 @@ pub fn alive(process: u32) -> bool {
     !gone && !zombie(process)
 }
 
-/// Whether `/proc` shows a process as ended; `false` where it cannot be read. One whose first thread has ended before
-/// others looks like a zombie, too, and is none: it has more threads than that.
+/// Returns whether `/proc` shows a process as ended; `false` if that cannot be read. A process whose first thread has
+/// ended before others has the state of a zombie too, but has more than one thread.
 fn zombie(process: u32) -> bool {
     let (mut path, mut text) = ([0; 32], [0; 512]);
-    // (The longest number fits, and what is left are zeros.)
+    // The longest number fits, and the rest are zeros.
     let _ = write!(&mut path[..], "/proc/{process}/stat");
     let file = CStr::from_bytes_until_nul(&path).ok().and_then(File::open);
     let Some(file) = file else { return false };
     // "pid (name) S ...": the name may hold anything, so the last parenthesis counts.
     let text = file.read(&mut text, 0);
     let Some(end) = text.iter().rposition(|&byte| byte == b')') else { return false };
-    // (The state is the third field, and the number of threads the twentieth: man 5 proc_pid_stat.)
+    // The state is the third field, and the number of threads the twentieth: man 5 proc_pid_stat.
     let mut fields = text[end + 1..].split(|&byte| byte == b' ').skip(1);
     match (fields.next(), fields.nth(16)) {
         (Some(b"Z"), threads) => matches!(threads, None | Some(b"0" | b"1")),
@@ -46,7 +45,7 @@ mod tests {
         assert!(!alive(u32::MAX));
         let mut child = Command::new("true").spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        // Nobody has waited for it, so it exists as a zombie.
+        // No wait collects its status, so it exists as a zombie.
         while !zombie(child.id()) {
             assert!(Instant::now() < deadline, "`true` does not end");
             std::thread::sleep(Duration::from_millis(5));
@@ -78,7 +77,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(alive(child));
-        // SAFETY: the child is this test's, and was not waited for.
+        // SAFETY: the child is this test's own and has not been waited for.
         unsafe { libc::kill(child.cast_signed(), libc::SIGKILL) };
         while alive(child) {
             assert!(Instant::now() < deadline, "the other thread does not end");

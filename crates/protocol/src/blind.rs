@@ -1,68 +1,69 @@
-//! Why the allocations of a program cannot be seen, as far as its file says.
+//! Why a program's allocations cannot be seen, as far as its file shows.
 //!
-//! `run` asks before it starts a program, the preloaded library before an accounted process executes one. The library
-//! asks within `execve`, also in a child that shares its parent's memory: nothing here allocates, locks or keeps a
-//! descriptor.
+//! `run` asks before it starts a program, and the preloaded library before an accounted process executes one. The
+//! library asks within `execve`, even in a child that shares its parent's memory. For that reason nothing here
+//! allocates, locks or keeps a descriptor.
 
 use std::ffi::CStr;
 use std::fmt;
 use std::mem::MaybeUninit;
 
 named! {
-    /// Why a process is not accounted. The numbers stand in ledgers.
+    /// Why a process is not accounted. Ledgers store the numbers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[repr(u8)]
     Blind,
-    /// In a few words.
+    /// Returns the reason in a few words.
     {
         /// Nothing can be preloaded into it.
         Static = 1: "statically linked",
         /// It would gain a user, a group or capabilities, so the loader drops the preload.
         Privileged = 2: "gains privileges",
-        /// It is of another architecture than the preloaded library.
+        /// Its architecture is not that of the preloaded library.
         OtherArchitecture = 3: "another architecture",
-        /// It uses a C library whose programs the preloaded library does not serve ([`Serves`]).
+        /// The preloaded library does not serve programs of its C library ([`Serves`]).
         OtherLibc = 4: "another C library",
-        /// A sanitizer's runtime wants to be the allocator, and ends a program in which it is not.
+        /// A sanitizer's runtime must be the allocator, and ends a program in which it is not.
         Sanitizer = 5: "a sanitizer",
-        /// The process that executed it dropped the environment that the library needs, or changed a value of it.
+        /// The process that executed it dropped the environment that the library needs, or changed a value in it.
         Environment = 6: "environment cleared",
-        /// It brings a malloc of its own, which its libraries call, too.
+        /// It brings its own malloc, which its libraries call too.
         OwnMalloc = 7: "a malloc of its own",
         /// The process has too little address space for the ledger.
         AddressSpace = 8: "too little address space",
-        /// The process became another user, who cannot open the ledger.
+        /// The process became another user, and that user cannot open the ledger.
         OtherUser = 9: "another user",
-        /// The process was under a seccomp filter when it executed the program, which cannot open the ledger then.
+        /// The process was under a seccomp filter when it executed the program. The program cannot open the ledger
+        /// then.
         Filter = 10: "a seccomp filter",
-        /// The process went where the ledger, or the library, has no path: into a chroot, or where another `/proc` is mounted.
+        /// The process went where the ledger, or the library, has no path: into a chroot, or to another `/proc`.
         Elsewhere = 11: "another root or /proc",
         /// The ledger had no row left for it.
         NoRow = 12: "no row left",
-        /// It was executed by a run within the run, which accounts it.
+        /// A run within the run executed it and accounts it.
         OtherRun = 13: "a run of its own",
         /// The supervisor found it without the library, or with another order than the run's (`--strict`).
         Unseen = 20: "without the library",
-        /// Its allocator does not tell how large blocks are, or lacks a function of malloc's family.
+        /// Its allocator does not report the sizes of blocks, or lacks a function of malloc's family.
         Allocator = 14: "an allocator that tells no sizes",
-        /// It loads libraries into a second namespace (`dlmopen`), which has a C library of its own.
+        /// It loads libraries into a second namespace (`dlmopen`), which has its own C library.
         Namespace = 15: "a second namespace (dlmopen)",
-        /// It loads a library that calls the C library's malloc whatever is preloaded (`RTLD_DEEPBIND`).
+        /// It loads a library that calls the C library's malloc past any preload (`RTLD_DEEPBIND`).
         OwnScope = 16: "a library bound to itself (RTLD_DEEPBIND)",
-        /// The kernel cannot wipe memory on fork, so that a child would write its parent's cells.
+        /// The kernel cannot wipe memory on fork, so a child would write its parent's cells.
         Kernel = 17: "a kernel that wipes nothing on fork",
     }
 }
 
 impl Blind {
-    /// The reason with this number in a ledger.
+    /// Returns the reason with this number in a ledger.
     #[must_use]
     pub fn from_number(number: i64) -> Option<Blind> {
         Blind::ALL.into_iter().find(|one| *one as i64 == number)
     }
 
-    /// Whether the program would fail to start with the preload in its environment. Loaders ignore a library of another
-    /// machine. They give up where one lacks functions of its C library, and so does a sanitizer's runtime.
+    /// Returns whether the program would fail to start with the preload in its environment. Loaders ignore a library of
+    /// another machine. They fail if a library lacks functions of its C library, and so does a sanitizer's runtime.
     #[must_use]
     pub const fn breaks_preload(self) -> bool {
         matches!(self, Blind::OtherLibc | Blind::Sanitizer)
@@ -100,7 +101,7 @@ impl fmt::Display for Blind {
     }
 }
 
-/// The C libraries for whose programs a preloaded library is.
+/// The C libraries whose programs a preloaded library serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// glibc alone.
@@ -112,8 +113,8 @@ pub enum Serves {
 }
 
 impl Serves {
-    /// Those of the accounting library, which is built for glibc or for musl. On x86-64 that for glibc asks for nothing
-    /// that musl lacks.
+    /// Returns the C libraries that the accounting library serves. It is built for glibc or for musl; on x86-64 the
+    /// build for glibc needs nothing that musl lacks.
     #[must_use]
     pub const fn built_for(glibc: bool) -> Serves {
         match glibc {
@@ -123,7 +124,7 @@ impl Serves {
         }
     }
 
-    /// Whether a program that names this loader is served.
+    /// Returns whether a program that names this loader is served.
     fn has(self, loader: &[u8]) -> bool {
         match self {
             Serves::Both => true,
@@ -133,12 +134,12 @@ impl Serves {
     }
 }
 
-/// The file cannot be read, so nothing is known of it. (It may be a program all the same.)
+/// The file cannot be read, so nothing is known of it. It may be a program nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 
-/// What keeps a library that serves so much out of a program, by the program's file; that of its interpreter, if it is a script. `None` for an
-/// ordinary program, and for what the kernel will refuse anyway.
+/// Returns what keeps the preloaded library out of a program, by the program's file. For a script, that is the file of
+/// its interpreter. Returns `None` for an ordinary program, and for a file that the kernel will refuse anyway.
 ///
 /// # Errors
 /// [`Unread`].
@@ -156,13 +157,13 @@ pub fn of(path: &CStr, serves: Serves) -> Result<Option<Blind>, Unread> {
     Ok(privileged(&file).or_else(|| inside(&file, start, serves)))
 }
 
-/// The interpreter that the first line of a script names.
+/// Returns the interpreter that the first line of a script names.
 fn interpreter(start: &[u8]) -> Option<&[u8]> {
     let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     line.split(|byte| b" \t".contains(byte)).find(|word| !word.is_empty())
 }
 
-/// Whether the program would gain privileges: the loader's secure mode.
+/// Returns whether the program would gain privileges, and so run in the loader's secure mode.
 fn privileged(file: &File) -> Option<Blind> {
     let status = file.status()?;
     // SAFETY: these have no preconditions.
@@ -171,8 +172,8 @@ fn privileged(file: &File) -> Option<Blind> {
     gains.then_some(Blind::Privileged)
 }
 
-/// Whether a file's bits give somebody another user or group. (A set-user-ID program of one's own gains nothing, and is
-/// seen.)
+/// Returns whether a file's bits give the process another user or group. A set-user-ID program of the same user gains
+/// nothing, and is seen.
 fn gains(status: &libc::stat, user: libc::uid_t, group: libc::gid_t) -> bool {
     let set_group = libc::S_ISGID | libc::S_IXGRP;
     status.st_mode & libc::S_ISUID != 0 && status.st_uid != user
@@ -187,7 +188,7 @@ const OUR_MACHINE: u16 = if cfg!(target_arch = "x86_64") {
     libc::EM_NONE
 };
 
-/// What an ELF file says about itself. What is not a well-formed one is left to the kernel to judge.
+/// Inspects an ELF file. A file that is not well-formed is left to the kernel.
 fn inside(file: &File, start: &[u8], serves: Serves) -> Option<Blind> {
     if start.get(..4)? != b"\x7fELF" || OUR_MACHINE == libc::EM_NONE {
         return None;
@@ -224,7 +225,7 @@ fn inside(file: &File, start: &[u8], serves: Serves) -> Option<Blind> {
 
 /// More program headers than any program has.
 const MOST_SEGMENTS: usize = 64;
-/// A table of names that is larger is not looked through.
+/// Larger tables of names are not searched.
 const MOST_STRINGS: u64 = 16 << 20;
 
 /// A program header of the 64-bit class.
@@ -246,7 +247,7 @@ impl Segment {
     }
 }
 
-/// Where the table of names of the dynamic segment is loaded, and how long it is.
+/// Returns the address and the length of the dynamic segment's table of names.
 fn strings(file: &File, dynamic: &Segment) -> Option<(u64, u64)> {
     /// Tags of the dynamic segment (elf.h).
     const STRTAB: u64 = 5;
@@ -264,14 +265,14 @@ fn strings(file: &File, dynamic: &Segment) -> Option<(u64, u64)> {
 /// The runtimes of sanitizers, as libraries that a program names (gcc).
 const RUNTIMES: [&[u8]; 5] =
     [b"libasan.so", b"libtsan.so", b"liblsan.so", b"libhwasan.so", b"libclang_rt."];
-/// A function of each runtime, which a program names that was linked with one (clang).
+/// A function of each runtime. A program that was linked with one names it (clang).
 const FUNCTIONS: [&[u8]; 5] =
     [b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
-/// The library of `ledgerline layout record` has such a function, and replaces no allocator.
+/// The library of `ledgerline layout record` has such a function, but replaces no allocator.
 const RECORDER: &[u8] = b"libledgerline_record.so";
 
 fn names_sanitizer(file: &File, start: &[u8], mut offset: u64, mut length: u64) -> bool {
-    /// As many bytes as a name is looked at in: what a piece ends in begins the next.
+    /// The longest name that is recognized. Consecutive pieces overlap by that much.
     const NAME: usize = 32;
     let mut piece = [0; 4096];
     let (mut has_function, mut has_recorder) = (false, false);
@@ -287,7 +288,7 @@ fn names_sanitizer(file: &File, start: &[u8], mut offset: u64, mut length: u64) 
             has_function |= is_one(&FUNCTIONS);
             has_recorder |= name == RECORDER;
         }
-        // What a piece ends in is looked at again with the next.
+        // The end of a piece is searched again with the next one.
         if read.len() < want || read.len() as u64 == length || read.len() <= NAME {
             break;
         }
@@ -301,25 +302,25 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// A number of so many bytes, least significant first.
+/// Returns a number of `BYTES` bytes, least significant first.
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let part = bytes.get(at..at.checked_add(BYTES)?)?;
     Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-/// An open file. It is closed when this is dropped.
+/// An open file, closed on drop.
 pub(crate) struct File(libc::c_int);
 
 impl File {
     pub(crate) fn open(path: &CStr) -> Option<File> {
-        // Not a terminal, nor a pipe that nobody writes: opening one must neither wait nor do anything.
+        // Opening a terminal, or a pipe without a writer, must neither wait nor have an effect.
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the path ends in zero.
         let descriptor = unsafe { libc::open(path.as_ptr(), flags) };
         (descriptor >= 0).then_some(File(descriptor))
     }
 
-    /// What lies at an offset, as much as there is and has space.
+    /// Reads at an offset, as much as there is and fits.
     pub(crate) fn read<'b>(&self, into: &'b mut [u8], offset: u64) -> &'b [u8] {
         let offset = libc::off_t::try_from(offset).unwrap_or(libc::off_t::MAX);
         // SAFETY: writes at most the slice's length to it.
@@ -327,7 +328,7 @@ impl File {
         &into[..usize::try_from(read).unwrap_or(0)]
     }
 
-    /// As [`read`](Self::read), where the start of the file was read before: most of what matters lies there.
+    /// Like [`read`](Self::read), but takes the bytes from `start` if they lie there: most of what matters does.
     fn read_after<'b>(&self, start: &[u8], into: &'b mut [u8], offset: u64) -> &'b [u8] {
         let end = (offset as usize).saturating_add(into.len());
         match start.get(offset as usize..end) {
@@ -355,7 +356,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: opened by this, and by nobody else's hand.
+        // SAFETY: this value opened it and is its only owner.
         unsafe { libc::close(self.0) };
     }
 }

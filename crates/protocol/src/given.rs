@@ -1,36 +1,36 @@
-//! Which files are the ledgers of a run, so that no other file is taken for one.
+//! The identity of a run's ledgers, so that no other file is taken for one.
 //!
-//! A program finds its ledger by a path through its run, `/proc/SUPERVISOR/fd/NUMBER`. When the run has ended, the same
-//! path may lead to any file of any user, since the kernel uses numbers of processes again. So the run says what its files
-//! are, and a file that differs in any of it is not opened:
+//! A program finds its ledger by a path through its run, `/proc/SUPERVISOR/fd/NUMBER`. The kernel reuses process ids,
+//! so after the end of the run the same path may lead to any file of any user. The run therefore states the identity of
+//! its files. A file that differs in one of these points is not opened:
 //!
 //! ```text
 //! inode    the number of the file; the kernel gives it to no other file in memory
 //! nonce    128 random bits in the name of the file, which cannot be changed later
 //! seals    the file becomes neither shorter nor longer, so that a mapping of it never ends a process
-//! owner    the user of the run; another user namespace may show that one by another number, and only there it is passed over
+//! owner    the user of the run; ignored only in another user namespace, which may show that user by another number
 //! ```
 //!
-//! The file is looked at before it is opened, by a descriptor of its path alone: opening a device or a terminal of
-//! somebody else's could have effects of its own.
+//! The file is inspected before it is opened, through a descriptor of its path alone (`O_PATH`): opening a foreign
+//! device or terminal could have effects of its own.
 
 use crate::Which;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write as _};
 use std::mem::MaybeUninit;
 
-/// The beginning of the names of ledgers' files. `ledgerline show --pid` finds a run by the first one.
+/// The prefixes of the names of ledgers' files. `ledgerline show --pid` finds a run by the first one.
 const NAMES: [(&str, Which); 2] =
     [("ledgerline-heap-", Which::Heap), ("ledgerline-", Which::Ledger)];
-/// The digits of a nonce.
+/// The number of digits of a nonce.
 const DIGITS: usize = 32;
 /// The text that the kernel puts around the name of a file in memory.
 const SHOWN: (&[u8], &[u8]) = (b"/memfd:", b" (deleted)");
 /// The link that shows the number of a process's user namespace.
 const USERS: &CStr = c"/proc/self/ns/user";
-/// The seals without which a file is no ledger.
+/// The seals that each ledger has.
 pub const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-/// The permissions of a ledger's file: the run's user may open it, and nobody else.
+/// The permissions of a ledger's file: only the run's user may open it.
 pub const MODE: libc::mode_t = 0o600;
 
 /// The identity of the files of a run's ledgers.
@@ -40,26 +40,26 @@ pub struct Given {
     /// The inodes of the ledger and of the second one; zero where there is none.
     inodes: [u64; 2],
     owner: u32,
-    /// The number of the run's user namespace; zero where that is not known.
+    /// The number of the run's user namespace; zero if it is not known.
     users: u64,
 }
 
 /// Why a file was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The system refused, by this error.
+    /// The system refused, with this error.
     System(c_int),
     /// It is another file than the run's.
     Other,
 }
 
-/// A number that nobody else has.
+/// Returns a number that is unique to the caller.
 ///
 /// # Errors
-/// When the system has no random numbers.
+/// Fails if the system has no random numbers.
 pub fn nonce() -> std::io::Result<u128> {
     let mut bytes = [0; 16];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the given length.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     match usize::try_from(got) {
         Ok(16) => Ok(u128::from_ne_bytes(bytes)),
@@ -67,14 +67,14 @@ pub fn nonce() -> std::io::Result<u128> {
     }
 }
 
-/// The name of the file of a ledger.
+/// Returns the name of a ledger's file.
 #[must_use]
 pub fn name(which: Which, nonce: u128) -> CString {
     let start = NAMES.into_iter().find(|(_, of)| *of == which).map_or("", |(start, _)| start);
     CString::new(format!("{start}{nonce:032x}")).unwrap_or_default()
 }
 
-/// Which ledger of which run a file is, by what the kernel shows in its place: `/memfd:ledgerline-… (deleted)`.
+/// Returns which ledger of which run a file is, from the kernel's text for its link: `/memfd:ledgerline-… (deleted)`.
 #[must_use]
 pub fn shown(link: &[u8]) -> Option<(Which, u128)> {
     let name = link.strip_prefix(SHOWN.0)?.strip_suffix(SHOWN.1)?;
@@ -93,12 +93,12 @@ fn status(descriptor: c_int) -> Option<libc::stat> {
     unsafe { (libc::fstat(descriptor, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
 }
 
-/// A descriptor that goes with this value.
+/// A descriptor, closed on drop.
 struct Descriptor(c_int);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: opened by this module, and nobody else has it.
+        // SAFETY: this module opened it, and this value is its only owner.
         unsafe { libc::close(self.0) };
     }
 }
@@ -109,7 +109,7 @@ struct Link([u8; 32]);
 impl Link {
     fn new(descriptor: c_int) -> Link {
         let mut link = Link([0; 32]);
-        // (The longest number fits, with a zero behind it.)
+        // The longest number fits, with a zero behind it.
         let _ = write!(link, "{}{descriptor}", crate::DESCRIPTORS);
         link
     }
@@ -129,10 +129,10 @@ impl fmt::Write for Link {
 }
 
 impl Given {
-    /// The identity of a run's files: that of the ledger, and that of the second one if there is one.
+    /// Returns the identity of a run's files: the ledger, and the second one if there is one.
     ///
     /// # Errors
-    /// When the system does not tell what they are.
+    /// Fails if `fstat` does.
     pub fn of(nonce: u128, ledger: c_int, heap: Option<c_int>) -> std::io::Result<Given> {
         let status = |file| status(file).ok_or_else(std::io::Error::last_os_error);
         let of_ledger = status(ledger)?;
@@ -159,16 +159,16 @@ impl Given {
         parts.next().is_none().then_some(given)
     }
 
-    /// Opens the file at a path if it is this run's ledger. Has no effect on any other file. Makes six system calls, and
-    /// allocates nothing. The descriptor is closed by an exec.
+    /// Opens the file at a path if it is this run's ledger. Has no effect on any other file. Makes six system calls,
+    /// and allocates nothing. The descriptor is closed by an exec.
     ///
     /// # Errors
-    /// [`Refused`]: the system's error, or that it is another file.
+    /// [`Refused::System`] with the system's error, or [`Refused::Other`] for another file.
     pub fn open(&self, path: &CStr, which: Which, access: c_int) -> Result<c_int, Refused> {
         let open = |path: &CStr, flags: c_int| {
-            // SAFETY: the path ends in zero. (Guarded by the tests below.)
+            // SAFETY: the path ends in zero. Guarded by the tests below.
             match unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) } {
-                // SAFETY: the place is the thread's own, and always there.
+                // SAFETY: errno is the calling thread's own and always valid.
                 ..0 => Err(Refused::System(unsafe { *libc::__errno_location() })),
                 descriptor => Ok(Descriptor(descriptor)),
             }
@@ -177,7 +177,7 @@ impl Given {
         let link = Link::new(place.0);
         self.is_it(&place, &link, which).ok_or(Refused::Other)?;
         let opened = open(link.path(), access | libc::O_NOCTTY | libc::O_NONBLOCK)?;
-        // SAFETY: asks about a descriptor.
+        // SAFETY: a query on an open descriptor.
         let seals = unsafe { libc::fcntl(opened.0, libc::F_GET_SEALS) };
         if seals < 0 || seals & SEALS != SEALS {
             return Err(Refused::Other);
@@ -191,7 +191,7 @@ impl Given {
         let found = status(place.0)?;
         let inode = self.inodes[usize::from(which == Which::Heap)];
         let mut buffer = [0; 96];
-        // SAFETY: the path ends in zero, and the buffer is as long as is said.
+        // SAFETY: the path ends in zero, and the buffer has the given length.
         let length = unsafe {
             libc::readlink(link.path().as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
         };
@@ -203,8 +203,8 @@ impl Given {
         is_it.then_some(())
     }
 
-    /// Whether this process is in another user namespace than the run, where the owner of the file may have another
-    /// number.
+    /// Returns whether this process is in another user namespace than the run. The owner of the file may have another
+    /// number there.
     fn is_of_other_users(&self) -> bool {
         self.users != 0 && crate::number(USERS).is_some_and(|own| own != self.users)
     }
@@ -221,7 +221,7 @@ impl fmt::Display for Given {
 mod tests {
     use super::*;
 
-    /// A file in memory of this name.
+    /// Makes a file in memory with this name.
     fn file(name: &CStr) -> Descriptor {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: makes a file of its own; the name ends in zero.
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(open(&given, &ledger), Ok(()));
         assert_eq!(Given::read(given.to_string().as_bytes()), Some(given));
 
-        // Another file of the same name, the second ledger, one of another run, of another user.
+        // A file with the same name, the second ledger, a ledger of another run, one of another user.
         let same = file(&name(Which::Ledger, number));
         seal(&same);
         assert_eq!(open(&given, &same), Err(Refused::Other));

@@ -1,20 +1,20 @@
-//! What a process is called in the ledger, whatever namespace it lives in.
+//! The identity of a process in the ledger, in any namespace.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 /// Set in the owner of a row whose process is in another namespace than the run's.
 const APART: u32 = 1 << 31;
-/// Bits of a process id in another namespace. (A namespace counts its processes from 1.)
+/// Bits of a process id in another namespace. Each namespace counts its processes from 1.
 const PID_BITS: u32 = 17;
-/// How far the numbers of two namespaces may lie apart: the kernel gives each the lowest that is free.
+/// The largest distance between the numbers of two namespaces. The kernel gives each one the lowest free number.
 const REACH: i64 = 1 << 13;
 
-/// Where the process's namespace of process ids shows its number.
+/// The link that shows the number of the process's namespace of process ids.
 pub const OWN_NAMESPACE: &CStr = c"/proc/self/ns/pid";
 
-/// A process: its id as its own namespace of process ids numbers it, and which namespace that is, as seen from the
-/// run's (the supervisor's). The owner of its rows.
+/// A process: its id in its own namespace of process ids, and that namespace relative to the run's, which is the
+/// supervisor's. The owner of the process's rows.
 ///
 /// ```text
 /// the run's own namespace:  bit 31 clear                  the process id
@@ -24,13 +24,14 @@ pub const OWN_NAMESPACE: &CStr = c"/proc/self/ns/pid";
 ///                                         run's number
 /// ```
 ///
-/// A process id alone says nothing in another namespace: what is 1 in there is somebody else here.
+/// A process id alone is ambiguous: process 1 of another namespace is not process 1 of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity(u32);
 
 impl Identity {
-    /// The process with this id in the namespace whose number is so much larger than the run's (0 is the run's own).
-    /// `None` where the namespace is too far away, or the id too large, to be told from others.
+    /// Returns the identity of the process with this id in the namespace whose number is larger by `distance` than the
+    /// run's; 0 is the run's own. `None` if the namespace is too far away, or the id too large, to be distinguished
+    /// from others.
     #[must_use]
     pub fn new(pid: u32, distance: i64) -> Option<Identity> {
         if distance == 0 {
@@ -40,10 +41,10 @@ impl Identity {
         near.then(|| Identity(APART | ((distance + REACH) as u32) << PID_BITS | pid))
     }
 
-    /// The calling process, where the run's namespace has this number (`None` is: nothing is known of namespaces,
-    /// and all processes are in one). Where its own namespace cannot be read (in a chroot without a `/proc`), it is
-    /// the one of the process that it was `forked` from, unless it is the first in its namespace. `None` as above, or
-    /// where nothing is known. Allocates nothing.
+    /// Returns the identity of the calling process. `run` is the number of the run's namespace; with `None` namespaces
+    /// are unknown, and all processes count as in one. If the process's own namespace cannot be read, as in a chroot
+    /// without `/proc`, it is that of `forked`, the process that it was forked from, unless the process is the first in
+    /// its namespace. Returns `None` as [`new`](Self::new) does, or if nothing is known. Allocates nothing.
     #[must_use]
     pub fn own(run: Option<u64>, forked: Option<Identity>) -> Option<Identity> {
         // SAFETY: getpid has no preconditions.
@@ -57,47 +58,47 @@ impl Identity {
         }
     }
 
-    /// The process with this id in the namespace of the one that it was forked from, unless it is the first in
-    /// its own. Makes no system call.
+    /// Returns the identity of the process with this id in the namespace of the process that it was forked from; `None`
+    /// if it is the first in its own. Makes no system call.
     #[must_use]
     pub fn forked(pid: u32, from: Identity) -> Option<Identity> {
         if pid == 1 { None } else { Identity::new(pid, from.distance()) }
     }
 
-    /// The owner of a row.
+    /// Returns the identity that is the owner of a row.
     #[must_use]
     pub const fn from_owner(owner: u32) -> Identity {
         Identity(owner)
     }
 
-    /// What is written into its rows.
+    /// Returns the number that is written into the process's rows.
     #[must_use]
     pub const fn owner(self) -> u32 {
         self.0
     }
 
-    /// Its id, in its namespace.
+    /// Returns the process's id in its namespace.
     #[must_use]
     pub const fn pid(self) -> u32 {
         if self.0 & APART == 0 { self.0 } else { self.0 & ((1 << PID_BITS) - 1) }
     }
 
-    /// By how much the number of its namespace is larger than that of the run's; 0 is the run's own.
+    /// Returns the difference between the number of its namespace and that of the run's; 0 is the run's own.
     #[must_use]
     pub const fn distance(self) -> i64 {
         if self.0 & APART == 0 { 0 } else { ((self.0 & !APART) >> PID_BITS) as i64 - REACH }
     }
 
-    /// Whether this may still hold memory, as a process in the same namespace as `asking` can tell. Who is in another
-    /// counts as alive: that memory of the dead is held for longer does less harm than that a living process's is taken
-    /// for free. Allocates nothing.
+    /// Returns whether the process may still hold memory, as seen from the namespace of `asking`. A process in another
+    /// namespace counts as alive: holding a dead process's memory for longer does less harm than freeing a living
+    /// one's. Allocates nothing.
     #[must_use]
     pub fn may_live(self, asking: Identity) -> bool {
         self.distance() != asking.distance() || crate::alive(self.pid())
     }
 }
 
-/// The program in the name of a process's row, which is `PROGRAM.PID` or, in another namespace, `PROGRAM.nsN.PID`.
+/// Returns the program in the name of a process's row: `PROGRAM.PID` or, in another namespace, `PROGRAM.nsN.PID`.
 #[must_use]
 pub fn program(name: &str) -> &str {
     let before_number = |name| -> Option<&str> {
@@ -109,7 +110,7 @@ pub fn program(name: &str) -> &str {
     apart.map_or(rest, |(program, _)| program)
 }
 
-/// The number of the namespace that a file of `/proc/…/ns` stands for.
+/// Returns the number of the namespace that a file of `/proc/…/ns` stands for.
 #[must_use]
 pub fn number(file: &CStr) -> Option<u64> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
@@ -135,7 +136,7 @@ mod tests {
                 assert_eq!((read.pid(), read.distance()), (pid, distance));
             }
         }
-        // In the run's own namespace an owner is the process id, as ever, and the kernel's largest has room.
+        // In the run's own namespace an owner is the process id, and the kernel's largest id fits.
         assert_eq!(Identity::new(4_194_303, 0).unwrap().owner(), 4_194_303);
     }
 

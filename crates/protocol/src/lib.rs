@@ -1,31 +1,29 @@
-//! What `ledgerline run` and the library that it preloads agree on.
+//! The protocol between `ledgerline run` and the library that it preloads.
 //!
-//! `run` makes a ledger in a file, writes an [`Order`] into the environment of the program, and preloads the
-//! library. The library reads the order in each process that the program becomes or starts, opens the ledger and
-//! charges every allocation to it. Both settle the rows of processes that have ended, so they must agree on
-//! which processes these are: [`alive`], in any namespace: [`Identity`]; and on what is a filter of the run's own:
-//! [`Start::filters`].
+//! `run` makes a ledger in a file, writes an [`Order`] into the environment of the program, and preloads the library.
+//! The library reads the order in each process that the program becomes or starts, opens the ledger and charges every
+//! allocation to it. Both settle the rows of ended processes, so they must agree on which processes have ended
+//! ([`alive`]), also across namespaces ([`Identity`]), and on which filters are the run's own ([`Start::filters`]).
 //!
-//! | variable            | what it says                                  | where it is missing               |
+//! | variable            | content                                       | if it is missing                  |
 //! |---------------------|-----------------------------------------------|-----------------------------------|
 //! | `LEDGERLINE_LEDGER` | the path of the ledger's file                 | nothing is charged                |
-//! | `LEDGERLINE_RUN` | which files are the run's ledgers: [`Given`] | the library does not attach |
+//! | `LEDGERLINE_RUN` | the identity of the run's ledgers: [`Given`] | the library does not attach |
 //! | `LEDGERLINE_BY`     | what a row stands for: [`By`]                 | [`By::Thread`]                    |
-//! | `LEDGERLINE_ON_MAX` | what happens at the root's limit: [`OnMax`]   | [`OnMax::Enomem`]                 |
+//! | `LEDGERLINE_ON_MAX` | the action at the root's limit: [`OnMax`]     | [`OnMax::Enomem`]                 |
 //! | `LEDGERLINE_STRICT` | `1`: programs keep this environment over `exec` | they may drop it |
 //! | `LEDGERLINE_STACK` | `1`: the first refusal of each row comes with its stack | it does not |
-//! | `LEDGERLINE_RESERVE` | what is kept of the root's limit, in bytes: [`Order::reserve`] | nothing is kept |
+//! | `LEDGERLINE_RESERVE` | the reserve within the root's limit, in bytes: [`Order::reserve`] | nothing is kept |
 //! | `LEDGERLINE_HEAP` | the path of the second ledger's file: [`Order::heap`] | blocks have no limit of their own |
 //! | `LEDGERLINE_NAMESPACE` | the number of the run's namespace of processes | there is but one namespace     |
-//! | `LEDGERLINE_FILTERS` | the number of seccomp filters of the run; with a mark behind it whoever executes the program vouches that it has no more: [`Order::filters`] | it has none |
+//! | `LEDGERLINE_FILTERS` | the number of the run's seccomp filters, with a suffix if the program has no others: [`Order::filters`] | it has none |
 //! | `LEDGERLINE_CPUS` | how many CPUs the machine may have: [`Order::cpus`] | the library asks |
 //! | `LEDGERLINE_PERCPU` | how cells are updated: `rseq`, `owned`, `fallback` | the library does not attach       |
 //!
 //! The ledger's own format is not part of this: `Ledger::open_in` refuses a ledger of another version.
 //!
-//! This is a crate, and not a file that both sides compile by `#[path]`, because a package holds no file of
-//! another package when it is published. It depends on libc alone and allocates nothing: the library calls it
-//! within malloc.
+//! This is a crate, not a file that both sides compile by `#[path]`, because a published package holds no file of
+//! another package. It depends on libc alone and allocates nothing: the library calls it within malloc.
 
 /// Declares an enumeration whose values have names.
 macro_rules! named {
@@ -39,9 +37,9 @@ macro_rules! named {
         }
 
         impl $of {
-            /// All there are.
+            /// All values.
             pub const ALL: [$of; $of::NAMES.len()] = [$($of::$value),*];
-            /// What all are called.
+            /// The names of all values.
             pub const NAMES: [&str; [$($name),*].len()] = [$($name),*];
 
             $(#[$called])*
@@ -72,55 +70,56 @@ pub use status::{Start, at_start, most_resident, resident_ever, vouched};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-/// The variable that names the ledger's file.
+/// The variable with the path of the ledger's file.
 const LEDGER: &CStr = c"LEDGERLINE_LEDGER";
-/// The variable that says which files these are.
+/// The variable with the identity of the ledgers' files.
 pub const GIVEN: &CStr = c"LEDGERLINE_RUN";
-/// The variable that names the second ledger's file.
+/// The variable with the path of the second ledger's file.
 const HEAP: &CStr = c"LEDGERLINE_HEAP";
-/// The variable that says what a row stands for.
+/// The variable for what a row stands for.
 const BY: &CStr = c"LEDGERLINE_BY";
-/// The variable that says what happens at the limit.
+/// The variable for the action at the limit.
 const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
 
-/// The variable that says how much is kept for programs that were refused.
+/// The variable for the size of the reserve.
 const RESERVE: &CStr = c"LEDGERLINE_RESERVE";
 
-/// The variable that says whether each program must be accounted.
+/// The variable that makes accounting mandatory for each program.
 const STRICT: &CStr = c"LEDGERLINE_STRICT";
 
-/// The variable that says whether refusals come with their stacks.
+/// The variable for stacks of refusals.
 const STACK: &CStr = c"LEDGERLINE_STACK";
 
-/// The variable that says which namespace of process ids is the run's.
+/// The variable with the number of the run's namespace of process ids.
 const NAMESPACE: &CStr = c"LEDGERLINE_NAMESPACE";
 
-/// The variable that says under how many seccomp filters the run is.
+/// The variable with the number of the run's seccomp filters.
 pub const FILTERS: &CStr = c"LEDGERLINE_FILTERS";
 
-/// What stands behind that number where whoever executes a program vouches that it has no filters besides.
+/// Suffix of that number: the executing process states that the program has no further filters.
 pub const VOUCHED: u8 = b'!';
 
-/// The variable that says how many CPUs the machine may have.
+/// The variable with the number of CPUs that the machine may have.
 const CPUS: &CStr = c"LEDGERLINE_CPUS";
 
-/// The variable that says how cells are updated, which `ledgerline` itself reads.
+/// The variable for the way to update cells, which the library `ledgerline` itself reads.
 ///
-/// All processes of a ledger update it in one way. `run` sets the variable where the user did not. The library
-/// does not attach without it: `ledgerline` would test restartable sequences with a thread of its own, which
-/// has no place in the first malloc of a program.
+/// All processes of a ledger update it in one way. `run` sets the variable if the user did not. The preloaded library
+/// does not attach without it: `ledgerline` would test restartable sequences with a thread of its own, which has no
+/// place in the first malloc of a program.
 pub const PERCPU: &CStr = c"LEDGERLINE_PERCPU";
 
-/// No machine holds more bytes: a limit above is a typing mistake, and a count above what a program wrote over the ledger.
+/// More bytes than any machine has. A larger limit is a typing mistake; a larger count means that a program overwrote
+/// the ledger.
 pub const MOST_BYTES: u64 = 1 << 56;
 
 named! {
-    /// What a row of a run's ledger counts beside its units: the ledger's items, in this order.
+    /// The counters of a row beside its units: the ledger's items, in this order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     Item,
-    /// What it is called in the ledger.
+    /// Returns the item's name in the ledger.
     {
-        /// Private memory that programs map by themselves and that was writable, which is charged.
+        /// Private memory that programs map by themselves and that was writable; it is charged.
         Private: "mapped",
         /// Shared memory that they map.
         Shared: "mapped_shared",
@@ -128,40 +127,40 @@ named! {
         File: "mapped_file",
         /// The bytes of the first request that was refused ([`Item::REFUSED`]).
         RefusedFirst: "refused_first",
-        /// When that was, in milliseconds of `CLOCK_MONOTONIC`.
+        /// The time of that request, in milliseconds of `CLOCK_MONOTONIC`.
         RefusedFirstTime: "refused_first_time",
         /// The bytes of the largest request that was refused.
         RefusedLargest: "refused_largest",
-        /// In a process's own row, how often a name found no row, since the process has as many as it may have: what goes
-        /// by that name is charged to the process's own row.
+        /// In a process's own row, how often a name found no row because the process has as many as it may have.
+        /// Allocations under that name are charged to the process's own row.
         Folded: "folded_names",
-        /// How many processes that ended a row stands for, if it stands for several. `run` counts them.
+        /// The number of ended processes that a row stands for, if there are several. `run` counts them.
         Ended: "ended",
-        /// Of the root, how much of the user's limit is kept as the reserve: the root's own limit is less by that.
+        /// Of the root, the part of the user's limit that is kept as the reserve. The root's own limit is less by that.
         Reserved: "reserve",
-        /// How many requests were granted out of the reserve: a limit of the first ledger refused them, and the program did
-        /// not feel it.
+        /// The number of requests that were granted out of the reserve: a limit of the first ledger refused them, but
+        /// the program did not see that.
         Spared: "spared",
         /// Why the process of the row is not accounted: the number of a [`Blind`](blind::Blind).
         Blind: "blind",
-        /// The most bytes that the kernel saw resident in the row's process, when it ended by itself.
+        /// The most bytes that the kernel saw resident in the row's process. Known if the process ended by itself.
         Resident: "resident",
-        /// How many requests the limit for blocks alone refused ([`Order::heap`]).
+        /// The number of requests that the limit for blocks alone refused ([`Order::heap`]).
         RefusedHeap: "refused_heap",
-        /// How many it refused and the reserve granted.
+        /// The number of those that the reserve granted.
         SparedHeap: "spared_heap",
-        /// Of the root, which limit blocks alone have, as the user set it, plus one; zero is none.
+        /// Of the root, the limit of blocks alone, as the user set it, plus one; zero is none.
         MaxHeap: "max_heap",
-        /// Of the root, the processes that found no row left.
+        /// Of the root, the number of processes that found no row left.
         LeftOut: "left_out",
-        /// The bytes that a process mapped and this account does not follow: there were more mappings than the preloaded
-        /// library has room for. They are charged to nobody.
+        /// The bytes that a process mapped and that are not followed, since there were more mappings than the preloaded
+        /// library has room for. They are not charged.
         Forgotten: "mapped_forgotten",
         /// The bytes that were in use when the first request was refused.
         RefusedUsage: "refused_usage",
-        /// The id of the process that the row's process was started by, in its own namespace.
+        /// The id of the process that started the row's process, in its own namespace.
         Parent: "parent",
-        /// When the process began to be accounted, in milliseconds of `CLOCK_MONOTONIC`, plus one.
+        /// The time at which the process began to be accounted, in milliseconds of `CLOCK_MONOTONIC`, plus one.
         Started: "started",
         /// Not zero if the process has executed another program, which has a row of its own.
         Executed: "executed",
@@ -169,23 +168,23 @@ named! {
 }
 
 impl Item {
-    /// What a row was refused: its own, of which no sum means anything.
+    /// The refusals of a row. They are its own; their sum over rows means nothing.
     pub const REFUSED: [Item; 4] =
         [Item::RefusedFirst, Item::RefusedFirstTime, Item::RefusedLargest, Item::RefusedUsage];
-    /// The identity of a process: its own, of which no sum means anything.
+    /// The identity of a process. These are its own; their sum over rows means nothing.
     pub const ORIGIN: [Item; 3] = [Item::Parent, Item::Started, Item::Executed];
 }
 
 /// The largest request, in bytes, that the reserve serves.
 pub const RESERVE_REQUEST: u64 = 16 << 10;
-/// Which part of the reserve one process may have.
+/// The divisor of the reserve: one process may use that part of it.
 pub const RESERVE_SHARE: u64 = 4;
 
 named! {
-    /// What a row of the account stands for.
+    /// The subject of a row of the account.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     By,
-    /// What it is called on the command line and in the environment.
+    /// Returns the name on the command line and in the environment.
     {
         /// A thread; its row lies below its process's.
         Thread: "thread",
@@ -197,52 +196,52 @@ named! {
 }
 
 named! {
-    /// What happens to an allocation that would go over the root's limit.
+    /// The action on an allocation that would exceed the root's limit.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     OnMax,
-    /// What it is called on the command line and in the environment.
+    /// Returns the name on the command line and in the environment.
     {
         /// It fails with `ENOMEM`.
         Enomem: "enomem",
-        /// The process that asked says why and ends itself by `SIGKILL`.
+        /// The process that asked explains the refusal and ends itself by `SIGKILL`.
         Kill: "kill",
     }
 }
 
-/// What `run` asks of the library.
+/// The settings that `run` gives to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order<'a> {
     /// The path of the ledger's file.
     pub ledger: &'a [u8],
-    /// Which files the ledgers are, as [`Given`] writes it.
+    /// The identity of the ledgers' files, as [`Given`] writes it.
     pub given: Option<&'a [u8]>,
-    /// The path of a second ledger's file, if blocks have a limit of their own, which is that of its root. In it each
-    /// process has one row, to which its blocks are charged a second time.
+    /// The path of a second ledger's file, if blocks have their own limit, which is that ledger's root's. Each process
+    /// has one row in it, to which its blocks are charged a second time.
     pub heap: Option<&'a [u8]>,
-    /// What a row stands for.
+    /// The subject of a row.
     pub by: By,
-    /// What happens at the limit.
+    /// The action at the limit.
     pub on_max: OnMax,
-    /// Whether programs keep what the library needs in their environment, also where who executes them drops it.
+    /// Whether programs keep the library's variables in their environment even if the executing process drops them.
     pub strict: bool,
-    /// Whether the first refusal of each row comes with its stack, on standard error.
+    /// Whether the first refusal of each row is printed with its stack, on standard error.
     pub stack: bool,
-    /// The bytes that are kept, below what the user allowed, for small requests of processes that were refused before;
-    /// in decimal.
+    /// The reserve in bytes, in decimal: kept below the user's limit, for small requests of processes that were refused
+    /// before.
     pub reserve: Option<&'a [u8]>,
-    /// The number of the run's namespace of process ids, in decimal, if that is known.
+    /// The number of the run's namespace of process ids, in decimal, if it is known.
     pub namespace: Option<&'a [u8]>,
-    /// Under how many seccomp filters the run is, in decimal ([`Start::filters`]), if that is known. They allow what the
-    /// library does; a process that has more must take care. With the mark ([`VOUCHED`]) behind the number the program
-    /// that reads the order has no more, and need not ask. It takes the mark away at once: of what it executes it says
-    /// nothing.
+    /// The number of seccomp filters that the run is under, in decimal ([`Start::filters`]), if it is known. These
+    /// filters allow the library's calls; a process that has more filters must take care. The suffix [`VOUCHED`] states
+    /// that the program that reads the order has no more, so it need not ask. The program removes the suffix at once:
+    /// it does not hold for programs that this one executes.
     pub filters: Option<&'a [u8]>,
-    /// How many CPUs the machine may ever have, in decimal: what the ledger was made for.
+    /// The number of CPUs that the machine may ever have, in decimal. The ledger was made for that number.
     pub cpus: Option<&'a [u8]>,
 }
 
 impl<'a> Order<'a> {
-    /// The variables that carry the order, and their values.
+    /// Returns the variables that carry the order, with their values.
     #[must_use]
     pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 11] {
         [
@@ -261,7 +260,7 @@ impl<'a> Order<'a> {
         .map(|(name, value)| (OsStr::from_bytes(name.to_bytes()), OsStr::from_bytes(value)))
     }
 
-    /// The order in an environment, if there is one.
+    /// Reads the order from an environment, if there is one.
     pub fn read(variable: impl Fn(&CStr) -> Option<&'a [u8]>) -> Option<Order<'a>> {
         let ledger = variable(LEDGER)?;
         let (by, on_max) = (variable(BY), variable(ON_MAX));
@@ -283,20 +282,20 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Where a path of a ledger begins that leads through a descriptor of the process's own: one that the library kept for
-/// it when the process went out of sight of the run's `/proc`.
+/// Prefix of a ledger's path through a descriptor of the process's own. The library kept that descriptor when the
+/// process left the run's `/proc`.
 pub const DESCRIPTORS: &str = "/proc/self/fd/";
 
-/// Which ledger a path leads to.
+/// The ledger that a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The ledger.
     Ledger,
-    /// The second one ([`Order::heap`]).
+    /// The second ledger ([`Order::heap`]).
     Heap,
 }
 
-/// The path of a ledger's file, if a string of an environment, `NAME=value`, says that.
+/// Returns the path of a ledger's file from a string of an environment, `NAME=value`, if it has one.
 #[must_use]
 pub fn path_of(string: &CStr) -> Option<(Which, &CStr)> {
     let of = |which, name: &CStr| {
@@ -306,14 +305,15 @@ pub fn path_of(string: &CStr) -> Option<(Which, &CStr)> {
     of(Which::Ledger, LEDGER).or_else(|| of(Which::Heap, HEAP))
 }
 
-/// Under how many filters the run is, if a string of an environment, `NAME=value`, says that and has no mark.
+/// Returns the number of the run's filters from a string of an environment, `NAME=value`, if it has one without the
+/// suffix.
 #[must_use]
 pub fn unmarked(string: &CStr) -> Option<&[u8]> {
     let value = string.to_bytes().strip_prefix(FILTERS.to_bytes())?.strip_prefix(b"=")?;
     (value.last() != Some(&VOUCHED)).then_some(value)
 }
 
-/// Whether a string of an environment, `NAME=value`, is a part of an order.
+/// Returns whether a string of an environment, `NAME=value`, is a part of an order.
 #[must_use]
 pub fn is_of_order(string: &[u8]) -> bool {
     let names =

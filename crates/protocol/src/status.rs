@@ -1,44 +1,44 @@
-//! What a program asks of itself when it starts and when it ends.
+//! The state that a program reads of itself when it starts and when it ends.
 //!
-//! Reading `/proc/self/status` makes those calls alone that the dynamic loader makes for each library: `openat` to read,
-//! `read` and `close`. They cost 36 to 49 microseconds, since the kernel makes the file for this process alone. Nothing is
-//! allocated.
+//! Reading `/proc/self/status` uses only calls that the dynamic loader makes for each library: `openat` for reading,
+//! `read` and `close`. They cost 36 to 49 microseconds, since the kernel generates the file for this process alone.
+//! Nothing is allocated.
 
 use std::ffi::CStr;
 
-/// Where the kernel says it, of the first thread. (A program that starts has one.)
+/// The kernel's file about the first thread, which a starting program still has.
 const STATUS: &CStr = c"/proc/self/status";
-/// As many bytes of a line as can matter.
+/// The longest part of a line that is needed.
 const LINE: usize = 40;
 
-/// What a program asks when it starts.
+/// The state of a program at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// How many seccomp filters the process runs under; `None` where that cannot be read. A kernel that does not count
-    /// them (before 5.9) says 1 or more. A filter is never taken away, so a process that has more of them than an
-    /// ancestor was put under one since.
+    /// The number of seccomp filters that the process is under; `None` if it cannot be read. A kernel that does not
+    /// count them, before 5.9, makes this 1 or more. A filter is never removed, so a process with more filters than an
+    /// ancestor got one since.
     pub filters: Option<u32>,
-    /// Whether the process is in another namespace of process ids than `/proc` shows; `None` where that cannot be read.
+    /// Whether the process is in another namespace of process ids than `/proc` shows; `None` if that cannot be read.
     pub is_nested: Option<bool>,
 }
 
-/// Asks of the calling process.
+/// Reads the state of the calling process.
 #[must_use]
 pub fn at_start() -> Start {
     let [ids, mode, count] = read([b"NSpid:", b"Seccomp:", b"Seccomp_filters:"]);
     Start {
         filters: count.or(mode).and_then(|found| u32::try_from(found.first).ok()),
-        // Its ids, from the namespace that `/proc` shows down to its own.
+        // The line holds its ids, from the namespace that `/proc` shows down to its own.
         is_nested: ids.map(|ids| ids.words > 1),
     }
 }
 
-/// What [`at_start`] would say of a program of which that is known: it is under so many filters. Costs a microsecond, and
+/// Returns the result of [`at_start`] for a program whose number of filters is known. Costs a microsecond, but uses
 /// calls that a filter may forbid.
 #[must_use]
 pub fn vouched(filters: Option<u32>) -> Start {
-    // The process's id as the namespace has it that `/proc` shows. (Where two namespaces have given it the same one, the
-    // process is called by that.)
+    // The process's id in the namespace that `/proc` shows. If both namespaces gave it the same number, the process
+    // counts as not nested.
     let mut text = [0u8; 16];
     // SAFETY: the path ends in zero; the call writes at most the buffer's length. getpid has no preconditions.
     let (length, own) = unsafe {
@@ -50,7 +50,7 @@ pub fn vouched(filters: Option<u32>) -> Start {
     Start { filters, is_nested: shown.map(|shown: libc::pid_t| shown != own) }
 }
 
-/// The most bytes that were resident in the calling process since it executed its program; `None` where that cannot be
+/// Returns the peak of resident bytes of the calling process since it executed its program; `None` if it cannot be
 /// read.
 #[must_use]
 pub fn most_resident() -> Option<u64> {
@@ -58,8 +58,8 @@ pub fn most_resident() -> Option<u64> {
     kib?.first.checked_mul(1024)
 }
 
-/// The most bytes that were resident in the calling process, whatever it executed (`RUSAGE_SELF`), or in one process of
-/// those that it waited for, and theirs (`RUSAGE_CHILDREN`).
+/// Returns the peak of resident bytes: of the calling process over all programs that it executed (`RUSAGE_SELF`), or of
+/// the largest process among those that it waited for, and their descendants (`RUSAGE_CHILDREN`).
 #[must_use]
 pub fn resident_ever(who: libc::c_int) -> u64 {
     // SAFETY: a rusage is integers, for which zeros are valid; the call writes one.
@@ -72,14 +72,14 @@ pub fn resident_ever(who: libc::c_int) -> u64 {
     usage.ru_maxrss.unsigned_abs() << 10
 }
 
-/// A field: its first number, and of how many words it is.
+/// A field: its first number, and how many words it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     first: u64,
     words: usize,
 }
 
-/// These fields.
+/// Reads the named fields.
 fn read<const COUNT: usize>(names: [&[u8]; COUNT]) -> [Option<Field>; COUNT] {
     let mut fields = Fields::new(names);
     // SAFETY: opens a path that ends in zero.
@@ -94,12 +94,12 @@ fn read<const COUNT: usize>(names: [&[u8]; COUNT]) -> [Option<Field>; COUNT] {
         let Ok(length @ 1..) = usize::try_from(length) else { break };
         part[..length].iter().for_each(|&byte| fields.push(byte));
     }
-    // SAFETY: the descriptor is ours.
+    // SAFETY: this function opened the descriptor.
     unsafe { libc::close(file) };
     fields.found
 }
 
-/// What the lines so far said.
+/// The fields found in the lines so far.
 struct Fields<'n, const COUNT: usize> {
     names: [&'n [u8]; COUNT],
     found: [Option<Field>; COUNT],
@@ -123,7 +123,7 @@ impl<'n, const COUNT: usize> Fields<'n, COUNT> {
         }
         let line = &self.line[..self.length];
         for (name, found) in self.names.iter().zip(&mut self.found) {
-            // ("VmHWM:     1234 kB")
+            // "VmHWM:     1234 kB"
             let field = line.strip_prefix(*name).and_then(|rest| {
                 let words = || std::str::from_utf8(rest).map(str::split_whitespace).ok();
                 Some(Field { first: words()?.next()?.parse().ok()?, words: words()?.count() })

@@ -1,9 +1,9 @@
 //! Running a program under an account.
 //!
-//! | module      | what it holds                                                                     |
+//! | module      | contents                                                                          |
 //! |-------------|-----------------------------------------------------------------------------------|
 //! | [`launch`]  | starts a program under a preloaded library: its place, signals, orphans, the end  |
-//! | [`account`] | the account of a program, made of a ledger and of the supervisor's own knowledge  |
+//! | [`account`] | the account of a program, made of a ledger and of the supervisor's own data       |
 
 pub mod account;
 pub mod launch;

@@ -1,5 +1,5 @@
-//! A server with many tenants, as a ledger in a file, for those who try what watches it: groups come, grow, shrink and go,
-//! a cache gives back what it holds, and a limit refuses. It lasts until its standard input ends.
+//! A server with many tenants, as a ledger in a file, for trying observers: groups come, grow, shrink and go, a cache
+//! gives back units, and a limit refuses. It runs until its standard input ends.
 //!
 //! `cargo run --release -p ledgerline-view --example busy_ledger -- FILE [GROUPS]`
 
@@ -25,14 +25,14 @@ const TENANTS: [&str; 12] = [
 ];
 const MIB: u64 = 1 << 20;
 
-/// A query, with what it holds.
+/// A query, with its holding.
 struct Query<'l> {
     group: Group<'l>,
     held: Vec<Charge<'l>>,
     most: u64,
 }
 
-/// Numbers without a pattern, the same each time (splitmix64).
+/// Pseudo-random numbers, the same each time (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ledger.root().set_max(Limit::units(16 << 30))?;
     let over: &'static AtomicBool = Box::leak(Box::default());
     std::thread::spawn(move || {
-        // (It ends as whoever started this ends.)
+        // It ends with the process that started this one.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         over.store(true, Ordering::Relaxed);
     });
@@ -90,12 +90,12 @@ fn serve(
             let at = numbers.below(TENANTS.len() as u64).min(numbers.below(TENANTS.len() as u64));
             let group = tenants[at as usize].0.create(&format!("q{next}"))?;
             next += 1;
-            // All queries together ask for about three quarters of what the tenants may hold.
+            // All queries together ask for about three quarters of the tenants' limits.
             let most =
                 (numbers.below(100) * numbers.below(100) * 5 + 1) * MIB / wanted.max(1) as u64;
             queries.push(Query { group, held: Vec::new(), most });
         }
-        // A tenth of the queries does something in each turn of a tenth of a second.
+        // A tenth of the queries acts in each turn of a tenth of a second.
         for _ in 0..queries.len() / 10 + 1 {
             let at = numbers.below(queries.len() as u64) as usize;
             let query = &mut queries[at];

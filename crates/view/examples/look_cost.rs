@@ -1,4 +1,4 @@
-//! What a look costs in time of a CPU: `cargo run --release -p ledgerline-view --example look_cost -- [GROUPS]`.
+//! Prints the CPU time of a look: `cargo run --release -p ledgerline-view --example look_cost -- [GROUPS]`.
 
 use ledgerline::Ledger;
 use ledgerline_view::watch::{Source, Tempo};
@@ -43,10 +43,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What this process took of a CPU. (Others may want the CPUs, too.)
+/// Returns the CPU time of this process, since other processes may compete for the CPUs.
 fn cpu_time() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a timespec of ours.
+    // SAFETY: writes to a local timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }

@@ -1,7 +1,7 @@
-//! How long `ledgerline top` takes for a refresh, and how much of a CPU it uses when it looks once a second:
-//! `cargo run --release -p ledgerline-view --example refresh -- [GROUPS] [REFRESHES]` prints JSON.
+//! Measures how long `ledgerline top` takes for a refresh, and its share of a CPU with one look per second: `cargo run
+//! --release -p ledgerline-view --example refresh -- [GROUPS] [REFRESHES]` prints JSON.
 //!
-//! The groups are a tenant for each hundred queries, of which each hundredth changes between two looks.
+//! There is a tenant for each hundred queries, of which each hundredth changes between two looks.
 
 use ledgerline::Ledger;
 use ledgerline_view::top::measure::{Refresh, refreshes};
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The figures of a ledger of so many groups.
+/// Returns the figures of a ledger with this many groups.
 fn measured(groups: usize, count: usize) -> Result<Value, Box<dyn std::error::Error>> {
     let file = tempfile::NamedTempFile::new()?;
     let ledger = Ledger::builder().capacity(groups as u32 + 16).create_in(file.as_file())?;
@@ -41,7 +41,7 @@ fn measured(groups: usize, count: usize) -> Result<Value, Box<dyn std::error::Er
     let options =
         Options { choice: Choice::default(), interval: Duration::from_secs(1), rows: None };
     let mut all = Vec::new();
-    // Between refreshes the program goes on: in rounds, since it is this one.
+    // Between refreshes the program charges: in rounds, since it is this one.
     let before = cpu_time();
     let mut charging = Duration::ZERO;
     for round in 0..10.min(count) {
@@ -52,7 +52,7 @@ fn measured(groups: usize, count: usize) -> Result<Value, Box<dyn std::error::Er
         charging += cpu_time() - start;
         all.extend(refreshes(&source, &options, count.div_ceil(10))?.split_off(1));
     }
-    // (The first refresh of each round, which draws the whole screen, costs as well and is left out of the medians alone.)
+    // The first refresh of each round draws the whole screen. Its cost counts here, but not in the medians.
     let total = cpu_time() - before - charging;
     let taken = 10.min(count) * (count.div_ceil(10) + 1);
     Ok(json!({
@@ -70,14 +70,14 @@ fn measured(groups: usize, count: usize) -> Result<Value, Box<dyn std::error::Er
     }))
 }
 
-/// What this thread, which does all, has used of CPUs.
+/// Returns the CPU time of this thread, which does everything.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = stat.split(' ').next().and_then(|word| word.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// The median, the tenth smallest of a hundred, the tenth largest, and the largest.
+/// Returns the median, the tenth smallest of a hundred, the tenth largest, and the largest.
 fn spread(all: &[Refresh], part: impl Fn(&Refresh) -> Duration) -> Value {
     let mut times: Vec<f64> = all.iter().map(|it| part(it).as_secs_f64() * 1e3).collect();
     times.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! What a refresh of `ledgerline serve` costs with many groups, as a line of JSON: medians and the 90th percentile over
-//! the rounds, in milliseconds, each part by itself; and the time of a CPU that a round took, which others who run beside it
+//! Measures the cost of a refresh of `ledgerline serve` with many groups, as a line of JSON: medians and the 90th
+//! percentile over the rounds, in milliseconds, for each part; and the CPU time of a round, which competing processes
 //! do not lengthen. A tenth of the groups is charged between two rounds.
 //!
 //! `cargo run --release -p ledgerline-view --example refresh_cost -- [GROUPS [ROUNDS]]`
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How long this thread was on a CPU.
+/// Returns the CPU time of this thread.
 fn on_cpu() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = told.split(' ').next().and_then(|first| first.parse().ok());

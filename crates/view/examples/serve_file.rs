@@ -1,4 +1,4 @@
-//! The server within a program of one's own: serves the ledgers in files until it is interrupted.
+//! The server embedded in a program: serves the ledgers in files until it is interrupted.
 //!
 //! `cargo run --release -p ledgerline-view --example serve_file -- FILE...`
 

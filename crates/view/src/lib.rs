@@ -1,6 +1,6 @@
-//! Ledgers as those who watch them see them, on every medium that the `ledgerline` command knows.
+//! Ledgers as observers see them, on every medium of the `ledgerline` command.
 //!
-//! | module     | feature  | what it holds                                                  |
+//! | module     | feature  | contents                                                       |
 //! |------------|----------|----------------------------------------------------------------|
 //! | [`watch`]  |          | finds ledgers, looks at them as owned data, keeps their history |
 //! | [`terminal`] |        | styles, progress, tables and output of a command               |
@@ -10,7 +10,7 @@
 //! | `serve`    | `serve`  | a page, OpenMetrics, JSON and events by HTTP                   |
 //! | `fleet`    | `fleet`  | budgets of many machines as tables, a screen, a page           |
 //!
-//! Nothing here writes to a ledger. Each module uses those above it in this table only.
+//! Nothing here writes to a ledger. Each module uses only modules above it in this table.
 
 #[cfg(feature = "fleet")]
 pub mod fleet;

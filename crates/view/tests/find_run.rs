@@ -1,5 +1,5 @@
-//! The ledger of a run is found by any process of it. (`crates/cli/tests/main/show.rs` has a real run.) A process of its own:
-//! it is as a run to all of its children.
+//! The ledger of a run is found by any process of it. `crates/cli/tests/main/show.rs` has a real run. This is a
+//! separate process, since it acts as the run for all of its children.
 
 use ledgerline::Ledger;
 use ledgerline_protocol::{Item, Which, given};
@@ -20,7 +20,7 @@ impl Drop for Program {
     }
 }
 
-/// Runs a shell's commands; returns the process, and what it said first.
+/// Runs a shell's commands; returns the process, and its first output.
 fn shell(commands: &str, ledger: &str) -> (Program, u32) {
     let mut child = Command::new("sh")
         .args(["-c", commands])
@@ -34,7 +34,7 @@ fn shell(commands: &str, ledger: &str) -> (Program, u32) {
     (Program(child), line.trim().parse().unwrap())
 }
 
-/// This process is as a supervisor: it has such a file open for writing. Others that look on have it for reading.
+/// This process acts as a supervisor: it has such a file open for writing. Observers have it open for reading.
 #[test]
 fn a_run_is_found_by_its_supervisor_its_programs_and_their_children() {
     let name = given::name(Which::Ledger, given::nonce().unwrap());
@@ -48,7 +48,7 @@ fn a_run_is_found_by_its_supervisor_its_programs_and_their_children() {
 
     let (_program, shell_pid) = shell("echo $$; read line", &path);
     let (_other, below) = shell("sh -c 'echo $$; read line'; true", &path);
-    // One without the environment, as of a program that cleans it: its parents have it.
+    // A process without the environment, like that of a program that clears it: its ancestors have the variables.
     let (_bare, bare) = shell("env -i sh -c 'echo $$; read line'; true", &path);
     for pid in [own, shell_pid, below, bare] {
         let found = find::by_pid(pid).unwrap();
@@ -62,7 +62,7 @@ fn a_run_is_found_by_its_supervisor_its_programs_and_their_children() {
     let listed = || find::all().into_iter().filter(|found| found.pid == own).collect::<Vec<_>>();
     assert_eq!(listed().len(), 1);
 
-    // When nobody has it open any more that may write, it is nobody's run.
+    // Once no process has it open for writing, it belongs to no run.
     drop((file, ledger));
     assert!(listed().is_empty());
     drop(looking_on);

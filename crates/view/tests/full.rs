@@ -1,4 +1,4 @@
-//! A disk that is full, as a limit on the length of files has it. (A process of its own: the limit is the process's.)
+//! A full disk, simulated by a limit on the length of files. A separate process, since the limit is the process's.
 
 #[path = "main/report/support/mod.rs"]
 mod support;
@@ -8,7 +8,7 @@ use support::{EVERY, look, settings};
 
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: setrlimit reads a struct that lives; SIGXFSZ is ignored, so that the write fails instead.
+    // SAFETY: setrlimit reads a live struct; SIGXFSZ is ignored, so that the write fails instead.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
@@ -33,7 +33,7 @@ fn a_full_disk_costs_no_more_than_the_looks_meanwhile() {
     assert!(failures.len() > 5, "it is tried again: {failures:?}");
     assert!(failures.windows(2).all(|pair| pair[1] - pair[0] >= 10), "not more than once a second");
 
-    // There is room again. What changed since is noted, and nothing is counted twice.
+    // There is room again. The changes since then are noted, and nothing is counted twice.
     limit_files(libc::RLIM_INFINITY);
     for number in 2000..2100 {
         recorder.push(&look(number)).unwrap();
@@ -43,7 +43,7 @@ fn a_full_disk_costs_no_more_than_the_looks_meanwhile() {
     assert_eq!(read.root().points.iter().map(|point| point.refused).sum::<u64>(), 2099);
     assert_eq!(read.root().points.last().unwrap().last, look(2099).rows[0].current);
 
-    // A file that has become too long and cannot be made anew stays as it is.
+    // A file that is too long and cannot be made anew stays unchanged.
     let mut number = 2100;
     while path.metadata().unwrap().len() < (1 << 20) - (64 << 10) {
         recorder.push(&look(number)).unwrap();

@@ -3,11 +3,11 @@
 use super::padded::Padded;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Turns of the loop after which a waiting thread starts to give its CPU away: the one that it
-/// waits for may need that very CPU.
+/// The turns of the loop after which a waiting thread starts to yield its CPU: the missing thread may need that very
+/// CPU.
 const SPINS: u32 = 1 << 14;
 
-/// Holds a fixed number of threads until all of them have come.
+/// A barrier that holds a fixed number of threads until all of them have arrived.
 ///
 /// `std::sync::Barrier` puts threads to sleep and wakes them one after the other, tens of
 /// microseconds apart; here all of them watch one word.
@@ -20,7 +20,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// Makes a barrier for so many threads.
+    /// Makes a barrier for `size` threads.
     pub fn new(size: usize) -> Barrier {
         Barrier {
             size,
@@ -30,15 +30,15 @@ impl Barrier {
         }
     }
 
-    /// Waits for the others. What any thread wrote before its call, every thread sees after it.
+    /// Waits for the others. Each thread's writes before its call are visible to every thread after it.
     ///
     /// # Panics
-    /// If one of the others panicked: it will never come.
+    /// Panics if one of the others panicked: it will never arrive.
     pub fn wait(&self) {
         // Relaxed: the turn cannot pass before this thread has arrived.
         let turn = self.turn.load(Ordering::Relaxed);
-        // AcqRel: the last to arrive takes over what the others wrote; the Release store below
-        // hands it to everyone who leaves through the Acquire load.
+        // AcqRel: the last to arrive acquires the writes of the others; the Release store below passes them to every
+        // thread that leaves through the Acquire load.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
             self.arrived.store(0, Ordering::Relaxed);
             self.turn.store(turn.wrapping_add(1), Ordering::Release);
@@ -104,7 +104,7 @@ mod tests {
             });
             let panics = scope.spawn(|| {
                 let _guard = barrier.break_on_panic();
-                // Not `panic!`: the test's output stays free of a message that means nothing.
+                // Not `panic!`: the test's output stays free of a meaningless message.
                 std::panic::resume_unwind(Box::new(()));
             });
             panics.join().is_err() && waits.join().is_err()

@@ -1,17 +1,17 @@
-//! Rounds of timed work on pinned threads. This module knows nothing of what it times.
+//! Rounds of timed work on pinned threads. This module is independent of the timed work.
 //!
 //! ```text
-//! calibrate every case                      how many operations are a chunk
+//! calibrate every case                      the number of operations in a chunk
 //! for each round (the first warms up):
-//!     for each case:                        round-robin, so that the machine's drift hits all alike
-//!         transfer                          with several threads: what moving a line costs now
+//!     for each case:                        round-robin, so that the machine's drift affects all alike
+//!         transfer                          with several threads: the present cost of moving a line
 //!         barrier; all threads run chunks until one has done its share
 //!         transfer
 //! ```
 //!
-//! Each thread is timed from the common start to the end of the chunk in which the first thread
-//! finished. So all threads compete all the time, and none runs on alone. The time for which the kernel
-//! let other programs run on the thread's CPU is reported and not counted.
+//! Each thread is timed from the common start to the end of the chunk in which the first thread finished. So all
+//! threads compete all the time, and none runs on alone. The time for which the kernel ran other programs on the
+//! thread's CPU is reported and not counted.
 
 use super::barrier::Barrier;
 use super::machine::{self, Waits};
@@ -24,36 +24,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The part of a round that a calibrating call takes at least.
+/// The least part of a round that a calibrating call takes.
 const CALIBRATION: f64 = 1.0 / 32.0;
-/// How often a call must seem long enough before it is believed.
+/// The number of calls that must be long enough before the calibration is accepted.
 const CALIBRATION_TRIES: usize = 5;
-/// Operations of a chunk, at most: a body that does nothing would never fill a round.
+/// The most operations of a chunk: a body that does nothing would never fill a round.
 const CHUNK_MOST: u64 = 1 << 32;
 
 /// A body of work: called with `(t, n)`, it does `n` operations as thread number `t`.
 pub type Body<'a> = Box<dyn Fn(usize, u64) + Sync + 'a>;
 
-/// Something to be timed.
+/// A piece of work to time.
 pub struct Case<'a> {
-    /// What the report calls it.
+    /// The name in the report.
     pub name: &'static str,
-    /// The harness asks for operations in multiples of this.
+    /// Operations are requested in multiples of this.
     pub granule: u64,
-    /// What is timed.
+    /// The timed work.
     pub body: Body<'a>,
 }
 
-/// How to time the cases.
+/// The way to time the cases.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Threads that run a case together.
+    /// The number of threads that run a case together.
     pub threads: usize,
-    /// Rounds that count.
+    /// The number of rounds that count.
     pub runs: usize,
-    /// About how long a case runs in a round.
+    /// The approximate time of a case in a round.
     pub round: Duration,
-    /// Thread `i` runs on the `i`-th of these. Where there are more threads than CPUs, it starts over.
+    /// Thread `i` runs on the `i`-th of these CPUs. If there are more threads than CPUs, the list starts over.
     pub cpus: Vec<usize>,
 }
 
@@ -62,20 +62,20 @@ pub struct Plan {
 pub struct Transfer {
     /// The median of all games, before and after the rounds.
     pub median: f64,
-    /// The median of those that were played before a round.
+    /// The median of the games before a round.
     pub before: f64,
-    /// The median of those that were played after one.
+    /// The median of the games after a round.
     pub after: f64,
 }
 
-/// Says where a measurement stands.
+/// The progress of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// The case that is timed.
+    /// The case that is being timed.
     pub case: &'static str,
     /// 0 while calibrating and warming up.
     pub round: usize,
-    /// Rounds that count, of each case.
+    /// The number of rounds that count, of each case.
     pub rounds: usize,
 }
 
@@ -88,31 +88,32 @@ impl Display for Step {
     }
 }
 
-/// What a case came to, round by round.
+/// The results of a case, round by round.
 #[derive(Clone, Debug)]
 pub struct Rounds {
     /// The case.
     pub name: &'static str,
-    /// Nanoseconds an operation: for each thread, a value a round.
+    /// Nanoseconds per operation: for each thread, one value per round.
     pub threads: Vec<Vec<f64>>,
-    /// Of each round, the part of it for which the thread that others disturbed most had to wait for its CPU.
+    /// For each round, the largest part of it for which any thread had to wait for its CPU.
     pub disturbed: Vec<f64>,
-    /// Present where at least two threads ran on at least two CPUs.
+    /// Present if at least two threads ran on at least two CPUs.
     pub transfer: Option<Transfer>,
-    /// The part of the time for which the threads waited while others had their CPUs. It is not in
-    /// `threads`, unless there were more threads than CPUs.
+    /// The part of the time for which the threads waited while other programs had their CPUs. It is not in `threads`,
+    /// unless there were more threads than CPUs.
     pub waited: f64,
 }
 
 impl Rounds {
-    /// A case that one thread was timed at outside of this harness, by the nanoseconds an operation of each round.
+    /// Makes the rounds of a case that was timed on one thread outside of this harness: nanoseconds per operation of
+    /// each round.
     pub fn of_one(name: &'static str, rounds: Vec<f64>) -> Rounds {
         let disturbed = vec![0.0; rounds.len()];
         Rounds { name, threads: vec![rounds], disturbed, transfer: None, waited: 0.0 }
     }
 }
 
-/// Times all cases. Round `i` of one case comes right after round `i` of the case before.
+/// Times all cases. Round `i` of one case comes right after round `i` of the previous case.
 ///
 /// # Panics
 /// If a body panics, or a thread cannot be started.
@@ -155,7 +156,7 @@ pub fn rounds(cases: &[Case<'_>], plan: &Plan, progress: &(dyn Fn(Step) + Sync))
     cases.iter().enumerate().map(|(at, case)| of_case(at, case.name)).collect()
 }
 
-/// What a thread noted about a case, a value a round.
+/// The notes of a thread about a case, one value per round.
 #[derive(Clone, Debug, Default)]
 struct Log {
     ns_per_op: Vec<f64>,
@@ -164,11 +165,11 @@ struct Log {
     after: Vec<f64>,
 }
 
-/// What a thread's share of a round came to.
+/// The result of a thread's share of a round.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     ns_per_op: f64,
-    /// The part of the time for which others had the CPU.
+    /// The part of the time for which other programs had the CPU.
     waited: f64,
 }
 
@@ -177,11 +178,11 @@ struct Share {
 struct Actor {
     thread: usize,
     waits: Waits,
-    /// Counts what all threads do together; the same for all of them between two barriers.
+    /// Counts the joint steps of all threads; the same for all of them between two barriers.
     turn: u64,
 }
 
-/// What the threads share.
+/// The shared state of the threads.
 struct Stage<'a> {
     cases: &'a [Case<'a>],
     plan: &'a Plan,
@@ -189,16 +190,16 @@ struct Stage<'a> {
     barrier: Barrier,
     /// The number of the last turn that a thread has finished.
     ended: Padded<AtomicU64>,
-    /// The first thread's time an operation, from which all derive the same chunk.
+    /// The first thread's time per operation, from which all derive the same chunk.
     agreed: Padded<AtomicU64>,
     line: Line,
 }
 
 impl Stage<'_> {
-    /// What one thread does. All of them pass the same barriers in the same order.
+    /// Runs one thread. All threads pass the same barriers in the same order.
     fn act(&self, thread: usize) -> Vec<Log> {
         let _guard = self.barrier.break_on_panic();
-        // A sandbox may forbid it; then the figures are noisier, not wrong.
+        // A sandbox may forbid pinning; then the figures are noisier, not wrong.
         let _ = machine::pin(self.plan.cpus[thread % self.plan.cpus.len()]);
         let report = |case, round| {
             if thread == 0 {
@@ -232,12 +233,12 @@ impl Stage<'_> {
         logs
     }
 
-    /// Runs chunks of the case until a thread has done all of the size.
+    /// Runs chunks of the case until a thread has done its whole size.
     fn timed(&self, case: &Case<'_>, actor: &mut Actor, size: Size) -> Share {
         let Size { chunk, chunks } = size;
         actor.turn += 1;
         self.barrier.wait();
-        // Read within what is timed (it takes a microsecond), so that it never exceeds the time.
+        // Read within the timed interval, since it takes a microsecond, so that it never exceeds the time.
         let start = Instant::now();
         let before = actor.waits.so_far();
         let mut done = 0;
@@ -253,7 +254,7 @@ impl Stage<'_> {
         let waited = actor.waits.so_far().saturating_sub(before);
         let elapsed = start.elapsed();
         self.barrier.wait();
-        // Threads that wait for each other's CPU are part of what is measured.
+        // Threads that wait for each other's CPU are part of the measured cost.
         let counted = if self.oversubscribed() { elapsed } else { elapsed.saturating_sub(waited) };
         Share {
             ns_per_op: counted.as_nanos() as f64 / (done * chunk) as f64,
@@ -265,13 +266,13 @@ impl Stage<'_> {
         self.plan.threads > self.plan.cpus.len()
     }
 
-    /// Finds out how much fills a round, with all threads competing as they will.
+    /// Determines the work that fills a round, while all threads compete like in the rounds.
     fn calibrate(&self, case: &Case<'_>, actor: &mut Actor) -> Size {
         let round = self.plan.round.as_nanos() as f64;
         let mut chunk = case.granule;
         loop {
             let mut fastest = f64::INFINITY;
-            // A single slow try may mean that something else had the CPU.
+            // A single slow try may mean that another program had the CPU.
             for _ in 0..CALIBRATION_TRIES {
                 fastest = fastest.min(self.agreed_time(case, actor, chunk));
                 if fastest * (chunk as f64) < round * CALIBRATION {
@@ -288,18 +289,18 @@ impl Stage<'_> {
         }
     }
 
-    /// The first thread's nanoseconds an operation of one chunk, told to all.
+    /// Returns the first thread's nanoseconds per operation in one chunk, the same to all threads.
     fn agreed_time(&self, case: &Case<'_>, actor: &mut Actor, chunk: u64) -> f64 {
         let Share { ns_per_op, .. } = self.timed(case, actor, Size { chunk, chunks: 1 });
         if actor.thread == 0 {
             self.agreed.store(ns_per_op.to_bits(), Ordering::Relaxed);
         }
-        // Nobody stores again before all have read: `timed` starts at a barrier.
+        // No thread stores again before all have read: `timed` starts at a barrier.
         self.barrier.wait();
         f64::from_bits(self.agreed.load(Ordering::Relaxed))
     }
 
-    /// The cost of a transfer now, on the first two threads if they have two CPUs.
+    /// Returns the present cost of a transfer, on the first two threads if they have two CPUs.
     fn transfer(&self, thread: usize) -> Option<f64> {
         if self.plan.threads < 2 || self.plan.cpus.len() < 2 {
             return None;

@@ -1,4 +1,4 @@
-//! The machine that a run measures: its CPUs, its name, the date.
+//! The measured machine: its CPUs, its name, the date.
 
 use ledgerline_view::terminal::calendar;
 use std::fs::{self, File};
@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
 
-/// Words of a CPU mask: room for 8 192 CPUs, as many as Linux supports.
+/// The words of a CPU mask: room for 8 192 CPUs, as many as Linux supports.
 const MASK_WORDS: usize = 128;
 
-/// The CPUs that this process may use. Cores come before their further hardware threads: the first `n`
-/// of the list are `n` cores, as long as there are that many.
+/// Returns the CPUs that this process may use. Cores come before their further hardware threads: the first `n` of the
+/// list are `n` cores, as long as there are that many.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut mask = [0u64; MASK_WORDS];
-    // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes into `mask`, which lives here.
+    // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes into `mask`, a local variable.
     let result =
         unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     if result != 0 {
@@ -28,7 +28,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     }))
 }
 
-/// Orders CPUs by how many of the list share their core and come before them.
+/// Orders CPUs by the number of earlier CPUs in the list on the same core.
 fn cores_first<K: PartialEq>(
     cpus: impl Iterator<Item = usize>,
     core: impl Fn(usize) -> Option<K>,
@@ -50,26 +50,26 @@ fn cores_first<K: PartialEq>(
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut mask = [0u64; MASK_WORDS];
     *mask.get_mut(cpu / 64).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (cpu % 64);
-    // SAFETY: the kernel reads `size_of_val(&mask)` bytes of `mask`, which lives here.
+    // SAFETY: the kernel reads `size_of_val(&mask)` bytes of `mask`, a local variable.
     let result = unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Tells for how long a thread was ready to run while others had its CPU.
+/// The time for which a thread was ready to run while other threads had its CPU.
 #[derive(Debug)]
 pub struct Waits {
-    /// None on a kernel that does not tell.
+    /// None on a kernel without these statistics.
     schedstat: Option<File>,
 }
 
 impl Waits {
-    /// Watches the calling thread, whichever thread asks later.
+    /// Observes the calling thread, for any thread that asks later.
     pub fn of_this_thread() -> Waits {
-        // The name is resolved here, and then means this thread for good.
+        // The name is resolved here, and means this thread from then on.
         Waits { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// How long the thread has waited in its life so far; always zero on a kernel that does not tell.
+    /// Returns the waiting time of the thread so far; always zero on a kernel without these statistics.
     pub fn so_far(&self) -> Duration {
         let mut text = [0u8; 64];
         let waited = self.schedstat.as_ref().and_then(|file| {
@@ -81,14 +81,14 @@ impl Waits {
     }
 }
 
-/// The bytes of memory that this process occupies.
+/// Returns the bytes of memory that this process occupies.
 pub fn resident_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
-/// One line that says what was measured on: processor, CPUs in use, kernel, date.
+/// Returns one line about the measured machine: processor, CPUs in use, kernel, date.
 pub fn describe(cpus: usize) -> String {
     let model = model();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn describe(cpus: usize) -> String {
     format!("{model}, {cpus} CPU{plural}, Linux {kernel}, {today}")
 }
 
-/// What the kernel calls the processor.
+/// Returns the kernel's name of the processor.
 pub fn model() -> String {
     fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -106,7 +106,7 @@ pub fn model() -> String {
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// The date, in UTC, as year-month-day.
+/// Returns the date, in UTC, as year-month-day.
 pub fn today() -> String {
     calendar::utc(SystemTime::now()).0
 }

@@ -1,15 +1,15 @@
-//! Rounds of timed work on pinned threads: what the suites and the laboratory measure with.
+//! Rounds of timed work on pinned threads: the measuring tools of the suites and the laboratory.
 //!
-//! | module      | what it holds                                                    |
+//! | module      | contents                                                         |
 //! |-------------|------------------------------------------------------------------|
-//! | `harness`   | rounds of timed work on pinned threads; knows nothing of ledgers |
-//! | `size`      | how much work fills a round                                      |
+//! | `harness`   | rounds of timed work on pinned threads; independent of ledgers   |
+//! | `size`      | the work that fills a round                                      |
 //! | `barrier`   | threads start together                                           |
 //! | `shuffle`   | an order that no prefetcher can learn                            |
-//! | `transfer`  | what moving a cache line costs                                   |
+//! | `transfer`  | the cost of moving a cache line                                  |
 //! | `stats`     | medians                                                          |
 //! | `machine`   | CPUs, affinity, names                                            |
-//! | `padded`    | keeps what one CPU writes away from what another reads           |
+//! | `padded`    | separates data that one CPU writes from data that another reads  |
 
 pub mod barrier;
 pub mod harness;

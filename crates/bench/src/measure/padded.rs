@@ -1,6 +1,6 @@
-//! Keeps what one CPU writes away from what another reads.
+//! Separates data that one CPU writes from data that another reads.
 
-/// A value alone on its pair of cache lines (CPUs fetch lines in pairs).
+/// A value alone on its pair of cache lines, since CPUs fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Padded<T>(pub T);

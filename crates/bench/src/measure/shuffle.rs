@@ -1,10 +1,10 @@
 //! An order that no prefetcher can learn.
 
-/// Fisher and Yates' shuffle with a fixed seed: the same every time.
+/// Shuffles by Fisher and Yates with a fixed seed: the same every time.
 pub fn shuffle<T>(items: &mut [T]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for last in (1..items.len()).rev() {
-        // Marsaglia's xorshift; its bias against a small modulus is of no account here.
+        // Marsaglia's xorshift; its bias against a small modulus does not matter here.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -12,7 +12,7 @@ pub fn shuffle<T>(items: &mut [T]) {
     }
 }
 
-/// Numbers below `count`, shuffled.
+/// Returns the numbers below `count`, shuffled.
 pub fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     shuffle(&mut order);

@@ -1,18 +1,18 @@
-//! How much of a case fills a round.
+//! The work of a case that fills a round.
 
-/// Chunks of a round, at most: how finely threads agree on its end.
+/// The most chunks of a round, which is the precision with which threads agree on its end.
 const CHUNKS: u64 = 64;
 
 /// The work of a thread in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Operations of a call of the body.
+    /// The operations of a call of the body.
     pub(crate) chunk: u64,
     pub(crate) chunks: u64,
 }
 
 impl Size {
-    /// The work that fills a round of about so many operations, in multiples of the granule.
+    /// Returns the work of a round of about this many operations, in multiples of the granule.
     pub(crate) fn of(operations: f64, granule: u64) -> Size {
         let chunk = ((operations / CHUNKS as f64) as u64).max(1).next_multiple_of(granule);
         Size { chunk, chunks: ((operations / chunk as f64) as u64).clamp(1, CHUNKS) }

@@ -1,9 +1,9 @@
 //! Order statistics of a few rounds.
 
-/// What a case's rounds came to.
+/// The summary of a case's rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The middle round.
+    /// The median of the rounds.
     pub median: f64,
     /// The fastest.
     pub min: f64,
@@ -12,13 +12,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Each thread's median, fastest and slowest round, averaged over the threads.
+    /// Returns each thread's median, fastest and slowest round, averaged over the threads.
     ///
     /// Averaging like with like keeps min <= median <= max, which the extremes of the rounds'
     /// averages would not.
     ///
     /// # Panics
-    /// If there is no thread, or a thread without a round.
+    /// Panics if there is no thread, or a thread without a round.
     pub fn of_threads(threads: &[Vec<f64>]) -> Summary {
         let mean = |of: &dyn Fn(&[f64]) -> f64| {
             threads.iter().map(|rounds| of(rounds)).sum::<f64>() / threads.len() as f64
@@ -32,10 +32,10 @@ impl Summary {
     }
 }
 
-/// The middle value, or the mean of the two middle ones.
+/// Returns the middle value, or the mean of the two middle ones.
 ///
 /// # Panics
-/// If there is no value.
+/// Panics if there is no value.
 pub fn median(values: &[f64]) -> f64 {
     assert!(!values.is_empty(), "the median of nothing");
     let mut sorted = values.to_vec();
@@ -44,10 +44,10 @@ pub fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// The value below which a share of the values lies, from 0 to 1; interpolated between two neighbours.
+/// Returns the value below which a share of the values lies, from 0 to 1; interpolated between two neighbours.
 ///
 /// # Panics
-/// If there is no value.
+/// Panics if there is no value.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     assert!(!values.is_empty(), "a quantile of nothing");
     let mut sorted = values.to_vec();

@@ -1,24 +1,23 @@
-//! What it costs to move a cache line from one CPU to another and back.
+//! The cost of moving a cache line from one CPU to another and back.
 //!
-//! Structures that CPUs share cost a few such transfers an operation, and on many machines a
-//! transfer's cost is not a constant: it depends on which cores share a cache and, in a virtual
-//! machine, on where the host runs the CPUs at the moment. So it is measured next to what it
-//! explains.
+//! Structures that CPUs share cost a few such transfers per operation, and on many machines a transfer's cost is not a
+//! constant: it depends on which cores share a cache and, in a virtual machine, on where the host runs the CPUs at the
+//! moment. So it is measured next to the figures that it explains.
 
 use super::padded::Padded;
 use super::stats::median;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Blocks of a measurement; the median block counts, so that an interrupt in one does not.
+/// The blocks of a measurement; the median block counts, so that one interrupt has no effect.
 const BLOCKS: usize = 9;
-/// Times that the line goes there and back in a block.
+/// The round trips of the line in a block.
 const TRIPS: u32 = 200;
 
-/// A line that two threads hand to and fro.
+/// A line that two threads pass back and forth.
 #[derive(Debug, Default)]
 pub struct Line {
-    /// Whose turn it is: false for the first side, true for the second.
+    /// The side whose turn it is: false for the first, true for the second.
     second: Padded<AtomicBool>,
 }
 

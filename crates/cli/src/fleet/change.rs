@@ -1,4 +1,4 @@
-//! What operators change: each function says what was and what is.
+//! The operators' changes: each function returns the old and the new state as text.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,7 @@ pub(super) fn delete(opened: &Opened, path: &str) -> Result<String, String> {
     })
 }
 
-/// Changes how long leases hold: what is given alone, whatever somebody else changes at the same time.
+/// Changes how long leases hold. Only the given times change, even if another operator changes others at the same time.
 pub(super) fn terms(
     opened: &Opened,
     organisation: &str,
@@ -106,7 +106,7 @@ pub(super) fn terms(
     ))
 }
 
-/// Asks a node for its leases, or ends that.
+/// Asks a node for its leases, or ends that request.
 pub(super) fn drain(
     opened: &Opened,
     organisation: &str,
@@ -140,7 +140,7 @@ pub(super) fn drain(
     })
 }
 
-/// Makes the store ready.
+/// Prepares the store.
 pub(super) fn load(opened: &Opened) -> Result<String, String> {
     opened.call(opened.store.prepare())?;
     Ok("The store is ready to have books.\n".to_owned())

@@ -1,8 +1,8 @@
-//! `ledgerline fleet`: budgets that hold on many machines, for those who operate them.
+//! `ledgerline fleet`: budgets that hold on many machines, for their operators.
 //!
-//! | module   | what it holds                                |
+//! | module   | contents                                     |
 //! |----------|----------------------------------------------|
-//! | `change` | what is changed, and what is said of it      |
+//! | `change` | changes, and their reports                   |
 //! | `top`    | books as they change                         |
 //! | `serve`  | books for browsers and Prometheus            |
 
@@ -23,7 +23,7 @@ use ledgerline_view::terminal::output::{plain_json, print, status};
 use ledgerline_view::terminal::style::Style;
 use tokio::runtime::{Builder, Runtime};
 
-/// What `ledgerline fleet --help` says first.
+/// The introduction of `ledgerline fleet --help`.
 pub const LONG_ABOUT: &str = "\
 Operate budgets that hold on many machines (ledgerline-fleet): who has what of them, and how much there is.
 
@@ -152,7 +152,7 @@ pub struct DrainArgs {
     undo: bool,
 }
 
-/// Does what is asked for. The exit status is 0, or 1 with a line that says why not.
+/// Executes the subcommand. The exit status is 0, or 1 with a line that explains the error.
 pub fn main(command: &FleetCommand) -> ExitCode {
     let said = match command {
         FleetCommand::Show(args) => show(args),
@@ -180,7 +180,7 @@ fn show(args: &ShowArgs) -> Result<String, String> {
     once(&opened, &mut reader, args.json)
 }
 
-/// Reads books once, of organisations that are there, as they are printed.
+/// Reads books of existing organisations once, and returns them as they are printed.
 fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, String> {
     let books = opened.call(reader.read())?;
     if let Some(blank) = books.books.iter().find(|book| book.is_blank()) {
@@ -203,7 +203,7 @@ fn once(opened: &Opened, reader: &mut Reader, json: bool) -> Result<String, Stri
     Ok(ledgerline_view::fleet::table(&books, &Style::of_stdout()))
 }
 
-/// A store that was opened, and what runs its futures.
+/// An opened store, and the runtime for its futures.
 struct Opened {
     store: Arc<dyn Store>,
     runtime: Runtime,
@@ -227,7 +227,7 @@ impl Opened {
         self.runtime.block_on(answer).map_err(|error| advised(&error))
     }
 
-    /// Changes an organisation's book; what it is then.
+    /// Changes an organisation's book and returns its new state.
     fn administer(&self, organisation: &str, change: &Change) -> Result<View, String> {
         self.call(self.store.administer(organisation, change))?;
         self.view(organisation)

@@ -13,7 +13,7 @@ use super::top::interval;
 use super::{Opened, Place};
 use crate::serve::{Secret, announce};
 
-/// What `ledgerline fleet serve --help` says first.
+/// The introduction of `ledgerline fleet serve --help`.
 pub const LONG_ABOUT: &str = "\
 Serve a fleet's books: a page, metrics and JSON.
 
@@ -64,7 +64,7 @@ pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
     let reader = Reader::new(opened.store.clone(), &args.organisations, Reader::MOST);
     let watch = Watch::start(reader, args.interval)
         .map_err(|error| format!("no thread to read with: {error}"))?;
-    // (Whoever starts it hears at once what is not as it should be; it goes on all the same.)
+    // The user learns of problems at once; the server runs nevertheless.
     for missing in watch.missing(Duration::from_secs(3)) {
         say(format_args!("ledgerline: fleet: {}", printable(&missing)));
     }

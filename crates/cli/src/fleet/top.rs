@@ -21,7 +21,7 @@ Examples:
   ledgerline fleet top --once                          one look as a table
   ledgerline fleet top acme --json | jq -c '.books[].refusals[-1]'";
 
-/// The keys and the examples, after the options.
+/// Returns the keys and the examples, after the options.
 pub fn after_help() -> String {
     crate::top::keys_and(EXAMPLES, &HELP)
 }
@@ -45,7 +45,7 @@ pub struct TopArgs {
     interval: Duration,
 }
 
-/// Reads `5s`.
+/// Parses an interval, like `5s`.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     match milliseconds(text)? {
         milliseconds @ 100..=86_400_000 => Ok(Duration::from_millis(milliseconds)),
@@ -53,7 +53,7 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Watches. What it returns is yet to be printed.
+/// Watches. The caller prints the returned text.
 pub(super) fn main(args: &TopArgs) -> Result<String, String> {
     let opened = Opened::new(&args.place)?;
     let mut reader = Reader::new(opened.store.clone(), &args.organisations, Reader::MOST);
@@ -70,7 +70,7 @@ pub(super) fn main(args: &TopArgs) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Prints each look, until nobody reads. An error goes to standard error, once, and does not end it.
+/// Prints each look, until the reader leaves. An error is printed to standard error, once, and does not end the stream.
 fn stream(watch: &Watch, json: bool) -> Result<(), String> {
     let (mut told, mut is_first) = (String::new(), true);
     watch.tell(|books| {

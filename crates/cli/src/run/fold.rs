@@ -1,25 +1,26 @@
-//! Ended processes share a row by program, once there are many.
+//! Folds the rows of ended processes by program, once there are many.
 //!
-//! Those with the largest peaks keep rows of their own: they are the ones that the account shows. So a run of any number
-//! of processes needs no more rows than live at a time, and each process that starts looks at few.
+//! Those with the largest peaks keep rows of their own, since the account shows them. So a run of any number of
+//! processes needs no more rows than the processes that live at the same time, and each process that starts looks at
+//! few.
 
 use std::collections::HashMap;
 
 use ledgerline::{Group, Ledger, StatLine};
 use ledgerline_protocol::{Item, program};
 
-/// How many ended processes keep rows of their own.
+/// The most ended processes with rows of their own.
 const KEPT: usize = 100;
-/// How many more there are before the smallest are folded: each fold is a look at all rows.
+/// The excess from which the smallest are folded: each fold is a look at all rows.
 const SLACK: usize = 28;
-/// How many programs have a row of their own; further ones share [`OTHERS`].
+/// The most programs with a row of their own; further ones share [`OTHERS`].
 const PROGRAMS: usize = 200;
 const OTHERS: &str = "(other programs)";
 
 /// The rows that stand for a program's ended processes.
 pub(super) struct Folded<'l> {
     ledger: &'l Ledger,
-    /// By the program and the reason why it is not accounted (0 if it is).
+    /// The rows by the program and the reason why it is not accounted (0 if it is).
     rows: HashMap<(String, i64), Group<'l>>,
 }
 
@@ -28,7 +29,7 @@ impl<'l> Folded<'l> {
         Folded { ledger, rows: HashMap::new() }
     }
 
-    /// Folds the smaller of the processes that have ended, if there are too many.
+    /// Folds the smaller of the ended processes, if there are too many.
     pub(super) fn fold(&mut self) {
         let mut ended: Vec<Group<'_>> = self.ledger.ended().collect();
         if ended.len() <= KEPT + SLACK {
@@ -53,7 +54,7 @@ impl<'l> Folded<'l> {
             let blind = key.1;
             let row = match self.rows.get(&key) {
                 Some(&row) => row,
-                // (A program may have taken all rows. Then its processes keep theirs.)
+                // A program may have taken all rows. Then its processes keep theirs.
                 None => match self.ledger.root().create(&key.0) {
                     Ok(row) => *self.rows.entry(key).or_insert(row),
                     Err(_) => continue,
@@ -63,13 +64,13 @@ impl<'l> Folded<'l> {
                 group.stat().get(item.name()).map_or(0, |line| line.own)
             };
             let most = processes.iter().chain([&row]).map(|group| own(group, Item::Resident)).max();
-            // All of one parent stand below that.
+            // If all have one parent, the row is below that.
             let is_new = row.stat().get(Item::Ended.name()).is_none_or(|line| line.own == 0);
             let before = Some(row).filter(|_| !is_new);
             let mut parents = processes.iter().chain(&before).map(|group| own(group, Item::Parent));
             let parent = parents.next().filter(|parent| parents.all(|other| other == *parent));
             let folded = self.fold_into(row, &processes);
-            // Reasons, what was resident at most, and who a process was, are no numbers to be added up.
+            // Reasons, resident peaks and identities cannot be added up.
             let known = [
                 (Item::Blind, blind),
                 (Item::Resident, most.unwrap_or(0)),
@@ -85,7 +86,7 @@ impl<'l> Folded<'l> {
         }
     }
 
-    /// Adds to what a row counts.
+    /// Adds to an item of a row.
     fn add(&self, row: Group<'_>, item: Item, more: i64) {
         if let Some(item) = self.ledger.item(item.name())
             && more != 0
@@ -96,8 +97,8 @@ impl<'l> Folded<'l> {
 
     fn fold_into(&self, row: Group<'_>, processes: &[Group<'_>]) -> usize {
         let add = |item, more| self.add(row, item, more);
-        // What was refused first, and what was the most, is no sum. Until the row is told, it shows no refusal: its first
-        // one is less than nothing.
+        // The first and the largest refusals are not sums. Until they are corrected, the row shows no refusal: its
+        // first one is negative.
         let before = refused(row, |line| line.own);
         let all = self.refusals(processes);
         let hidden = before[0] + all.iter().map(|(_, refused)| refused[0]).sum::<i64>();
@@ -119,7 +120,7 @@ impl<'l> Folded<'l> {
         folded.len()
     }
 
-    /// What each row of these processes was refused, if any was.
+    /// Returns the refusals of each row of these processes, if there were any.
     fn refusals<'p>(&self, processes: &[Group<'p>]) -> Vec<(Group<'p>, Refused)> {
         if processes.iter().all(|&process| refused(process, |line| line.subtree)[0] == 0) {
             return Vec::new();
@@ -127,7 +128,7 @@ impl<'l> Folded<'l> {
         let mut process = None;
         let mut found = Vec::new();
         for group in self.ledger.snapshot().groups {
-            // A process's rows stand below its topmost one.
+            // A process's rows are below its topmost one.
             if group.depth <= 1 {
                 process = processes.iter().find(|process| process.id() == group.id);
             }
@@ -143,7 +144,7 @@ impl<'l> Folded<'l> {
 /// The numbers of [`Item::REFUSED`].
 type Refused = [i64; Item::REFUSED.len()];
 
-/// What a group was refused: [`Item::REFUSED`].
+/// Returns the refusals of a group: [`Item::REFUSED`].
 fn refused(group: Group<'_>, part: fn(&StatLine) -> i64) -> Refused {
     let stat = group.stat();
     Item::REFUSED.map(|item| stat.get(item.name()).map_or(0, part))

@@ -1,4 +1,4 @@
-//! The ledger of a run: a file that exists only in memory, and only while somebody has it open.
+//! The ledger of a run: a file that exists only in memory, and only while a process has it open.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -14,54 +14,54 @@ use rustix::process::{Resource, getrlimit};
 
 use ledgerline_run::launch::Failure;
 
-/// Rows of a run, unless the user says otherwise or address space is short: one for each process that lives at a time,
-/// and for each of its further threads by name. (Ended processes share rows.)
+/// The default number of rows of a run, unless address space is short: one for each process that lives at the same
+/// time, and one for each further thread name of it. Ended processes share rows.
 pub(super) const ROWS: &str = "16384";
-/// What `--rows` takes: as many as a ledger has at most.
+/// The values of `--rows`: at most as many as a ledger can have.
 pub(super) const ROWS_TAKEN: RangeInclusive<i64> = 64..=MOST_ROWS as i64;
 const MOST_ROWS: u32 = 1 << 20;
 /// With fewer rows a run would be of little use.
 const LEAST: u32 = 1 << 12;
-/// The second ledger has rows of ended processes longer than the first one.
+/// The further rows of the second ledger, which keeps the rows of ended processes longer.
 const MORE: u32 = 1 << 8;
-/// Each program of a run maps the ledger. Under a limit on address space (`ulimit -v`) it takes at most this part,
-/// so that the limit still is the program's.
+/// Each program of a run maps the ledger. Under a limit on address space (`ulimit -v`) it takes at most this part, so
+/// that most of the limit is left to the program.
 const SHARE: u64 = 16;
 
 /// The limits of a run, as the user set them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Of blocks and mappings together, and of blocks alone.
+    /// The limits of blocks and mappings together, and of blocks alone.
     pub(super) max: Limit,
     pub(super) max_heap: Limit,
-    /// What of each is kept as the reserve.
+    /// The part of each that is kept as the reserve.
     pub(super) reserve: u64,
     pub(super) high: Limit,
     /// Whether the container's limit is followed, too.
     pub(super) container: bool,
-    /// How many rows the account has at a time.
+    /// The number of rows that the account has at the same time.
     pub(super) rows: u32,
 }
 
 impl Limits {
-    /// Whether there is one that refuses.
+    /// Returns whether there is a limit that refuses.
     pub(super) fn refuse(&self) -> bool {
         self.container || [self.max, self.max_heap] != [Limit::MAX; 2]
     }
 
-    /// A max, of which the reserve is no part.
+    /// Returns a max without the reserve.
     pub(super) fn ordinary(&self, max: Limit) -> Limit {
         max.get().map_or(max, |max| Limit::units(max.saturating_sub(self.reserve)))
     }
 }
 
-/// Makes the ledger, with the limits of its root. What a limit of the ledger does not tell is noted in it.
+/// Makes the ledger, with the limits of its root. Facts that a limit of the ledger cannot express are noted in items.
 pub(super) fn new(limits: &Limits, nonce: u128) -> Result<(File, Ledger), Failure> {
     let (max, reserve) = (limits.max, limits.reserve);
     let container = limits.container.then(|| Settings::new().at_most(max).reserve(reserve));
     let name = given::name(Which::Ledger, nonce);
     let (file, ledger) = create(&name, limits.rows, &Item::NAMES, container).map_err(failed)?;
-    // (What is more, an account could not tell from damage.)
+    // An account could not distinguish a larger number from damage.
     let max_heap = limits.max_heap.get().map_or(0, |max| max.min(MOST_BYTES - 1) + 1);
     for (item, number) in [(Item::Reserved, limits.reserve), (Item::MaxHeap, max_heap)] {
         if let Some(item) = ledger.item(item.name()) {
@@ -89,9 +89,9 @@ pub(super) fn heap(limits: &Limits, nonce: u128) -> Result<Option<(File, Ledger)
     Ok(Some((file, ledger)))
 }
 
-/// Settles and folds what ended processes had in the second ledger, which no account shows.
+/// Settles and folds the rows of ended processes in the second ledger, which no account shows.
 pub(super) fn tidy(heap: &Ledger, alive: &dyn Fn(u32) -> bool) {
-    /// Rows to fold at a time: each fold is a look at all rows.
+    /// The number of ended rows from which they are folded: each fold is a look at all rows.
     const MANY: usize = 128;
     heap.settle_dead(alive);
     let ended: Vec<_> = heap.ended().collect();
@@ -99,7 +99,8 @@ pub(super) fn tidy(heap: &Ledger, alive: &dyn Fn(u32) -> bool) {
         && let Ok(row) = heap.root().create("ended")
     {
         heap.fold_ended(&ended, row);
-        // (Its number is of no use, so it makes room at once. Where it cannot go yet, a later one does not come either.)
+        // Its total is not needed, so it makes room at once. If it cannot be destroyed yet, the next one cannot be
+        // created either.
         let _ = row.destroy();
     }
 }
@@ -109,8 +110,8 @@ fn limit(option: &str, ledger: &Ledger, max: Limit) -> Result<(), Failure> {
     set.map_err(|error| Failure::internal(format!("{option} cannot be set: {error}")))
 }
 
-/// From now on no process can make the file shorter: who has it mapped would be killed. No program opens a file without
-/// these seals.
+/// Seals the file, so that no process can shorten it, which would kill the processes that have it mapped. No program
+/// opens a file without these seals.
 fn seal(file: &File) -> Result<(), Failure> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(file, seals).map_err(|error| {
@@ -137,7 +138,7 @@ fn create(
         |ledger: &Ledger| room.is_none_or(|room| ledger.footprint().reserved <= room / SHARE);
     loop {
         let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        // (Everybody may open a new one.)
+        // A new file is open to all users.
         fchmod(&file, Mode::from_raw_mode(MODE))?;
         let builder = Ledger::builder().items(items).capacity(rows).spare_addresses(true);
         let builder = match &container {

@@ -1,7 +1,7 @@
-//! Which processes of a run still hold memory, as the supervisor sees them.
+//! The supervisor's view of which processes of a run still hold memory.
 //!
-//! Processes in the supervisor's own namespace of process ids are asked for by their ids. Those in another are looked
-//! for in `/proc`, which shows the number of each process's namespace and its id in there, if it lies below this one.
+//! Processes in the supervisor's own namespace of process ids are queried by their ids. Those in another are searched
+//! in `/proc`, which shows the number of each process's namespace and its id in there, if that is below this one.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 
 /// The processes of other namespaces that were found, with their ids here.
 pub(super) struct Living {
-    /// The number of the namespace that the supervisor is in: the run's, for the processes under it.
+    /// The number of the supervisor's namespace: the run's, for the processes under it.
     pub(super) namespace: Option<u64>,
     found: RefCell<HashMap<u32, u32>>,
 }
@@ -24,7 +24,7 @@ impl Living {
         Living { namespace: number(OWN_NAMESPACE), found: RefCell::default() }
     }
 
-    /// Whether the owner of a row may still hold memory. Who cannot be told to be dead may.
+    /// Returns whether the owner of a row may still hold memory. An owner that is not known to be dead may.
     pub(super) fn may(&self, owner: u32) -> bool {
         let process = Identity::from_owner(owner);
         match (process.distance(), self.namespace) {
@@ -41,7 +41,7 @@ impl Living {
         if known.is_some_and(|here| is(here, pid, namespace) == Some(true)) {
             return true;
         }
-        // A row is made after its process, so who made it is in this list if it is alive. (An older list would not do.)
+        // A row is made after its process, so a living owner is in this list. An older list would not be enough.
         let Ok(entries) = fs::read_dir("/proc") else { return true };
         for entry in entries.flatten() {
             let Some(here) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -53,8 +53,8 @@ impl Living {
                     return true;
                 }
                 Some(false) => {}
-                // A process of this user that hides might be the one. Somebody else's is none of the run's: the loader
-                // preloads nothing into a program that changes its user.
+                // A process of this user whose namespace cannot be read might be the owner. Another user's is not the
+                // run's: the loader preloads nothing into a program that changes its user.
                 None if entry.metadata().is_ok_and(|entry| entry.uid() == geteuid().as_raw()) => {
                     return true;
                 }
@@ -65,17 +65,18 @@ impl Living {
     }
 }
 
-/// Whether the process that is `here` in this namespace has that id in that namespace, and still holds memory; `None`
-/// where it does not show that.
+/// Returns whether the process with the id `here` in this namespace has that id in that namespace, and still holds
+/// memory; `None` if its namespace cannot be read.
 fn is(here: u32, pid: u32, namespace: u64) -> Option<bool> {
     let Ok(status) = fs::read_to_string(format!("/proc/{here}/status")) else { return Some(false) };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    // Its ids, from this namespace down to its own. Who has but one lives in this one.
+    // Its ids, from this namespace down to its own. A process with only one lives in this namespace.
     let ids = field("NSpid:").unwrap_or_default().split_whitespace().skip(1);
     if ids.last() != Some(&*pid.to_string()) {
         return Some(false);
     }
-    // (A zombie shows no namespace, nor does a process whose first thread has ended before others, which holds memory.)
+    // A zombie has no namespace. Neither has a process whose first thread has ended before others, which still holds
+    // memory.
     if !alive(here) {
         return Some(false);
     }

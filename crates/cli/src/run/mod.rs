@@ -1,9 +1,8 @@
-//! `ledgerline run`: a program, and everything it starts, under one ledger.
+//! `ledgerline run`: a program and all of its descendants, under one ledger.
 //!
-//! The flow: check all that can be checked before anything starts; make a
-//! ledger in a memory file; start the program with the preload library, which
-//! opens that file through `/proc` and charges every allocation; watch the
-//! processes until the program has ended; print the account.
+//! The flow: check everything that can be checked before the start; make a ledger in a memory file; start the program
+//! with the preload library, which opens that file through `/proc` and charges every allocation; watch the processes
+//! until the program has ended; print the account.
 
 mod fold;
 mod help;
@@ -45,14 +44,13 @@ use outputs::Outputs;
 use titles::Titles;
 use unseen::Unseen;
 
-/// How often the command looks for processes that have ended: those that are not
-/// its children end without telling it.
+/// The interval at which the command looks for ended processes: those that are not its children end without a
+/// notification.
 const IDLE: Duration = Duration::from_millis(50);
-/// The same under a limit, where memory of ended processes stands in the way of
-/// those that run.
+/// The interval under a limit, when memory of ended processes reduces the room of those that run.
 const LIMITED: Duration = Duration::from_millis(5);
 
-/// What `--by` takes.
+/// Parses the values of `--by`.
 fn by() -> impl TypedValueParser<Value = By> {
     one_of(By::ALL, By::name, |by| match by {
         By::Thread => {
@@ -63,7 +61,7 @@ fn by() -> impl TypedValueParser<Value = By> {
     })
 }
 
-/// What `--on-max` takes.
+/// Parses the values of `--on-max`.
 fn on_max() -> impl TypedValueParser<Value = OnMax> {
     one_of(OnMax::ALL, OnMax::name, |on_max| match on_max {
         OnMax::Enomem => "The allocation fails with ENOMEM",
@@ -71,8 +69,7 @@ fn on_max() -> impl TypedValueParser<Value = OnMax> {
     })
 }
 
-/// An option that takes the name of one of `all`. (The preloaded library has these types, too, so they cannot derive
-/// what clap wants.)
+/// Parses the name of one of `all`. The preloaded library has these types, too, so they cannot derive clap's traits.
 fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
@@ -165,8 +162,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Runs the program of `args`; the exit code is the program's, unless it
-/// never ran.
+/// Runs the program of `args`. The exit code is the program's, unless it never ran.
 pub fn main(args: &RunArgs) -> ExitCode {
     match run(args) {
         Ok(code) => ExitCode::from(code),
@@ -175,9 +171,8 @@ pub fn main(args: &RunArgs) -> ExitCode {
 }
 
 fn run(args: &RunArgs) -> Result<u8, Failure> {
-    // Everything that can be wrong with the command line is found before the
-    // program starts: an account that could not be written after an hour's
-    // work is worth less than a message now.
+    // Every mistake in the command line is found before the program starts: a message now is worth more than an account
+    // that cannot be written after an hour's work.
     let limits = limits(args)?;
     let outputs = Outputs::check(args)?;
     let program = program::find(&args.command[0])?;
@@ -206,7 +201,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         say(format_args!("ledgerline: warning: {}: {spot}", printable(&path)));
     }
 
-    // (Only root's programs become other users that nobody but root can account.)
+    // Only root's programs become other users that only root can account.
     if let Some(folder) = launch.closed().filter(|_| rustix::process::geteuid().is_root()) {
         say(format_args!(
             "ledgerline: warning: the library lies in {}, which is closed to other users: what a process executes that has become \
@@ -215,8 +210,8 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         ));
     }
 
-    // The path leads through this process, which outlives the program: the
-    // descriptor itself is closed on exec and need not survive in the child.
+    // The path leads through this process, which outlives the program: the descriptor itself is closed on exec and need
+    // not survive in the child.
     let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let (path, path_of_heap) = (path(&file), heap.as_ref().map(|(file, _)| path(file)));
     if !leads_to(&path, &file) {
@@ -229,7 +224,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let living = Living::new();
     let namespace = living.namespace.map(|number| number.to_string());
     let kept = limits.reserve.to_string();
-    // (The program is executed by this command, which puts it under none.)
+    // This command executes the program under no further filter.
     let filters = ledgerline_protocol::at_start().filters;
     let filters = filters.map(|number| format!("{number}{}", char::from(VOUCHED)));
     let cpus = ledgerline::percpu::possible_cpus().to_string();
@@ -247,7 +242,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         cpus: Some(cpus.as_bytes()),
     };
     let mode = ledger.mode().to_string();
-    // All processes of one ledger update it in one way: the user's, or this one's.
+    // All processes of one ledger update it in one way: the user's choice, or this process's.
     let percpu = OsStr::from_bytes(PERCPU.to_bytes());
     let percpu = std::env::var_os(percpu).is_none().then(|| (percpu, OsStr::new(&mode)));
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -271,8 +266,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let mut folded = Folded::new(&ledger);
     let mut titles = Titles::new();
     let ended = session.watch(|| {
-        // What the program itself held when it ended is the point of the
-        // account, so its rows stay as they are.
+        // The account is about the program's holdings at its end, so its own rows are not settled.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
         folded.fold();
         if let Some(escapes) = &mut escapes {
@@ -284,7 +278,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         if let Some((_, heap)) = &heap {
             ledger::tidy(heap, &|owner| living.may(owner));
         }
-        // (`ledgerline set` may have given it a limit.)
+        // `ledgerline set` may have given it a limit.
         let limited = limits.refuse() || ledger.root().max() != Limit::MAX;
         if limited { LIMITED } else { IDLE }
     })?;
@@ -318,7 +312,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
 
     let extent = if args.all { Extent::All } else { Extent::Folded };
     let code = ended.exit(outputs.write(&account, extent))?;
-    // (Each process that loads the library has a row, also one that allocates nothing.)
+    // Each process that loads the library has a row, even if it allocates nothing.
     let unseen = !account.saw_any() && !account.damaged;
     let escaped = escapes.is_some_and(|escapes| escapes.any());
     if args.strict && (unseen || escaped || !account.not_accounted.is_empty()) {
@@ -329,13 +323,13 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Whether a path leads to a file that is open here.
+/// Returns whether a path leads to a file that is open in this process.
 fn leads_to(path: &str, file: &File) -> bool {
     let of = |found: std::io::Result<Metadata>| found.ok().map(|it| (it.dev(), it.ino()));
     of(file.metadata()).is_some_and(|own| of(std::fs::metadata(path)) == Some(own))
 }
 
-/// Makes a row for the program, which will make none itself.
+/// Makes a row for a program that will make none itself.
 fn name_blind(ledger: &Ledger, path: &Path, process: u32, why: Blind) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut name = name::escaped(&name).into_owned();
@@ -356,7 +350,7 @@ fn limit(option: &str, text: &str) -> Result<Limit, Failure> {
     Ok(limit)
 }
 
-/// The size of `--reserve`, which is no limit.
+/// Parses the size of `--reserve`, which is not a limit.
 fn kept(text: &str) -> Result<u64, Failure> {
     let size = ledgerline::size::parse(text).ok().flatten();
     size.ok_or_else(|| {
@@ -367,13 +361,13 @@ fn kept(text: &str) -> Result<u64, Failure> {
     })
 }
 
-/// The container's limit as it is now, for what depends on its size.
+/// Returns the container's present limit, for settings that depend on its size.
 fn contained(args: &RunArgs) -> Limit {
     let limits = if args.container { container::Limits::read() } else { Default::default() };
     limits.smallest().map_or(Limit::MAX, |bound| Limit::units(bound.bytes))
 }
 
-/// What of the limits is kept for those who were refused is a part of each.
+/// Returns the limits. The reserve for refused processes is a part of each.
 fn limits(args: &RunArgs) -> Result<Limits, Failure> {
     let max = limit("--max", &args.max)?;
     let max_heap = limit("--max-heap", &args.max_heap)?;
@@ -389,9 +383,9 @@ fn limits(args: &RunArgs) -> Result<Limits, Failure> {
             return Err(Failure::usage(why.to_owned()));
         }
         (Some(asked), Some(_)) => asked,
-        // Nobody is left to say anything.
+        // With `kill` no refused process lives to need a reserve.
         (None, Some(_)) if args.on_max == OnMax::Kill => 0,
-        // (Where there is no limit, `ledgerline set` may give it one.)
+        // Without a limit: `ledgerline set` may add one later.
         (None, least) => least.map_or(1 << 20, |least| (least / 32).min(1 << 20)),
     };
     let (high, container) = (limit("--high", &args.high)?, args.container);

@@ -1,4 +1,4 @@
-//! Where the account of a run goes, found out before the program starts.
+//! The files for the account of a run, checked before the program starts.
 
 use super::RunArgs;
 use ledgerline_run::account::json;
@@ -15,7 +15,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Checks that each file can be written, and that none goes over another.
+    /// Checks that each file can be written, and that none overwrites another.
     pub(super) fn check(args: &RunArgs) -> Result<Outputs, Failure> {
         let check = |option: &'static str, file: &Option<OsString>| {
             file.as_deref().map(|file| Target::check(option, file)).transpose()

@@ -1,7 +1,7 @@
-//! `run --record`: a thread of the supervisor looks at the ledger and writes what it held over time.
+//! `run --record`: a thread of the supervisor looks at the ledger and records its holdings over time.
 //!
-//! It is a thread, since a disk may take its time, and signals and ended processes must not wait for that. It reads as
-//! any watcher does: those who charge do not notice.
+//! It is a thread, since writing to a disk may block, and signals and ended processes must not wait for that. It reads
+//! like any observer: the charging programs do not notice.
 
 use ledgerline_view::report::{LEAST_SIZE, Recorder, Settings};
 use ledgerline_view::terminal::output::{one_line, printable, say};
@@ -16,7 +16,7 @@ use clap::{Args, ValueHint};
 
 use ledgerline_run::launch::{Failure, Status};
 
-/// Looks more often than this are not asked for: each costs a call of the kernel.
+/// The shortest interval between looks: each costs a system call.
 const SOONEST: Duration = Duration::from_millis(1);
 const LATEST: Duration = Duration::from_secs(3600);
 
@@ -52,17 +52,17 @@ pub struct RecordArgs {
     record_size: String,
 }
 
-/// What of the options is right.
+/// The validated options.
 pub struct Order<'a> {
     file: &'a Path,
     settings: Settings,
 }
 
 impl RecordArgs {
-    /// What is asked for, if anything is.
+    /// Validates the options; `None` if no recording is requested.
     pub fn order(&self, command: &[OsString]) -> Result<Option<Order<'_>>, Failure> {
         let Some(file) = &self.record else { return Ok(None) };
-        // (Words of a command line may be secrets.)
+        // Words of a command line may be secrets.
         let words = if self.record_command { command } else { &command[..1] };
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let title = one_line(&words.join(" "));
@@ -74,10 +74,10 @@ impl RecordArgs {
     }
 }
 
-/// More than this a report would not read.
+/// A report would not read a larger recording.
 const MOST_SIZE: u64 = 256 << 20;
 
-/// A size that a recording can be held to.
+/// Parses the size of a recording.
 pub fn size(text: &str) -> Result<u64, String> {
     match ledgerline::size::parse(text) {
         Ok(Some(size)) if (LEAST_SIZE..=MOST_SIZE).contains(&size) => Ok(size),
@@ -86,7 +86,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A time like `100ms` or `2s`.
+/// Parses a time like `100ms` or `2s`.
 pub fn every(text: &str) -> Result<Duration, String> {
     let told = || format!("'{}' is no time; write it like 100ms or 2s", printable(text));
     let (number, unit) = match text.strip_suffix("ms") {
@@ -101,13 +101,13 @@ pub fn every(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A recording that goes on.
+/// A recording in progress.
 pub struct Recording {
     stop: Sender<String>,
     thread: JoinHandle<()>,
 }
 
-/// What looks. Nothing is recorded before it [starts](Sampler::start).
+/// A prepared recorder. Nothing is recorded before it [starts](Sampler::start).
 pub struct Sampler {
     source: Source,
     recorder: Recorder,
@@ -131,20 +131,20 @@ impl Order<'_> {
 }
 
 impl Recording {
-    /// Has it look a last time, and note how the program ended.
+    /// Takes a last look, and notes how the program ended.
     pub fn end(self, status: Status) {
         let how = match status.signal() {
             Some(signal) => format!("killed by {signal}"),
             None => format!("exit code {}", status.code()),
         };
-        // (Neither fails: the thread waits for this.)
+        // Neither fails, since the thread waits for this.
         let _ = self.stop.send(how);
         let _ = self.thread.join();
     }
 }
 
 impl Sampler {
-    /// Begins to look. Where there can be no thread, the run goes on without.
+    /// Starts to look. If no thread can be made, the run continues without a recording.
     pub fn start(self) -> Option<Recording> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("record".to_owned());
@@ -164,7 +164,7 @@ impl Sampler {
         let mut next = Instant::now();
         loop {
             self.look();
-            // (Looks that were missed while the disk or the machine was slow are not made up for.)
+            // Looks that were missed while the disk or the machine was slow are skipped.
             next = (next + self.every).max(Instant::now());
             let left = next.saturating_duration_since(Instant::now());
             match stopped.recv_timeout(left) {
@@ -184,7 +184,7 @@ impl Sampler {
         self.tell(pushed);
     }
 
-    /// Says once that the recording has gaps; the run goes on.
+    /// Reports once that the recording has gaps; the run continues.
     fn tell(&mut self, written: std::io::Result<()>) {
         if let Err(error) = written
             && !self.told
@@ -199,7 +199,8 @@ impl Sampler {
     }
 }
 
-/// Has a file that meets the limit on files (`ulimit -f`) be refused to this thread, instead of ending the process.
+/// Blocks SIGXFSZ in this thread, so that a file at the limit on files (`ulimit -f`) causes an error and does not end
+/// the process.
 fn refuse_large_files() {
     // SAFETY: a sigset_t is an array of integers, for which zeros are valid; the calls change that set and this
     // thread's mask.

@@ -1,7 +1,8 @@
 //! The titles of a run's processes, looked up while they live.
 //!
-//! A process changes its title whenever it likes and tells nobody. So the supervisor looks a few times a second, at a bounded number of
-//! processes, and keeps what it saw last. A process that lives shorter than that is called as its program.
+//! A process may change its title at any time without a notification. So the supervisor looks a few times a second, at
+//! a bounded number of processes, and keeps the last titles. A process that lives shorter than that has its program's
+//! name.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,15 +12,15 @@ use ledgerline::{GroupState, Ledger};
 use ledgerline_protocol::{Item, program};
 use ledgerline_run::account::model::{Asked, Seen};
 
-/// How often it looks.
+/// The interval between looks.
 const EVERY: Duration = Duration::from_millis(250);
-/// At how many processes at a time. Each takes some thirty microseconds.
+/// The most processes per look. Each takes some thirty microseconds.
 const MANY: usize = 64;
 
 /// The last look at each process.
 pub(super) struct Titles {
     looked: Instant,
-    /// The process at which the next look goes on, if there are more than it takes.
+    /// The process at which the next look continues, if there are more than one look takes.
     next: usize,
     seen: RefCell<HashMap<Asked, Seen>>,
 }
@@ -29,7 +30,7 @@ impl Titles {
         Titles { looked: Instant::now(), next: 0, seen: RefCell::default() }
     }
 
-    /// Looks at processes that live, if it is time.
+    /// Looks at living processes, if a look is due.
     pub(super) fn look(&mut self, ledger: &Ledger) {
         if self.looked.elapsed() < EVERY {
             return;
@@ -54,13 +55,13 @@ impl Titles {
         self.next += MANY;
     }
 
-    /// Looks at a process that goes on; returns the last look at one that has ended.
+    /// Looks at a running process; returns the last look at an ended one.
     pub(super) fn see(&self, asked: Asked, program: &str, goes_on: bool) -> Option<Seen> {
         let now = goes_on.then(|| Seen::of(asked, program, "VmHWM:")).flatten();
         let mut seen = self.seen.borrow_mut();
         match now {
             Some(now) => {
-                // (Names alone are kept, of those that have one.)
+                // Only names are kept, of processes that have one.
                 if now.called.is_some() {
                     seen.insert(asked, Seen { resident: None, ..now.clone() });
                 }
@@ -80,5 +81,5 @@ impl Titles {
     }
 }
 
-/// How many names are kept before those of rows that are gone are looked for.
+/// The number of kept names from which those without a row are removed.
 const FORGET: usize = 4096;

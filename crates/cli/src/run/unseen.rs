@@ -1,16 +1,14 @@
-//! Processes of a run that escaped its account, as the supervisor finds them (`--strict`).
+//! The supervisor's search for processes that escaped the account of a run (`--strict`).
 //!
-//! Each accounted process names what it executes and will not be seen. It does not stand before system calls that a
-//! program makes by itself. So under `--strict` the supervisor looks at all processes below it:
+//! Each accounted process names the programs that it executes and that will not be seen. It cannot intercept system
+//! calls that a program makes by itself. So under `--strict` the supervisor looks at all processes below it:
 //!
-//! ```text
-//! a row says why it is not accounted          it, and what it started, is named already
-//! its memory map does not have the library    it escaped
-//! its environment has another order           it escaped: the library in it went by other values
-//! ```
+//! ```text a row has a reason why it is not accounted  it, and its descendants, are named already its memory map does
+//! not have the library    it escaped its environment has another order           it escaped: the library in it used
+//! other values ```
 //!
-//! A process is between two programs for a moment, and then looks as one that escaped. So it is named when it looks so for
-//! half a second; one that ends before is not found.
+//! A process that is executing another program looks for a moment like an escaped one. So it is named when it has
+//! looked so for half a second; one that ends before is not found.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -21,35 +19,35 @@ use ledgerline::Ledger;
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{DESCRIPTORS, FILTERS, Item, VOUCHED, is_of_order};
 
-/// How often is looked.
+/// The interval between looks.
 const EVERY: Duration = Duration::from_millis(100);
-/// How many looks in sequence a process must look so.
+/// The number of consecutive looks in which a process must appear escaped.
 const LOOKS: u32 = 5;
 
-/// A process by what `/proc/PID/stat` says.
+/// A process, from `/proc/PID/stat`.
 struct Process {
     parent: u32,
-    /// When it started. Another process of that number has another time.
+    /// Its start time. Another process with that id has another time.
     start: u64,
-    /// Whether it has ended, or ends.
+    /// Whether it has ended, or is ending.
     gone: bool,
     name: String,
 }
 
-/// The function that looks for them.
+/// The search.
 pub(super) struct Unseen {
-    /// `NAME=value` of all that the run ordered, without the mark of those who vouch.
+    /// `NAME=value` of the run's whole order, without the suffix that vouches.
     order: Vec<Vec<u8>>,
     /// The name of the library's file.
     library: Vec<u8>,
     looked: Option<Instant>,
-    /// How often each looked as one that escaped, with its start.
+    /// The number of looks in which each appeared escaped, with its start.
     suspects: HashMap<u32, (u64, u32)>,
     named: HashSet<(u32, u64)>,
 }
 
 impl Unseen {
-    /// For a run that ordered this, with this library.
+    /// Makes the search for a run with this order and this library.
     pub(super) fn new(order: impl Iterator<Item = Vec<u8>>, library: &Path) -> Unseen {
         let name = library.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
         let order = order.map(|string| unvouched(&string).to_vec()).collect();
@@ -62,12 +60,12 @@ impl Unseen {
         }
     }
 
-    /// Whether any was found.
+    /// Returns whether any was found.
     pub(super) fn any(&self) -> bool {
         !self.named.is_empty()
     }
 
-    /// Looks, if it is time to; tells `name` of each that escaped, once.
+    /// Looks if a look is due; calls `name` once for each escaped process.
     pub(super) fn look(&mut self, ledger: &Ledger, mut name: impl FnMut(&str, u32)) {
         if self.looked.is_some_and(|last| last.elapsed() < EVERY) {
             return;
@@ -111,8 +109,8 @@ impl Unseen {
         environment.split(|&byte| byte == 0).any(|string| self.is_other(string))
     }
 
-    /// Whether a string of an environment says another value than the run's. (A program may write over its environment,
-    /// to have a title; so what is missing says nothing.)
+    /// Returns whether a string of an environment has another value than the run's. A program may overwrite its
+    /// environment with a title, so a missing string proves nothing.
     fn is_other(&self, string: &[u8]) -> bool {
         let leads_to_own = |string: &[u8]| {
             let value = string.splitn(2, |&byte| byte == b'=').nth(1);
@@ -124,7 +122,7 @@ impl Unseen {
     }
 }
 
-/// A string of the order without the mark that vouches for a program.
+/// Returns a string of the order without the suffix that vouches for a program.
 fn unvouched(string: &[u8]) -> &[u8] {
     match string {
         [rest @ .., VOUCHED] if string.starts_with(FILTERS.to_bytes()) => rest,
@@ -132,7 +130,7 @@ fn unvouched(string: &[u8]) -> &[u8] {
     }
 }
 
-/// All processes that `/proc` shows.
+/// Returns all processes that `/proc` shows.
 fn processes() -> HashMap<u32, Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -140,20 +138,20 @@ fn processes() -> HashMap<u32, Process> {
         .collect()
 }
 
-/// The fields of a line of `/proc/PID/stat`. The name, in parentheses, may hold anything.
+/// Returns the fields of a line of `/proc/PID/stat`. The name, in parentheses, may hold anything.
 fn stat(line: &[u8]) -> Option<Process> {
     let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')').filter(|&at| at > open)?;
     let name = String::from_utf8_lossy(&line[open + 1..close]).into_owned();
     let rest = std::str::from_utf8(&line[close + 1..]).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // (The first of these is the third of proc_pid_stat(5).)
+    // The first of these is the third of proc_pid_stat(5).
     let field = |number: usize| fields.get(number - 3).copied();
     let gone = matches!(field(3)?, "Z" | "X" | "x");
     Some(Process { parent: field(4)?.parse().ok()?, start: field(22)?.parse().ok()?, gone, name })
 }
 
-/// The processes below one.
+/// Returns the descendants of a process.
 fn below(processes: &HashMap<u32, Process>, of: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (&pid, process) in processes {
@@ -161,7 +159,7 @@ fn below(processes: &HashMap<u32, Process>, of: u32) -> Vec<u32> {
     }
     let (mut found, mut next) = (Vec::new(), vec![of]);
     while let Some(pid) = next.pop() {
-        // (A list that is read while processes come and go might have a circle.)
+        // A list that is read while processes come and go might have a cycle.
         let of_it = children.remove(&pid).unwrap_or_default();
         found.extend(&of_it);
         next.extend(of_it);
@@ -169,7 +167,7 @@ fn below(processes: &HashMap<u32, Process>, of: u32) -> Vec<u32> {
     found
 }
 
-/// The processes whose rows say why they are not accounted.
+/// Returns the processes whose rows have a reason why they are not accounted.
 fn blind(ledger: &Ledger) -> HashSet<u32> {
     let groups = ledger.snapshot().groups;
     let of_processes = groups.iter().filter(|group| group.depth == 1 && group.owner != 0);

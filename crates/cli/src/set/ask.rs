@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The changes that the command line requests.
 
 use crate::sizes;
 use ledgerline::Limit;
@@ -26,7 +26,7 @@ impl Which {
     }
 }
 
-/// A limit that is to be set.
+/// A requested limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) which: Which,
@@ -35,7 +35,7 @@ pub(super) struct Change {
     pub(super) is_bare: bool,
 }
 
-/// Reads `max=300M`. (A cgroup's file name, `memory.max`, is as good.)
+/// Parses `max=300M`. A cgroup's file name, `memory.max`, is accepted as well.
 pub(super) fn parse(text: &str) -> Result<Change, String> {
     let (name, value) = text
         .split_once('=')
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
     Ok(Change { which, limit, is_bare })
 }
 
-/// Refuses what contradicts itself.
+/// Refuses contradictory changes.
 pub(super) fn check(changes: &[Change], now: bool) -> Result<(), String> {
     for (at, change) in changes.iter().enumerate() {
         if changes[..at].iter().any(|earlier| earlier.which == change.which) {

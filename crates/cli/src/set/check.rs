@@ -1,4 +1,4 @@
-//! What speaks against a change, before anything is changed.
+//! Checks of a change, before anything is changed.
 
 use super::ask::{Change, Which};
 use crate::steered::{self, Found};
@@ -6,7 +6,7 @@ use ledgerline::container::UNTRACKED;
 use ledgerline::{Limit, Snapshot, size};
 use std::collections::HashMap;
 
-/// How many of those are named who hold most.
+/// The number of the largest holders that are named.
 const HOLDERS: usize = 3;
 
 /// Checks all changes.
@@ -19,7 +19,7 @@ pub(super) fn all(found: &Found<'_>, changes: &[Change], now: bool) -> Result<()
     }
     let is_limit = |change: &&Change| [Which::Max, Which::High].contains(&change.which);
     let slip = changes.iter().filter(is_limit).find(|change| change.is_bare);
-    // (Of a ledger of other things a small number is a limit as any.)
+    // In a ledger of other units a small number is a valid limit.
     if let Some(change) = slip
         && found.group.ledger().snapshot().unit == "bytes"
     {
@@ -58,12 +58,12 @@ pub(super) fn all(found: &Found<'_>, changes: &[Change], now: bool) -> Result<()
     Ok(())
 }
 
-/// The max that the ledger has where the user's is this: a run keeps its reserve.
+/// Returns the ledger's max for the user's: a run keeps its reserve.
 pub(super) fn kept(found: &Found<'_>, limit: Limit) -> Limit {
     limit.get().map_or(limit, |units| Limit::units(units.saturating_sub(found.reserve())))
 }
 
-/// Why a max is not set, and who is in the way.
+/// Returns why a max is not set, with the largest holders.
 pub(super) fn busy(found: &Found<'_>, limit: Limit, usage: u64) -> String {
     let room = kept(found, limit).get().unwrap_or(u64::MAX);
     let path = &found.path;
@@ -83,7 +83,7 @@ pub(super) fn busy(found: &Found<'_>, limit: Limit, usage: u64) -> String {
     )
 }
 
-/// Who holds most below a group, itself included, without what those below hold.
+/// Returns the largest holders below a group, itself included, each without the groups below it.
 fn holders(snapshot: &Snapshot, path: &str) -> String {
     let prefix = format!("{}/", path.trim_end_matches('/'));
     let mut below: HashMap<&str, u64> = HashMap::new();

@@ -1,10 +1,10 @@
-//! `ledgerline set`: changes limits of a program that runs.
+//! `ledgerline set`: changes limits of a running program.
 //!
-//! | module   | what it holds                                        |
+//! | module   | contents                                             |
 //! |----------|------------------------------------------------------|
-//! | `ask`    | what the command line asks for                       |
+//! | `ask`    | the changes that the command line requests           |
 //! | `reach`  | the ledger, if this user may change its limits       |
-//! | `check`  | what speaks against it, before anything is changed   |
+//! | `check`  | checks of the changes, before anything is changed    |
 
 mod ask;
 mod check;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::steered::{self, Found};
 use ask::{Change, Which};
 
-/// What `ledgerline set --help` says first.
+/// The introduction of `ledgerline set --help`.
 pub const LONG_ABOUT: &str = "\
 Change limits of a program that runs, and say what they were and are.
 
@@ -80,7 +80,7 @@ pub struct SetArgs {
     json: bool,
 }
 
-/// Changes what is asked for. The exit status is 0, 1 when it is refused, or 2 for a bad command line.
+/// Makes the requested changes. The exit status is 0, 1 if they are refused, or 2 for a bad command line.
 pub fn main(args: &SetArgs) -> ExitCode {
     if let Err(error) = ask::check(&args.limits, args.now) {
         return fail("set", &printable(&error), 2);
@@ -89,7 +89,7 @@ pub fn main(args: &SetArgs) -> ExitCode {
     status("set", set.map(drop))
 }
 
-/// A limit as it was and as it is.
+/// A limit before and after the change.
 struct Changed {
     which: Which,
     was: Limit,
@@ -101,7 +101,7 @@ fn text(args: &SetArgs) -> Result<String, String> {
     let found = steered::find(&ledger, &args.group)?;
     check::all(&found, &args.limits, args.now)?;
     let before: Vec<Limit> = args.limits.iter().map(|change| limit(&found, change.which)).collect();
-    // The max first: it alone may still be refused.
+    // The max first: only it may still be refused.
     let mut order: Vec<&Change> = args.limits.iter().collect();
     order.sort_by_key(|change| change.which != Which::Max);
     let mut above = 0;
@@ -120,7 +120,7 @@ fn text(args: &SetArgs) -> Result<String, String> {
     Ok(if args.json { document(&found, &changed, above) } else { lines(&found, &changed, above) })
 }
 
-/// A limit as the user sees it.
+/// Returns a limit as the user sees it.
 fn limit(found: &Found<'_>, which: Which) -> Limit {
     match which {
         Which::Max => steered::max(found),
@@ -130,7 +130,7 @@ fn limit(found: &Found<'_>, which: Which) -> Limit {
     }
 }
 
-/// Sets one limit. Says how much is above it.
+/// Sets one limit. Returns the units above it.
 fn set(found: &Found<'_>, change: Change, now: bool) -> Result<u64, String> {
     let (group, limit) = (found.group, change.limit);
     let refused = |error: SetMaxError| match error {

@@ -1,4 +1,4 @@
-//! The ledger whose limits are to be changed, if this user may.
+//! The ledger whose limits are to be changed, if this user may change them.
 
 use ledgerline::stat::CountersFile;
 use ledgerline::{Ledger, OpenError};
@@ -20,7 +20,7 @@ pub(super) fn ledger(pid: Option<u32>, file: Option<&Path>) -> Result<Ledger, St
     }
 }
 
-/// Refuses another user's process by name. (The kernel would, too, with less to say.)
+/// Refuses another user's process with its name. The kernel would refuse it, too, with a poorer message.
 fn owns(pid: u32) -> Result<(), String> {
     let Ok(process) = Path::new(&format!("/proc/{pid}")).metadata() else { return Ok(()) };
     may(process.uid(), &format!("process {pid}"))

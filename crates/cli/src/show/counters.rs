@@ -1,4 +1,4 @@
-//! A table's places.
+//! The places of a table of counters.
 
 use super::{Format, not_of};
 use ledgerline::stat::print::{self, Flat};
@@ -6,10 +6,10 @@ use ledgerline::stat::{CountersSnapshot, PlaceKind};
 use serde_json::{Map, Value, json};
 
 const FORMATS: [Format; 3] = [Format::Vmstat, Format::Zoneinfo, Format::Numastat];
-/// The item by which a table of NUMA statistics is known.
+/// The item that identifies a table of NUMA statistics.
 const NUMA: &str = "numa_hit";
 
-/// Tables in a format.
+/// Returns tables in a format.
 pub(super) fn text(
     tables: &[CountersSnapshot],
     format: Option<Format>,
@@ -58,7 +58,7 @@ fn is_numa(table: &CountersSnapshot) -> bool {
 }
 
 fn zoneinfo(tables: &[CountersSnapshot]) -> Result<String, String> {
-    // A table of NUMA statistics alone has zones, too.
+    // A table with NUMA statistics alone also has zones.
     let zones = tables.iter().find(|table| !is_numa(table)).unwrap_or(&tables[0]);
     let others = || tables.iter().filter(|table| !std::ptr::eq(*table, zones));
     let numa = others().find(|table| is_numa(table));

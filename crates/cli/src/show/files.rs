@@ -6,7 +6,7 @@ use ledgerline::Limit;
 use ledgerline::stat::print::Flat;
 use serde_json::{Map, Value, json};
 
-/// The files that there are.
+/// The existing files.
 pub(super) const NAMES: [&str; 10] = [
     "memory.current",
     "memory.peak",
@@ -20,12 +20,12 @@ pub(super) const NAMES: [&str; 10] = [
     "memory.stat",
 ];
 
-/// Whether a word names a file, be it there or not.
+/// Returns whether a word is a file's name, even if that group lacks the file.
 pub(super) fn is_name(word: &str) -> bool {
     word.starts_with("memory.")
 }
 
-/// Refuses a name that is none of `there`.
+/// Refuses a name that is not in `there`.
 pub(super) fn check(name: &str, there: &[&str]) -> Result<(), String> {
     if there.contains(&name) {
         return Ok(());
@@ -41,10 +41,10 @@ pub(super) fn check(name: &str, there: &[&str]) -> Result<(), String> {
     Err(format!("there is no {name}{why}; there are {}", there.join(", ")))
 }
 
-/// What a file says: a number, `max`, or a name and a number a line.
+/// Returns the content of a file: a number, `max`, or lines with a name and a number.
 fn read(found: &Found<'_>, name: &str) -> String {
     let group = found.group;
-    // (Not as a limit prints itself: the kernel writes bytes.)
+    // Limits have another format of their own: the kernel writes bytes.
     let limit = |limit: Limit| match limit.get() {
         Some(units) => format!("{units}\n"),
         None => "max\n".to_owned(),
@@ -63,7 +63,7 @@ fn read(found: &Found<'_>, name: &str) -> String {
     }
 }
 
-/// The same as JSON: a number, a word, or an object.
+/// Returns the content as JSON: a number, a word, or an object.
 fn value(text: &str) -> Value {
     let number = |word: &str| word.parse::<u64>().map_or_else(|_| word.into(), Value::from);
     let pair = |line: &str| {
@@ -76,7 +76,7 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// One file as the kernel has it; several with a line before each that names it.
+/// Returns one file in the kernel's format; several with a heading line for each.
 pub(super) fn text(found: &Found<'_>, names: &[String], json: bool) -> Result<String, String> {
     let all: Vec<String> = NAMES.map(str::to_owned).to_vec();
     let names = if names.is_empty() { &all } else { names };

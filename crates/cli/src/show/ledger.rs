@@ -12,7 +12,7 @@ use ledgerline_view::terminal::style::Style;
 
 const FORMATS: [Format; 3] = [Format::Tree, Format::MemoryStat, Format::MemoryEvents];
 
-/// A ledger in a format.
+/// Returns a ledger in a format.
 pub(super) fn text(
     ledger: &Ledger,
     format: Option<Format>,
@@ -35,7 +35,7 @@ pub(super) fn text(
     }
 }
 
-/// What the group uses now and used at most, then what it and its subtree counted.
+/// Returns the group's present usage and peak, then the counts of it and its subtree.
 fn memory_stat(group: Group<'_>) -> Vec<Stat> {
     let mut stats =
         vec![Stat::new("current", group.precise()), Stat::new("peak", group.peak().value)];
@@ -43,17 +43,17 @@ fn memory_stat(group: Group<'_>) -> Vec<Stat> {
     stats
 }
 
-/// What the group and its subtree counted.
+/// Returns the counts of the group and its subtree.
 pub(super) fn counted(group: Group<'_>) -> Vec<Stat> {
     let lines = group.stat().lines;
-    // A sum of what rows were refused first, or of who processes are, means nothing.
+    // Sums of first refusals or of processes' identities mean nothing.
     let no_sums = Item::REFUSED.into_iter().chain(Item::ORIGIN).map(Item::name);
     let no_sums: Vec<&str> = no_sums.collect();
     let lines = lines.into_iter().filter(|line| !no_sums.contains(&&*line.name));
     lines.map(|line| Stat::clamped(line.name, line.subtree)).collect()
 }
 
-/// The account of a ledger whose program is somebody else's.
+/// Returns the account of a ledger that another program has.
 fn account(ledger: &Ledger) -> Account {
     let mistakes = ledger.mistakes();
     let account = Account {

@@ -1,11 +1,11 @@
-//! `ledgerline show`: what a ledger or a table of counters says, in the kernel's own formats.
+//! `ledgerline show`: a ledger or a table of counters, in the kernel's own formats.
 //!
-//! | module     | what it holds                                             |
+//! | module     | contents                                                  |
 //! |------------|-----------------------------------------------------------|
-//! | `source`   | opening what is to be shown                               |
+//! | `source`   | opens the ledger or the table                             |
 //! | `ledger`   | groups: the tree, `memory.stat`, `memory.events`          |
 //! | `files`    | one group's files by name                                 |
-//! | `watch`    | what changes                                              |
+//! | `watch`    | changes                                                   |
 //! | `counters` | places: `vmstat`, `zoneinfo`, `numastat`                  |
 
 mod counters;
@@ -25,7 +25,7 @@ use clap::{Args, ValueEnum};
 
 use source::Source;
 
-/// What `ledgerline show --help` says first.
+/// The introduction of `ledgerline show --help`.
 pub const LONG_ABOUT: &str = "\
 Print what a ledger, or a table of counters, says now.
 
@@ -126,13 +126,12 @@ pub struct ShowArgs {
     json: bool,
 }
 
-/// Prints what is asked for. The exit status is 0, 1 when it cannot be shown, or 2 for a bad command
-/// line.
+/// Prints the requested output. The exit status is 0, 1 on an error, or 2 for a bad command line.
 pub fn main(args: &ShowArgs) -> ExitCode {
     status("show", text(args).and_then(|text| print(text, "cannot write")).map(drop))
 }
 
-/// How long a watch may wait between two looks.
+/// The allowed intervals between two looks.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.01..=86_400.0;
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -142,15 +141,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("a number of seconds from {} to {}", SECONDS.start(), SECONDS.end()))
 }
 
-/// What the words are.
+/// The classified words.
 struct Words<'a> {
     paths: Vec<PathBuf>,
     group: Option<&'a str>,
     names: Vec<String>,
 }
 
-/// Names come last. Before them is the group, and before that the file, unless an option names it. Without names and
-/// without a watch all words are files, since tables of counters are shown together.
+/// Classifies the words. Names come last. Before them is the group, and before that the file, unless an option names
+/// it. Without names and without a watch all words are files, since tables of counters are shown together.
 fn words(args: &ShowArgs) -> Result<Words<'_>, String> {
     let named = match (args.pid, &args.file) {
         (Some(pid), _) => Some(find::by_pid(pid)?.path),
@@ -215,7 +214,7 @@ fn text(args: &ShowArgs) -> Result<String, String> {
     counters::text(&tables, args.format, args.at.as_deref(), args.json)
 }
 
-/// The error for a format that what was opened does not have.
+/// Returns the error for a format that the opened file does not have.
 fn not_of(format: Format, what: &str, formats: &[Format]) -> String {
     let name = |format: &Format| {
         format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())

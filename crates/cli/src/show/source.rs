@@ -1,17 +1,17 @@
-//! Opening what is to be shown.
+//! Opens the ledger or the table to show.
 
 use ledgerline::Ledger;
 use ledgerline::stat::{CountersFile, CountersSnapshot};
 use std::fs::File;
 use std::path::Path;
 
-/// What a file turned out to be.
+/// The kind of an opened file.
 pub(super) enum Source {
     Ledger(Ledger),
     Counters(CountersSnapshot),
 }
 
-/// Opens a file and tells what it is.
+/// Opens a file and determines its kind.
 pub(super) fn open(path: &Path) -> Result<Source, String> {
     let name = path.display();
     // Before it is opened: a pipe would wait for a writer.
@@ -20,7 +20,7 @@ pub(super) fn open(path: &Path) -> Result<Source, String> {
     if !metadata.is_file() {
         return Err(format!("{name} is not a file"));
     }
-    // A ledger is mapped for writing, as whoever may charge it does; nothing is written here.
+    // A ledger is mapped for writing, like by a charging program; nothing is written here.
     let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path));
     let file = file.map_err(told)?;
     if CountersFile::is_one(&file).map_err(told)? {

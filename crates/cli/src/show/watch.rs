@@ -1,4 +1,4 @@
-//! `show --watch`: what changed since the last look, a line for each group and file.
+//! `show --watch`: the changes since the last look, a line for each group and file.
 
 use super::files;
 use ledgerline::GroupId;
@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The files that are looked at.
+/// The observed files.
 const NAMES: [&str; 7] = [
     "memory.current",
     "memory.peak",
@@ -25,29 +25,29 @@ const NAMES: [&str; 7] = [
     "memory.events.local",
 ];
 
-/// What is watched.
+/// The subject of the watch.
 pub(super) struct Watched<'a> {
     pub(super) path: &'a Path,
-    /// The process with whose end the watch ends; otherwise it ends with the file.
+    /// The process whose end ends the watch; otherwise it ends with the file.
     pub(super) pid: Option<u32>,
-    /// This group and those below it.
+    /// The group; those below it are watched, too.
     pub(super) group: &'a str,
-    /// These files; none is all.
+    /// The files; none means all.
     pub(super) names: &'a [String],
     pub(super) every: Duration,
     pub(super) json: bool,
 }
 
-/// A number of a file: the file, the name in it if it has several, and the number; `None` is no limit.
+/// A number in a file: the file, the name in it if it has several, and the number; `None` is no limit.
 type Fact = (&'static str, Option<&'static str>, Option<u64>);
 
-/// What is kept of a group until the next look.
+/// The state of a group that is kept until the next look.
 struct Before {
     path: String,
     facts: Vec<Fact>,
 }
 
-/// Prints until the program ends, or until nobody reads.
+/// Prints until the program ends, or until the reader leaves.
 pub(super) fn run(watched: &Watched<'_>) -> Result<(), String> {
     for name in watched.names {
         files::check(name, &files::NAMES)?;
@@ -55,7 +55,7 @@ pub(super) fn run(watched: &Watched<'_>) -> Result<(), String> {
             return Err(format!("{name} is not watched; --watch looks at {}", NAMES.join(", ")));
         }
     }
-    // Before the ledger is opened: the process whose end is heard of is the one that has it.
+    // Opened before the ledger, so that the end of this very process is noticed.
     let program = watched.pid.map(program).transpose()?;
     let source = Source::open(watched.path)?;
     let look = source.look();
@@ -81,7 +81,7 @@ fn program(pid: u32) -> Result<OwnedFd, String> {
         .map_err(|error| format!("process {} cannot be watched: {error}", pid.as_raw_nonzero()))
 }
 
-/// Waits for the next look. Says whether the program has ended, or the file is gone.
+/// Waits for the next look. Returns whether the program has ended, or the file is gone.
 fn ended(watched: &Watched<'_>, program: Option<&OwnedFd>) -> Result<bool, String> {
     let Some(program) = program else {
         std::thread::sleep(watched.every);
@@ -105,13 +105,13 @@ fn is_below(path: &str, group: &str) -> bool {
     top.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The lines for what is not as it was.
+/// Returns the lines for the changes.
 fn changes(watched: &Watched<'_>, look: &Look, before: &mut BTreeMap<u64, Before>) -> String {
     let mut text = String::new();
     let mut there = HashSet::new();
     let line = Lines { time: look.at, json: watched.json };
     for row in look.rows.iter().filter(|row| is_below(&row.path, watched.group)) {
-        // (Numbers of a damaged row mean nothing.)
+        // The numbers of a damaged row are meaningless.
         if row.state == State::Damaged {
             continue;
         }
@@ -156,7 +156,7 @@ fn facts(row: &Row, names: &[String]) -> Vec<Fact> {
     all.into_iter().filter(wanted).collect()
 }
 
-/// What a group begins with.
+/// Returns the initial numbers of a group.
 fn at_first(facts: &[Fact]) -> Vec<Fact> {
     let first = |&(file, key, _): &Fact| {
         let unlimited = ["memory.max", "memory.high"].contains(&file);
@@ -165,7 +165,7 @@ fn at_first(facts: &[Fact]) -> Vec<Fact> {
     facts.iter().map(first).collect()
 }
 
-/// How a line is written.
+/// The format of lines.
 struct Lines {
     time: SystemTime,
     json: bool,
@@ -206,7 +206,7 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }
 
-/// A time like `2026-11-23T01:02:03.456Z`.
+/// Returns a time like `2026-11-23T01:02:03.456Z`.
 fn utc(time: SystemTime) -> String {
     let (date, of_day) = calendar::utc(time);
     format!("{date}T{of_day}.{:03}Z", since_epoch(time).subsec_millis())

@@ -1,4 +1,4 @@
-//! A program writes over the ledger of a run: nothing hangs, nothing crashes, and the account says so.
+//! A program overwrites the ledger of a run: nothing hangs, nothing crashes, and the account reports it.
 
 #[path = "../../../../tests/support/scribble.rs"]
 mod scribble;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A run that takes as long hangs.
+/// A run that takes this long hangs.
 const HANGS: Duration = Duration::from_secs(100);
 
-/// Starts itself and Python again and again for so many milliseconds; says whom a signal ended.
+/// Starts itself and Python repeatedly for some milliseconds; prints the children that a signal ended.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -132,9 +132,9 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// It may be refused memory, and say so. (Not by `threading`: there whoever starts a thread waits until that runs, for
-/// ever if the thread was refused what it needs to begin. And an interpreter that ends while such a thread still says so
-/// may abort, so the process ends without that.)
+/// Python code that may be refused memory, and report it. It avoids `threading`, whose starter waits until the thread
+/// runs, for ever if the thread was refused its first memory. An interpreter that ends while such a thread still
+/// reports that may abort, so the process ends in another way.
 const PYTHON: &str = "\
 import _thread, os
 def work(end=None):
@@ -177,7 +177,7 @@ impl Random {
     }
 }
 
-/// The program, compiled; `None` where there is no compiler.
+/// Returns the compiled program; `None` without a compiler.
 fn program() -> Option<&'static Path> {
     static PROGRAM_FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compiled = || {
@@ -195,7 +195,7 @@ fn program() -> Option<&'static Path> {
     PROGRAM_FILE.get_or_init(compiled).as_deref()
 }
 
-/// The ledger of a run that goes on, once it is there.
+/// Returns the ledger of a running run, once it exists.
 fn ledger_of(run: &mut Child) -> Option<File> {
     loop {
         let folder = std::fs::read_dir(format!("/proc/{}/fd", run.id())).ok()?;
@@ -205,7 +205,7 @@ fn ledger_of(run: &mut Child) -> Option<File> {
         };
         let found = folder.flatten().map(|entry| entry.path()).find(is_ledger);
         let file = found.and_then(|path| File::options().read(true).write(true).open(path).ok());
-        // It is made by the time that its first bytes are.
+        // The ledger is complete once its first bytes are written.
         let mut start = [0; 8];
         if let Some(mut file) = file
             && file.read_exact(&mut start).is_ok()
@@ -220,7 +220,7 @@ fn ledger_of(run: &mut Child) -> Option<File> {
     }
 }
 
-/// Waits for a command, which leads a process group, and ends the group when it hangs.
+/// Waits for a command, which leads a process group, and ends the group if it hangs.
 fn finish(mut child: Child, what: &str) -> ExitStatus {
     let start = Instant::now();
     loop {
@@ -238,8 +238,8 @@ fn finish(mut child: Child, what: &str) -> ExitStatus {
     }
 }
 
-/// Where every thread of a process group is: what it runs, its state, the function of the kernel that it sleeps in, its
-/// system call with the registers.
+/// Returns the state of every thread of a process group: its program, its state, the function of the kernel that it
+/// sleeps in, and its system call with the registers.
 fn threads_of(group: u32) -> String {
     let mut lines = String::new();
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
@@ -263,7 +263,7 @@ fn threads_of(group: u32) -> String {
     lines
 }
 
-/// Runs the program while words of its ledger are written over: all at once, or (0) again and again.
+/// Runs the program while words of its ledger are overwritten: all at once, or, with 0, repeatedly.
 fn run_damaged(seed: u64, words: u64) {
     let (Some(program), Some(python)) = (program(), python()) else { return };
     let what = format!("seed {seed} ({words} words)");
@@ -277,7 +277,7 @@ fn run_damaged(seed: u64, words: u64) {
     }
     let time = if seed::long() { "3000" } else { "1200" };
     command.arg("--").arg(program).args([&(seed * 1000).to_string(), time, python, PYTHON]);
-    // (Files: a pipe that nobody reads would be full some day.)
+    // Files, since a pipe without a reader would fill up.
     command.stdout(File::create(&told).unwrap()).stderr(File::create(&errors).unwrap());
     let mut run = command.process_group(0).spawn().expect("the command starts");
     let start = Instant::now();
@@ -304,7 +304,7 @@ fn run_damaged(seed: u64, words: u64) {
             show.args(if shown.len() % 2 == 0 { &["--json"][..] } else { &[] });
             show.stdout(Stdio::null()).stderr(File::create(&show_errors).unwrap());
             shown.push(show.process_group(0).spawn().unwrap());
-            // At most two at a time; each ends.
+            // At most two at the same time; each ends.
             while shown.len() > 2 {
                 let code = finish(shown.remove(0), &format!("{what}: show")).code();
                 let read = || std::fs::read_to_string(&show_errors).unwrap();
@@ -322,13 +322,13 @@ fn run_damaged(seed: u64, words: u64) {
     let text = std::fs::read_to_string(&said).unwrap();
     assert!(text.starts_with("ledgerline: "), "{what}: {text}");
     let account: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
-    // Of so many words one at least makes no sense.
+    // Among this many words at least one is impossible.
     if words >= 1000 {
         assert_eq!(account["damaged"], true, "{what}: {text}");
         assert!(text.contains("The ledger is damaged"), "{what}: {text}");
     }
     for group in groups(&account) {
-        // What nobody holds is not told as a fact.
+        // A number that does not exist is not reported as a fact.
         for field in ["current", "peak", "at_exit", "charges", "mapped", "heap", "refused"] {
             let number = &group[field];
             assert_eq!(number.is_null(), group["state"] == "damaged", "{what}: {group}");

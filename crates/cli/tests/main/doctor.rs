@@ -1,4 +1,4 @@
-//! `ledgerline doctor`: what it says where the kernel, a filter of system calls or the environment takes something away.
+//! `ledgerline doctor`: its output if the kernel, a filter of system calls or the environment lacks something.
 
 use crate::held;
 use crate::support::*;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What it says in JSON, and its exit status.
+/// Returns its output in JSON, and its exit status.
 fn says(change: impl FnOnce(&mut Command)) -> (Value, i32) {
     let mut command = ledgerline();
     command.args(["doctor", "--json"]);
@@ -19,7 +19,7 @@ fn says(change: impl FnOnce(&mut Command)) -> (Value, i32) {
     (report, output.status.code().expect("it ends by itself"))
 }
 
-/// The finding of that name: its state, what was found, and what would change it.
+/// Returns the finding with a name: its state, the observation, and the improvement.
 fn finding(report: &Value, what: &str) -> (String, String, String) {
     let all = report["findings"].as_array().expect("a list");
     let one = all.iter().find(|one| one["what"] == what).unwrap_or_else(|| panic!("{report:#}"));
@@ -28,7 +28,7 @@ fn finding(report: &Value, what: &str) -> (String, String, String) {
     (text(&one["state"]), text(&one["found"]), change.join("\n"))
 }
 
-/// Refuses system calls to the command and what it starts, with an error, as sandboxes do.
+/// Refuses system calls to the command and its children, with an error, like sandboxes do.
 fn refuse(command: &mut Command, calls: &[libc::c_long], error: i32) {
     // load the call's number; for each: equal? the error; allow
     let mut filter = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
@@ -98,7 +98,7 @@ fn where_a_filter_refuses_rseq_threads_own_columns_and_it_says_what_to_allow() {
     let (report, code) = says(|command| refuse(command, &both, libc::EPERM));
     assert_eq!(code, 0);
     assert!(finding(&report, "charges").1.starts_with("atomics; "), "{report:#}");
-    // And programs are accounted all the same.
+    // Programs are accounted nevertheless.
     let (_, run, _) = finding(&report, "run");
     assert!(run.contains("was accounted (mode fallback)"), "{report:#}");
 }

@@ -1,9 +1,9 @@
-//! Programs that embed the library, under `ledgerline run`: their tables are address space, and no memory.
+//! Programs that embed the library, under `ledgerline run`: their tables are address space, not memory.
 
 use crate::support::{account, binary, check, groups, number, stderr};
 
-/// The command's own benches embed ledgers of the usual capacity, each of which reserves most of a gigabyte, and the
-/// allocator with its shadow.
+/// The command's own benches embed ledgers with the default capacity, each of which reserves most of a gigabyte, and
+/// the allocator with its shadow.
 #[test]
 fn the_tables_of_a_ledger_that_a_program_embeds_are_not_charged_to_it() {
     for suite in ["charge", "alloc"] {

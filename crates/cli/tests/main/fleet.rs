@@ -1,4 +1,4 @@
-//! `ledgerline fleet`: an operator makes budgets in a real store, sees what a real node has of them, and takes it back.
+//! `ledgerline fleet`: an operator makes budgets in a real store, sees a real node's part of them, and takes it back.
 
 #[path = "../../../fleet/tests/main/support/server.rs"]
 #[allow(dead_code, reason = "a part is used")]
@@ -17,10 +17,10 @@ use ledgerline_fleet::fleet::Fleet;
 use ledgerline_fleet::store::{Access, Store, open};
 use serde_json::Value;
 
-/// Nobody waits longer for anything: a busy machine is slow, and does not hang.
+/// Longer than any wait: a busy machine is slow, and does not hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A port at which nobody listens: it is this end of a connection, so that nobody else gets it as long as this lives.
+/// A port without a listener: it is this end of a connection, so no other program gets it as long as this lives.
 struct Nobody {
     connection: TcpStream,
     _listener: TcpListener,
@@ -39,7 +39,7 @@ impl Nobody {
     }
 }
 
-/// An operator, who has a store's address.
+/// An operator with a store's address.
 struct Operator {
     store: String,
 }
@@ -60,14 +60,14 @@ impl Operator {
         self.command(words).output().expect("the command runs")
     }
 
-    /// What a call that succeeds prints.
+    /// Returns the output of a call that succeeds.
     fn says(&self, words: &[&str]) -> String {
         let output = self.call(words);
         assert!(output.status.success(), "{words:?}: {}", stderr(&output));
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What a call that fails says.
+    /// Returns the message of a call that fails.
     fn fails(&self, words: &[&str]) -> String {
         let output = self.call(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}");
@@ -139,14 +139,14 @@ fn a_day_of(operator: &Operator) {
     assert!(shown.contains("`- node-a "), "{shown}");
     assert!(!shown.contains('\u{1b}'), "a pipe gets no colours: {shown:?}");
 
-    // A query of its own is refused, and is gone before anybody looks.
+    // A query of its own is refused, and is gone before any look.
     let query = batch.owned().create("q42").unwrap();
     assert!(query.try_charge(900 << 20).is_err());
     query.group().destroy().unwrap();
     let refusals = |operator: &Operator| operator.books()["refusals"].clone();
     let began = Instant::now();
     while refusals(operator)[0].is_null() {
-        // A message tells it: the next is due in a third of the lease.
+        // A message reports it: the next is due after a third of the lease.
         let _refused = runtime.block_on(batch.charge(1 << 40));
         assert!(began.elapsed() < PATIENCE, "a refusal is told");
     }
@@ -169,7 +169,7 @@ fn a_day_of(operator: &Operator) {
     drop(held);
     operator.waits("what is idle comes back", |batch| batch["over"] == 0);
 
-    // One that is deleted while a node has some of it goes with the last lease, or is taken back.
+    // A budget that is deleted while a node holds a part of it goes with the last lease, or is taken back.
     let some = runtime.block_on(batch.charge(1 << 20)).unwrap();
     assert!(operator.says(&["delete", "/acme/batch"]).contains("it goes with the last lease"));
     let opened = operator.says(&["set", "/acme/batch", "max=512M"]);
@@ -213,7 +213,7 @@ fn a_day_of(operator: &Operator) {
     assert_eq!(operator.says(&["delete", "/acme"]), "/acme is deleted.\n");
 }
 
-/// `top` once, as lines of JSON, and as tables in a pipe.
+/// Checks `top` once, as lines of JSON, and as tables in a pipe.
 fn looked_at_by_top(operator: &Operator) {
     let once = operator.says(&["top", "--once"]);
     assert!(once.starts_with("acme: 1 node; ") && once.contains("`- node-a "), "{once}");
@@ -228,7 +228,7 @@ fn looked_at_by_top(operator: &Operator) {
         let mut lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
         let looks = lines.by_ref().map(|line| line.expect("text"));
         assert_eq!(looks.filter(|line| line.starts_with(is_look)).take(2).count(), 2, "{words:?}");
-        // It ends when nobody reads any more.
+        // It ends when the reader is gone.
         drop(lines);
         assert!(top.wait().expect("a child of ours").success());
     }
@@ -265,8 +265,8 @@ fn top_on_a_terminal_shows_budgets_nodes_and_refusals_and_what_is_read_stays_whe
     tmux.wait_for("the end", |screen| screen.contains("status 0"));
 }
 
-/// A page, metrics that promtool accepts where it is installed, and JSON as its schema says; and all of it stays, with its
-/// age, when the store is stopped.
+/// A page, metrics that promtool accepts if it is installed, and JSON that follows its schema. All of it stays
+/// available, with its age, when the store is stopped.
 #[test]
 fn books_are_served_and_stay_with_their_age_when_the_store_says_nothing() {
     let Some(redis) = server::redis(&[]) else { return };
@@ -307,7 +307,7 @@ fn what_is_served_of_a_store_that_nobody_reaches_says_so_and_tells_no_password()
     assert!(all.contains("ledgerline_fleet_up 0") && !all.contains("secret"), "{all}");
 }
 
-/// `ledgerline fleet serve`, which ends with the test.
+/// A `ledgerline fleet serve` that ends with the test.
 struct Serving {
     child: Child,
     address: String,
@@ -346,7 +346,7 @@ impl Serving {
         body.to_owned()
     }
 
-    /// The first answer that has these words.
+    /// Returns the first response with these words.
     fn until(&self, path: &str, words: &str) -> String {
         let began = Instant::now();
         loop {
@@ -367,7 +367,7 @@ impl Drop for Serving {
     }
 }
 
-/// What Prometheus would say of a scrape.
+/// Checks a scrape with Prometheus' own tool.
 fn promtool(metrics: &str) {
     if !have("promtool") {
         return;
@@ -380,7 +380,7 @@ fn promtool(metrics: &str) {
     assert!(output.status.success(), "{}{metrics}", stderr(&output));
 }
 
-/// What a call costs the store is what `top --help` says.
+/// A call costs the store as much as `top --help` states.
 #[test]
 fn a_look_of_top_costs_a_redis_some_ten_commands_an_organisation() {
     let Some(redis) = server::redis(&[]) else { return };
@@ -402,7 +402,7 @@ fn a_look_of_top_costs_a_redis_some_ten_commands_an_organisation() {
     assert!((three - one) / 2 <= 11 && listed - three <= 2, "{one} {three} {listed}");
 }
 
-/// All commands that the server has run, those of its functions included, but for this one.
+/// Returns the number of commands that the server has run, with those of its functions, but without this one.
 fn commands(port: u16) -> u64 {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.write_all(b"INFO commandstats\r\nQUIT\r\n").unwrap();
@@ -460,7 +460,7 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
         let said = operator.fails(words);
         assert!(said.contains(told), "{words:?}: {said}");
     }
-    // What an operator types without looking it up is taken, or said how it is written.
+    // Intuitive input is accepted, or its format is explained.
     operator.says(&["set", "/acme", "max=1G"]);
     let [plain, slash] = ["acme", "/acme"].map(|name| operator.says(&["show", name]));
     assert_eq!(plain, slash);
@@ -483,22 +483,22 @@ fn what_cannot_be_done_is_said_with_what_to_do_and_no_password() {
     assert!(said.contains("127.0.0.1") && !said.contains("secret"), "{said}");
     let said = Operator { store: "http://127.0.0.1".to_owned() }.fails(&["show", "acme"]);
     assert!(said.contains("cannot be opened"), "{said}");
-    // Without an address, the command says where one belongs.
+    // Without an address, the command explains where it belongs.
     let output =
         operator.command(&["show", "acme"]).env_remove("LEDGERLINE_FLEET_STORE").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--store <STORE>"), "{}", stderr(&output));
-    // Help tells the variable, and not what is in it.
+    // Help shows the variable's name, and not its value.
     let output = unreached.call(&["show", "--help"]);
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(help.contains("LEDGERLINE_FLEET_STORE") && !help.contains("secret"), "{help}");
 }
 
-/// Whoever answers at the store's address may send without an end: what that costs is bounded.
+/// The peer at the store's address may send without an end: the cost of that is bounded.
 #[test]
 fn a_store_that_sends_without_an_end_costs_64_mib_at_most() {
     use std::os::unix::process::ExitStatusExt;
-    /// The most that was resident, in bytes, when the store says this; and what was said.
+    /// Returns the peak of resident bytes when the store sends this, and the output.
     #[expect(clippy::zombie_processes, reason = "wait4 waits for it, and says what it used")]
     fn resident(start: &'static [u8], more: &'static [u8]) -> (u64, String) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -544,7 +544,7 @@ fn a_store_that_sends_without_an_end_costs_64_mib_at_most() {
     }
 }
 
-/// Says something to a Redis, and reads the beginning of its reply.
+/// Sends a command to a Redis, and reads the beginning of its reply.
 fn say(redis: &server::Server, words: &[&[u8]]) {
     let mut socket = TcpStream::connect(("127.0.0.1", redis.port)).unwrap();
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
@@ -592,7 +592,7 @@ fn one_bad_field_of_one_organisation_is_that_organisations_and_named_with_its_ke
             serving.until("/metrics", "ledgerline_fleet_damaged{organisation=\"beta\"} 1");
         assert!(metrics.contains("ledgerline_fleet_up 1"), "{metrics}");
         assert!(metrics.contains("budget=\"/acme\""), "{metrics}");
-        // Who asks for it alone is told as well.
+        // A request for that one alone gets the report as well.
         let alone = operator.command(&["show", "beta"]).output().unwrap();
         assert_eq!(alone.status.code(), Some(1));
         assert!(stderr(&alone).contains("beta is damaged"), "{}", stderr(&alone));

@@ -1,4 +1,4 @@
-//! A name that means harm goes through every output that shows it.
+//! A hostile name passes through every output that shows it.
 
 use crate::support::{ledgerline, scratch, stderr};
 use ledgerline::Ledger;
@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// It colours a terminal, turns the direction of writing, ends a label, and opens a tag.
+/// The name colours a terminal, changes the direction of writing, ends a label, and opens a tag.
 const HOSTILE: &str = "a\u{1b}[31m\u{202e}\u{9b}\"}<b>\\\n\u{7}.ledger";
 
-/// Fails if a text has a letter that steers a terminal, but for the ends of lines, or a tag of the name.
+/// Fails if a text has a control character for terminals, except the ends of lines, or a tag from the name.
 #[track_caller]
 fn check(what: &str, text: &str, has_name: bool) {
     let steers = text.chars().find(|&letter| letter != '\n' && letter != '\t' && !is_plain(letter));
@@ -45,7 +45,7 @@ fn a_hostile_name_steers_nothing_in_any_output() {
         let mut command = ledgerline();
         output(&format!("{words:?}"), command.args(words).arg(&path));
     }
-    // What cannot be opened is named, too.
+    // Files that cannot be opened are named, too.
     for words in ["show", "top", "report", "serve"] {
         let mut command = ledgerline();
         output(words, command.arg(words).arg(folder.join(format!("none-{HOSTILE}"))));
@@ -69,7 +69,7 @@ fn a_hostile_name_steers_nothing_in_any_output() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The answers of a server about the ledger.
+/// Returns the responses of a server about the ledger.
 fn served(path: &Path) {
     let mut command = ledgerline();
     command.args(["serve", "--open"]).arg(path).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! Subcommands of the laboratory are handed over to `ledgerline-lab`, and who has none is told where it comes from.
+//! Subcommands of the laboratory are passed to `ledgerline-lab`; without it, the user learns where it comes from.
 
 use crate::support::{ELSEWHERE, binary, check_unread, copy_executable, executable, said, stderr};
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What stands in for the laboratory: says its name, its process, its words and what it reads.
+/// A stand-in for the laboratory: prints its name, its process, its words and its input.
 const STAND_IN: &str = r#"#!/bin/sh
 printf '%s\n' "NAME $$ $#"
 for word; do printf '<%s>\n' "$word"; done
@@ -16,7 +16,7 @@ echo 'to standard error' >&2
 exit 47
 "#;
 
-/// A copy of the command in a folder of its own, and another folder, which is all that PATH has beside what it had.
+/// A copy of the command in its own folder, and another folder, which is the only addition to PATH.
 struct Installed {
     folder: tempfile::TempDir,
 }
@@ -34,12 +34,12 @@ impl Installed {
         self.folder.path().join(folder).join("ledgerline-lab")
     }
 
-    /// Puts what stands in for the laboratory there.
+    /// Puts the stand-in for the laboratory there.
     fn put(&self, folder: &str) {
         executable(&self.lab(folder), STAND_IN.replace("NAME", folder).as_bytes());
     }
 
-    /// The command, with a PATH that has no laboratory but ours.
+    /// Returns the command, with a PATH without another laboratory.
     fn command(&self) -> Command {
         let mut command = Command::new(self.folder.path().join("beside/ledgerline"));
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -52,7 +52,7 @@ impl Installed {
     }
 }
 
-/// Words that a shell, a parser of options or an encoding would change.
+/// Returns words that a shell, an option parser or an encoding would change.
 fn words() -> Vec<&'static OsStr> {
     const WORDS: [&[u8]; 13] = [
         b"--", b"show", b"", b"a b", b"--quick", b"-h", b"--help", b"--", b"--x=y", b"-", b"*",
@@ -61,7 +61,7 @@ fn words() -> Vec<&'static OsStr> {
     WORDS.map(OsStr::from_bytes).to_vec()
 }
 
-/// What the stand-in of that name says of words after a subcommand's.
+/// Returns the expected output of the stand-in with that name, for words after a subcommand's.
 fn told(name: &str, process: u32, subcommand: &str, words: &[&OsStr], input: &[u8]) -> Vec<u8> {
     let subcommand: Vec<&OsStr> = subcommand.split(' ').map(OsStr::new).collect();
     let all = [&subcommand[..], words].concat();
@@ -81,7 +81,8 @@ fn run(mut command: Command, input: &[u8]) -> (u32, Output) {
     (child.id(), child.wait_with_output().unwrap())
 }
 
-/// The command becomes the stand-in of that name, with all words, and both ends of it are the caller's.
+/// Checks that the command becomes the stand-in with that name, with all words, and that the caller has both ends of
+/// it.
 fn check_handed_over(installed: &Installed, name: &str) {
     let input = b"one\0two\xff\n";
     let (all, help) = (words(), [OsStr::new("--help")]);
@@ -100,7 +101,7 @@ fn check_handed_over(installed: &Installed, name: &str) {
             assert_eq!(stderr(&output), "to standard error\n", "{subcommand}");
             assert_eq!(output.status.code(), Some(47), "{subcommand}");
         }
-        // So does `help`, which the laboratory knows more of.
+        // So does `help`, since the laboratory knows more about it.
         let help = format!("help {subcommand}");
         let mut command = installed.command();
         command.args(help.split(' '));
@@ -114,7 +115,7 @@ fn a_laboratory_beside_the_command_gets_all_words_input_and_output_and_its_statu
 {
     let installed = Installed::new();
     installed.put("beside");
-    // It comes before those of PATH.
+    // It comes before those in PATH.
     installed.put("path");
     check_handed_over(&installed, "beside");
 }
@@ -123,7 +124,7 @@ fn a_laboratory_beside_the_command_gets_all_words_input_and_output_and_its_statu
 fn a_laboratory_in_path_gets_the_same() {
     let installed = Installed::new();
     installed.put("path");
-    // Neither a folder nor a file that nobody may execute is a laboratory.
+    // Neither a folder nor a file without permission to execute is a laboratory.
     std::fs::create_dir(installed.lab("beside")).unwrap();
     check_handed_over(&installed, "path");
     std::fs::remove_dir(installed.lab("beside")).unwrap();
@@ -173,7 +174,7 @@ fn without_a_laboratory_the_status_is_127_and_one_line_says_how_to_install_it() 
         command.args(["layout", "show", "/no/such/file"]);
         command
     });
-    // What it says can be done.
+    // Its advice can be followed.
     assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/cli/Cargo.toml").exists());
 }
 

@@ -1,4 +1,4 @@
-//! `ledgerline` as a user runs it. Tests that nothing else may run beside are programs of their own.
+//! `ledgerline` as a user runs it. Tests that must run alone are separate programs.
 
 #[path = "../../../../tests/support/golden.rs"]
 mod golden;

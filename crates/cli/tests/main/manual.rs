@@ -1,4 +1,4 @@
-//! The pages of the manual and the completions say what --help says, and what reads them accepts them.
+//! The pages of the manual and the completions agree with --help, and their readers accept them.
 
 use crate::pages::{Pages, examples, options};
 use crate::support;

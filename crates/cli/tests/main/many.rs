@@ -1,4 +1,4 @@
-//! `ledgerline run` over more processes than anybody lists.
+//! `ledgerline run` with a very large number of processes.
 
 use crate::support::*;
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn ended_processes_share_a_row_by_program_and_nothing_of_them_is_lost() {
     let (output, document) = account(&["--by", "process"], &["sh", "-c", script]);
     assert!(output.status.success(), "{}", stderr(&output));
     let rows = groups(&document);
-    // Those with rows of their own, those that ended since the last look, and a row for each program.
+    // Processes with rows of their own, those that ended since the last look, and a row for each program.
     assert!(rows.len() < 400, "{}", rows.len());
     let mut processes = 0;
     for row in &rows[1..] {
@@ -34,7 +34,7 @@ fn ended_processes_share_a_row_by_program_and_nothing_of_them_is_lost() {
         assert_eq!(sum(of), number(&rows[0][of]), "{of}");
     }
     let text = stderr(&output);
-    // All of them stand below the shell that started them.
+    // All of them are below the shell that started them.
     let shell = text.lines().position(|line| line.starts_with("`- sh ")).expect(&text);
     let echo =
         text.lines().position(|line| line.starts_with("   ") && line.contains("- echo x400 "));
@@ -44,7 +44,7 @@ fn ended_processes_share_a_row_by_program_and_nothing_of_them_is_lost() {
 #[test]
 fn a_ledger_takes_no_more_for_many_processes_than_for_few() {
     let taken = |count: u32| {
-        // (A look every hundred, however fast processes end and however busy the machine is.)
+        // A look every hundred processes, however fast they end and however busy the machine is.
         let script = format!(
             "i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); [ $((i % 100)) = 0 ] && sleep 0.2; done; :"
         );
@@ -62,7 +62,7 @@ fn what_folded_processes_were_refused_is_still_told() {
     if !have("dd") {
         return;
     }
-    // The largest request is that of a process in the middle; its peak is as small as all others'.
+    // The largest request is made by a process in the middle; its peak is as small as the others'.
     let script = "i=0; while [ $i -lt 300 ]; do size=30; [ $i -eq 120 ] && size=70
         dd if=/dev/zero of=/dev/null bs=${size}M count=1 2>/dev/null; i=$((i+1)); done; :";
     let (output, document) = account(&["--max", "20M"], &["sh", "-c", script]);
@@ -87,7 +87,7 @@ fn what_folded_processes_were_refused_is_still_told() {
     assert!(first.ends_with("The largest request that was refused: 70.0 MiB, by dd."), "{text}");
 }
 
-/// How many processes found no row left; nothing else keeps any out of the account.
+/// Returns the number of processes that found no row left; no other reason excludes any from the account.
 fn left_out(account: &Value) -> u64 {
     let list = account["not_accounted"].as_array().expect("a list");
     let count = |one: &Value| {
@@ -97,7 +97,7 @@ fn left_out(account: &Value) -> u64 {
     list.iter().map(count).sum()
 }
 
-/// Starts eighty shells, which all live when the last one is up. (None of them allocates before it is a shell.) Then a
+/// Starts eighty shells, which all live when the last one is up. None of them allocates before it is a shell. Then a
 /// process executes three programs, one after the other.
 const AT_A_TIME: &str = "\
 from subprocess import PIPE, Popen\n\

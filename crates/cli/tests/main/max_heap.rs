@@ -5,7 +5,7 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
-/// Python with malloc and mmap at hand. (Its own objects come from arenas that it maps.)
+/// Python with malloc and mmap at hand. Its own objects come from arenas that it maps.
 const HEAD: &str = "import ctypes, mmap, os, subprocess, sys
 m = ctypes.CDLL(None).malloc; m.restype = ctypes.c_void_p; m.argtypes = [ctypes.c_size_t]
 def fill(size):
@@ -39,7 +39,7 @@ sys.stdout.flush(); os._exit(0)"
     assert_eq!((number(root, "max_heap"), &root["max"]), (32 * MIB, &"max".into()));
     let (heap, all) = peaks(&account);
     assert!(heap <= 32 * MIB && heap > 30 * MIB && all > 95 * MIB, "{heap} {all}");
-    // The row has both, and tells them apart.
+    // The row has both, and distinguishes them.
     let process = &groups(&account)[1];
     assert!(number(process, "heap") <= 32 * MIB && number(process, "mapped") >= 64 * MIB);
     let refused = number(process, "refused");
@@ -84,7 +84,7 @@ print(fill(65536))"
 #[test]
 fn all_processes_have_one_limit_and_those_that_ended_take_nothing_of_it() {
     let Some(python) = python() else { return };
-    // Several hundred processes that end while they hold blocks; then one that takes all there is, beside its parent.
+    // Several hundred processes that end while they hold blocks; then one that takes everything, beside its parent.
     let child = format!("{HEAD}print(fill(65536))");
     let script = format!(
         "{HEAD}\

@@ -1,4 +1,4 @@
-//! `run` accounts programs for musl as it does those for glibc, in whatever order they start each other.
+//! `run` accounts programs for musl like those for glibc, in whatever order they start each other.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
-/// A program that holds so many MiB, says whether it got them, and then becomes what follows.
+/// A program that allocates some MiB, prints whether it got them, and then executes its arguments.
 const HOLDS: &str = "#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +24,11 @@ int main(int n, char **words) {
     return block ? 7 : 8;
 }";
 
-/// The program, compiled for musl with its shared library, in a folder of its own, which goes with it.
+/// The program, compiled for musl with its shared library, in its own folder, which is removed with it.
 struct ForMusl(PathBuf);
 
 impl ForMusl {
-    /// `None`, and a line, where there is no compiler for that.
+    /// Compiles it; prints a line and returns `None` without a compiler for that.
     fn new() -> Option<ForMusl> {
         if !have("musl-gcc") {
             return None;
@@ -54,7 +54,7 @@ impl Drop for ForMusl {
     }
 }
 
-/// The names of the rows right below the root, without their numbers, with the MiB of their peaks.
+/// Returns the names of the rows right below the root, without their ids, with their peaks in MiB.
 fn rows(account: &Value) -> Vec<(String, u64)> {
     let groups = account["groups"].as_array().expect("a list");
     let own = groups.iter().filter_map(|group| {
@@ -116,7 +116,7 @@ fn a_script_is_accounted_by_its_interpreter() {
     let Some(program) = ForMusl::new() else { return };
     let script = program.0.with_file_name("script");
     executable(&script, format!("#!{}\n", program.path()).as_bytes());
-    // (The kernel names the script to its interpreter, which takes that for nothing.)
+    // The kernel passes the script's name to the interpreter, which ignores it.
     let (output, account) = account(&["--strict"], &[script.to_str().unwrap()]);
     assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"got it\n"[..]));
     assert_eq!(rows(&account).len(), 1, "{account}");

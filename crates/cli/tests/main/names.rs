@@ -1,11 +1,11 @@
-//! Rows are called as `ps` shows their processes, stand below the processes that started them, and have the resident size of
-//! their own process alone.
+//! Rows have the names of their processes in `ps`, are below the processes that started them, and have the resident
+//! size of their own process alone.
 
 use crate::support::compiled::Compiled;
 use crate::support::{self, account, groups, stderr};
 use serde_json::Value;
 
-/// A program whose children go on when it has ended: one with a title, one with a name of its own.
+/// A program whose children outlive it: one with a title, one with its own name.
 const TITLES: &str = "#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ fn what_a_process_executed_before_has_nothing_of_what_it_is_now() {
     assert!(before.iter().all(|row| row["resident"].is_null()), "{json:#}");
     let [now] = now[..] else { panic!("{json:#}") };
     assert!(now["resident"].as_u64() > Some(100 << 10), "{json:#}");
-    // One line, with what it was.
+    // One line, with the earlier name.
     let tree = show(&[]);
     let lines: Vec<_> = tree.lines().filter(|line| line.contains(&pid)).collect();
     assert!(matches!(lines[..], [line] if line.contains("was sh")), "{tree}");

@@ -1,4 +1,4 @@
-//! Processes that `ledgerline run` cannot account are named, and run as they do plain.
+//! Processes that `ledgerline run` cannot account are named, and run like they do without it.
 
 use crate::support::compiled::{Compiled, SMALL, one, told};
 use crate::support::*;
@@ -17,7 +17,7 @@ fn programs_that_cannot_be_seen_are_counted_with_their_reason() {
     ] {
         let Some(program) = Compiled::new(SMALL, options) else { continue };
         let path = program.path();
-        // By itself, by a shell that goes on, by one that becomes it, and 150 times.
+        // Alone, from a shell that continues, from one that becomes it, and 150 times.
         for (script, processes) in [
             (None, 1),
             (Some(format!("{path}; :")), 1),
@@ -36,11 +36,11 @@ fn programs_that_cannot_be_seen_are_counted_with_their_reason() {
             let line = text.lines().find(|line| line.starts_with("Not accounted: "));
             let line = line.unwrap_or_else(|| panic!("{text}"));
             assert!(line.contains("program (") && line.contains(reason), "{line}");
-            // Nothing stands in the table that would look like an account of it.
+            // The table has nothing that looks like an account of it.
             assert!(!text.contains("program."), "{text}");
         }
     }
-    // What replaces no allocator is seen.
+    // A program whose sanitizer replaces no allocator is seen.
     if let Some(program) = Compiled::new(SMALL, &["-fsanitize=undefined"]) {
         let (_, account) = account(&[], &[program.path()]);
         assert_eq!(told(&account), []);
@@ -165,7 +165,7 @@ fn a_process_whose_variables_of_the_run_were_changed_is_named_and_with_strict_it
     }
 }
 
-/// It executes itself by a system call of its own, before which the library does not stand.
+/// It executes itself by its own system call, which the library does not see.
 const ESCAPES: &str = "#define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>
@@ -200,7 +200,7 @@ fn strict_fails_for_a_process_that_escaped_by_a_system_call_of_its_own() {
         let mut line = String::new();
         BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "escaped\n", "{how}");
-        // The supervisor looks several times before it says so.
+        // The supervisor looks several times before it reports that.
         let named = || {
             let id = run.id().to_string();
             let shown = ledgerline().args(["show", "--json", "--pid", &id]).output().unwrap();
@@ -238,8 +238,8 @@ fn strict_fails_where_a_process_is_not_accounted_before_the_start_if_that_is_kno
 #[test]
 fn a_program_with_too_little_address_space_is_named_and_runs_as_plain() {
     let Some(program) = Compiled::new(SMALL, &[]) else { return };
-    // Kilobytes: too little for the library; enough for it, but not for what the program loads behind it; for both, but not
-    // for the ledger.
+    // Kilobytes: too little for the library; enough for it, but not for the program's own libraries behind it; for
+    // both, but not for the ledger.
     let limits = match cfg!(target_arch = "aarch64") {
         true => [40_000, 53_000, 54_000, 60_000],
         false => [20_000, 27_500, 28_500, 40_000],
@@ -277,7 +277,7 @@ fn strict_is_a_failure_where_no_process_loads_the_library() {
     assert!(stderr(&output).contains("--strict: no process was accounted"), "{}", stderr(&output));
 }
 
-/// Words that start a program where another `/proc` is mounted, if this user and this machine may do that.
+/// Returns words that start a program with another `/proc`, if this user and this machine can do that.
 fn elsewhere(script: &str) -> Option<Vec<String>> {
     let words = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script];
     // SAFETY: no preconditions.
@@ -328,7 +328,7 @@ fn a_program_that_starts_where_another_proc_is_mounted_is_accounted_and_limited(
     }
 }
 
-/// Its `/proc` shows other processes, by numbers that may be those of another run.
+/// Its `/proc` shows other processes, with ids that may be those of another run.
 #[test]
 fn a_run_that_its_own_proc_does_not_lead_to_starts_nothing() {
     let Some(mut owned) = elsewhere(&format!("{} run -- echo started", binary())) else {
@@ -345,7 +345,7 @@ fn a_run_that_its_own_proc_does_not_lead_to_starts_nothing() {
     assert!(stderr(&output).contains("unshare --mount-proc"), "{}", stderr(&output));
 }
 
-/// Whoever looks for the run of such a process finds it.
+/// A search for the run of such a process finds it.
 #[test]
 fn a_process_where_another_proc_is_mounted_leads_to_its_run() {
     let Some(owned) = elsewhere("echo started; read line") else { return };
@@ -355,7 +355,7 @@ fn a_process_where_another_proc_is_mounted_leads_to_its_run() {
     let mut line = String::new();
     BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "started\n");
-    // The shell is the child of the child of `unshare`'s parent: of the run's child.
+    // The shell is the grandchild of the run: the child of `unshare`, which is the run's child.
     let child = |pid: u32| -> u32 {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         children.split_whitespace().next().expect("a child").parse().unwrap()
@@ -370,7 +370,7 @@ fn a_process_where_another_proc_is_mounted_leads_to_its_run() {
     run.wait().unwrap();
 }
 
-/// Its second thread holds memory when the first one has ended, so that the process looks like a zombie.
+/// Its second thread holds memory when the first one has ended, so the process looks like a zombie.
 const HEADLESS: &str = r#"#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,7 +398,7 @@ fn what_a_process_there_holds_stays_its_own_when_its_first_thread_has_ended() {
     let (Some(python), Some(headless)) = (python(), Compiled::new(HEADLESS, &["-pthread"])) else {
         return;
     };
-    // (The supervisor looks every 50 ms or more often.)
+    // The supervisor looks every 50 ms or more often.
     let script = format!(
         "mkfifo {0}.said; {0} >{0}.said & read line <{0}.said; echo $line; sleep 0.5; \
          {python} -c 'x = bytearray(50 << 20)' 2>&1 | tail -1; kill $!",
@@ -438,7 +438,7 @@ fn a_program_in_another_root_is_accounted_where_that_has_a_proc_and_named_where_
         ("mount -t proc none $ROOT/proc", true),
         (":", false),
         ("mount -t proc none $ROOT/proc; umount -l $ROOT/sys", true),
-        // Nobody there could say how many CPUs there are.
+        // The number of CPUs cannot be read there.
         (
             "mount -t proc none $ROOT/proc; umount -l $ROOT/sys; mount --bind /dev/null $ROOT/proc/softirqs",
             true,
@@ -463,7 +463,7 @@ fn a_program_in_another_root_is_accounted_where_that_has_a_proc_and_named_where_
     std::fs::remove_dir(&root).unwrap();
 }
 
-/// `away HOW PROGRAM`: executes a program in a user namespace of its own, which it makes so.
+/// `away HOW PROGRAM`: executes a program in a new user namespace, made in that way.
 const AWAY: &str = r#"#define _GNU_SOURCE
 #include <linux/sched.h>
 #include <sched.h>
@@ -516,7 +516,7 @@ fn a_program_in_a_user_namespace_of_its_own_is_accounted_and_limited() {
 #[test]
 fn a_program_in_bubblewraps_sandbox_is_accounted_and_limited() {
     let Some(small) = Compiled::new(SMALL, &[]) else { return };
-    // (Without /sys, as in most.)
+    // Without /sys, like in most chroots.
     let folder = Path::new(small.path()).parent().unwrap().to_str().unwrap();
     let sandbox = format!(
         "bwrap --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64 --dev /dev --proc /proc \
@@ -533,7 +533,7 @@ fn a_program_in_bubblewraps_sandbox_is_accounted_and_limited() {
     assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
 }
 
-/// Says what `doors` says, plain and under `run`, with what was not accounted.
+/// Returns the output of `doors` without and with `run`, and the list of processes that were not accounted.
 fn doors(how: &str, program: &Path, options: &[&str], pass: bool) -> (String, String, Value) {
     let folder = program.parent().unwrap();
     let path = format!("{}:/usr/bin:/bin", folder.display());
@@ -578,7 +578,7 @@ fn every_door_to_another_program_passes_its_words_and_its_environment_on() {
         assert_eq!(plain, ran, "{how}");
         let expected = if has_own { one("program", "environment cleared", 1) } else { vec![] };
         assert_eq!(told(&account), expected, "{how}");
-        // Where the environment is passed on, and with strict, nobody slips away.
+        // If the environment is passed on, and with strict, no process escapes.
         for (options, pass) in [(&[][..], true), (&["--strict"], false)] {
             let (_, ran, account) = doors(how, &program.0, options, pass);
             assert_eq!(

@@ -1,5 +1,5 @@
-//! The command works as one file: what it preloads lies inside, comes to lie where every process of a run finds it, and
-//! goes when nobody needs it.
+//! The command works as one file: the preloaded library is embedded, is placed where every process of a run finds it,
+//! and is removed when no process needs it.
 
 use crate::support::user::User;
 use crate::support::{self, binary, have, ledgerline, python, scratch, stderr};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes.
+/// Far more than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -22,7 +22,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A folder of this test's own, which goes when this is dropped.
+/// A folder of this test's own, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +50,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The library's file, as a program of a run sees it.
+/// Returns the library's file, as a program of a run sees it.
 fn placed(list: &str) -> PathBuf {
     PathBuf::from(list.trim().split(':').next().unwrap())
 }
@@ -63,8 +63,8 @@ fn is_root() -> bool {
     root
 }
 
-/// A shell for `script` in a namespace of its own for mounts, where each of `places` is a new file system with options.
-/// `$COMMAND` is the command, wherever it lies.
+/// Returns a shell for `script` in its own mount namespace, where each of `places` is a new file system with options.
+/// `$COMMAND` is the command, in any place.
 fn mounted(places: &[(&str, &str)], script: &str) -> Option<Command> {
     if !is_root() || !have("unshare") {
         return None;
@@ -82,7 +82,7 @@ fn mounted(places: &[(&str, &str)], script: &str) -> Option<Command> {
     for name in ["HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
         command.env_remove(name);
     }
-    // Whether this machine allows such mounts at all.
+    // Checks that this machine allows such mounts at all.
     let trial =
         Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/tmp"]).output();
     if !trial.is_ok_and(|output| output.status.success()) {
@@ -146,7 +146,7 @@ fn two_runs_at_a_time_have_files_of_their_own_and_one_within_another_preloads_on
     assert_eq!(said(&output).matches("ledgerline-preload-").count(), 1, "{}", said(&output));
 }
 
-/// The first line of what a process says.
+/// Returns the first line of a process's output.
 fn first_line(child: &mut Child) -> String {
     let mut line = String::new();
     let mut output = BufReader::with_capacity(1, child.stdout.take().unwrap());
@@ -172,14 +172,14 @@ fn a_run_that_was_killed_leaves_a_file_while_its_program_lives_and_the_next_run_
         .unwrap();
     let library = placed(&first_line(&mut killed));
     killed.kill().unwrap();
-    // What a wait would close is the program's.
+    // A wait would close the program's input.
     let mut program = killed.stdin.take().unwrap();
     assert!(!killed.wait().unwrap().success());
     assert!(library.exists());
     let next = || said(&ledgerline().args(["run", "true"]).output().unwrap());
     next();
     assert!(library.exists(), "the program still lives");
-    // It executes another program, which finds the library and says nothing of it.
+    // It executes another program, which finds the library and prints no message about it.
     std::io::Write::write_all(&mut program, b"\n").unwrap();
     assert_eq!(first_line(&mut killed), "/\n");
     drop(program);
@@ -238,7 +238,7 @@ fn a_process_that_is_nothing_but_changes_of_program_keeps_the_file() {
     killed.kill().unwrap();
     drop(killed.stdin.take());
     killed.wait().unwrap();
-    // Each of these looks who uses the file, at any moment of the changes.
+    // Each of these checks the users of the file, at any moment of the changes.
     until("the next runs leave it", || {
         said(&ledgerline().args(["run", "true"]).output().unwrap());
         done.exists() && !library.exists()
@@ -253,7 +253,7 @@ fn a_program_that_becomes_another_user_starts_others_without_a_word_and_finds_it
     if !is_root() || !have("setpriv") {
         return;
     }
-    // (Python calls what it loads for itself; a program that it executes could not open the ledger, and gets no library.)
+    // Python maps its own libraries; a program that it executes could not open the ledger, and gets no library.
     let script = "import os, sys, ctypes; os.setgroups([]); os.setgid(65534); os.setuid(65534); \
                   print(open('/proc/self/maps').read()); sys.stdout.flush(); \
                   os.execv('/bin/cat', ['cat', '/proc/self/maps'])";
@@ -278,7 +278,7 @@ fn another_user_runs_the_command_and_leaves_nothing() {
     assert!(library.starts_with(user.home()) && !library.exists(), "{library:?}");
     assert!(stderr(&run().output().unwrap()).starts_with("ledgerline: sh"), "no warning");
 
-    // One who has no folder that is closed to others starts nothing, and is told why.
+    // A user without a folder that is closed to others starts nothing, with an explanation.
     let output = run().env("HOME", "/").env("TMPDIR", "/tmp").output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(125), &b""[..]));
     let said = stderr(&output);
@@ -328,7 +328,7 @@ fn a_place_where_nothing_may_be_executed_is_passed_over_and_where_all_are_each_i
 
 #[test]
 fn namespaces_of_a_program_keep_the_place() {
-    // As systemd gives services, and sandboxes programs.
+    // Like systemd restricts services, and sandboxes restrict programs.
     let script = "\"$COMMAND\" run -- unshare -mpf sh -c \
         'mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && cat /proc/self/maps' 2>&1";
     let Some(mut command) = mounted(&[], script) else { return };
@@ -361,7 +361,8 @@ fn what_others_put_in_the_way_is_neither_used_nor_removed() {
     let place = Some(Path::new("/var/lib/ledgerline"));
     assert_eq!((before.len(), library.parent()), (12, place), "{said}");
     assert!(!before.contains(library.file_name().and_then(OsStr::to_str).unwrap()), "{said}");
-    // Only what this user could have left is swept. (Where a process of the machine begins a program, a later run does.)
+    // Only files that this user could have left are swept. If a process on the machine is just starting, a later run
+    // does that.
     assert!(after.insert("ledgerline-preload-EEEEEEEE.so"), "{said}");
     assert_eq!(before, after);
 }

@@ -1,5 +1,5 @@
-//! Other users of the machine get nothing of a run: its library and its ledger are what the run made, or nothing. Root alone
-//! makes users, so these tests are skipped without it.
+//! Other users of the machine get nothing of a run: its library and its ledger are the ones that the run made, or
+//! nothing. Only root can make users, so these tests are skipped without it.
 
 use crate::support::compiled::{Compiled, told};
 use crate::support::user::User;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The library that a run preloads.
+/// Returns the library that a run preloads.
 fn preloaded() -> PathBuf {
     let listed = said(ledgerline().args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]));
     PathBuf::from(listed.trim().split(':').next().unwrap())
@@ -25,7 +25,7 @@ __attribute__((constructor)) static void start(void) { write(1, \"theirs\\n\", 7
     assert!(!library.exists(), "the run has ended");
     let mut command = user.command("cp");
     let copied = command.arg(&copy).arg(&library).output().unwrap();
-    // An environment that was saved inside the run, and what an orphan of it starts.
+    // An environment that was saved inside the run, and a program that its orphan starts.
     let output =
         Command::new("/bin/echo").arg("ours").env("LD_PRELOAD", &library).output().unwrap();
     if library.exists() {
@@ -40,7 +40,7 @@ __attribute__((constructor)) static void start(void) { write(1, \"theirs\\n\", 7
     }
 }
 
-/// Runs a script of Python's; what it says.
+/// Runs a Python script; returns its output.
 const ATTACKER: &str = r#"
 import os, sys, time, fcntl
 kind, name, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -65,7 +65,7 @@ print(file, flush=True)
 sys.stdin.readline()
 "#;
 
-/// The environment of a program of a run, and its ledger, after which the run has ended.
+/// Returns the environment of a program of a run, and its ledger. The run has ended by then.
 fn left() -> (Vec<(String, String)>, tempfile::NamedTempFile, u64) {
     let copy = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(copy.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))
@@ -78,8 +78,8 @@ fn left() -> (Vec<(String, String)>, tempfile::NamedTempFile, u64) {
     (ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), copy, size)
 }
 
-/// What outlives a run finds another process at the run's number, which has a ledger at the same descriptor. Here the path
-/// leads to that process at once: the kernel gives a number again when all others were used.
+/// A process that outlives a run finds another process with the run's id, which has a ledger at the same descriptor.
+/// Here the path leads to that process at once: the kernel reuses an id only after all others were used.
 #[test]
 fn a_ledger_of_somebody_else_at_the_path_of_a_run_that_ended_charges_nobody() {
     let (Some(user), Some(python)) = (User::new(), python()) else { return };
@@ -89,7 +89,7 @@ fn a_ledger_of_somebody_else_at_the_path_of_a_run_that_ended_charges_nobody() {
         let nonce = run.map_or("", |(_, value)| value.split('.').next().unwrap());
         path.replace("NONCE", nonce)
     };
-    // The library stays where it is while this run goes on.
+    // The library stays in place while this run continues.
     let (mut holder, listed, _lines) =
         crate::support::started(&["sh", "-c", "echo $LD_PRELOAD; read line"]);
     let file = user.home().join("ledger");
@@ -127,7 +127,7 @@ fn crc(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Opening a terminal or a device of somebody else's could have effects.
+/// Opening a foreign terminal or device could have effects.
 #[test]
 fn what_lies_at_the_path_of_a_run_that_ended_is_not_opened() {
     let (environment, ..) = left();
@@ -138,7 +138,7 @@ fn what_lies_at_the_path_of_a_run_that_ended_is_not_opened() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let path = std::ffi::CString::new(pipe.as_os_str().as_encoded_bytes()).unwrap();
     let mut events = [0_u8; 64];
-    // SAFETY: a descriptor of this test's own; the path ends in zero, and the buffer is as long as is said.
+    // SAFETY: a descriptor of this test's own; the path ends in zero, and the buffer has the given length.
     let opened = unsafe {
         let watch = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
         assert!(libc::inotify_add_watch(watch, path.as_ptr(), libc::IN_OPEN) >= 0);
@@ -155,8 +155,8 @@ fn what_lies_at_the_path_of_a_run_that_ended_is_not_opened() {
     assert!(!opened, "the library opened somebody else's pipe");
 }
 
-/// A process that has dropped its rights has a descriptor of the ledger all the same, if it comes from where the ledger
-/// has no path.
+/// A process that has dropped its rights still has a descriptor of the ledger, if it comes from a place without a path
+/// to the ledger.
 #[test]
 fn a_process_that_dropped_its_rights_cannot_open_the_ledger_to_write() {
     let (Some(user), Some(python)) = (User::new(), python()) else { return };
@@ -191,7 +191,7 @@ print('done')";
     }
 }
 
-/// nginx and php-fpm do that: their workers are forked, drop their rights, and go on allocating.
+/// nginx and php-fpm do that: their workers are forked, drop their rights, and continue to allocate.
 #[test]
 fn a_forked_worker_that_dropped_its_rights_stays_charged_and_limited() {
     let (Some(user), Some(python)) = (User::new(), python()) else { return };

@@ -18,11 +18,11 @@ fn json(file: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("it is JSON")
 }
 
-/// A shell that grows by a few MiB, has children that do, and asks for more than there is.
+/// A shell that grows by a few MiB, has children that do, and asks for more than the limit.
 const GROWS: &str = "x=$(head -c 3000000 /dev/zero | tr '\\0' a); sleep 0.1; \
                      for i in 1 2 3; do head -c 3000000 /dev/zero | sort -S 200M >/dev/null; done; sleep 0.1; exit 3";
 
-/// Waits for something that comes soon.
+/// Waits for a condition that is true soon.
 fn until(there: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !there() {
@@ -86,7 +86,7 @@ fn a_run_is_recorded_and_reported() {
 
 #[test]
 fn a_killed_supervisor_leaves_what_it_recorded() {
-    // The last one is killed when something stands in the file.
+    // The last one is killed when the file has content.
     const LONG: u64 = 150;
     for milliseconds in [0, 1, 3, 10, 40, LONG] {
         let file = scratch("killed.rec");
@@ -99,14 +99,14 @@ fn a_killed_supervisor_leaves_what_it_recorded() {
             .process_group(0)
             .spawn()
             .unwrap();
-        // (The file is there, with its beginning, before the program starts.)
+        // The file exists, with its header, before the program starts.
         until(|| file.exists());
         std::thread::sleep(Duration::from_millis(milliseconds));
         until(|| milliseconds < LONG || file.metadata().unwrap().len() >= 200);
         child.kill().unwrap();
         child.wait().unwrap();
         let output = report(&["--json"], &file);
-        // SAFETY: kill takes no pointers; the group is the child's own, in which the program still is.
+        // SAFETY: kill takes no pointers; the group is the child's own, and the program is still in it.
         unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
         if !output.status.success() {
             assert!(milliseconds < LONG, "{}", stderr(&output));
@@ -143,11 +143,11 @@ fn a_recording_that_cannot_go_on_is_said_once_and_the_run_goes_on() {
         std::thread::sleep(std::time::Duration::from_millis(10));
         false
     }));
-    // From now on the supervisor's files may have no more than they have, as on a disk that is full.
+    // From now on the supervisor's files cannot grow, like on a full disk.
     let length = file.metadata().unwrap().len();
     let limit = libc::rlimit { rlim_cur: length, rlim_max: libc::RLIM_INFINITY };
     let pid = child.id().cast_signed();
-    // SAFETY: the call reads a struct that lives, and writes nothing.
+    // SAFETY: the call reads a live struct, and writes nothing.
     let set =
         unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
     assert_eq!(set, 0);

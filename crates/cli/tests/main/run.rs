@@ -1,4 +1,4 @@
-//! What `ledgerline run` accepts, limits and accounts, with real programs.
+//! The options, limits and accounts of `ledgerline run`, with real programs.
 
 use crate::support;
 use crate::support::*;
@@ -104,7 +104,7 @@ fn the_account_can_go_elsewhere() {
     );
     std::fs::remove_file(file).unwrap();
 
-    // A file that is there already is replaced as a whole.
+    // An existing file is replaced as a whole.
     let file = scratch("old.json");
     std::fs::write(&file, "x".repeat(100_000)).unwrap();
     let output = run(&["--json", file.to_str().unwrap(), "true"]);
@@ -161,7 +161,7 @@ fn objects_in_arenas_of_pythons_own_show_in_the_peak() {
     let Some(python) = python() else { return };
     let (output, account) = account(&[], &[python, "-c", OBJECTS]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    // What the kernel saw at most, with the program's code.
+    // The kernel's resident peak, with the program's code.
     let resident: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     let (peak, resident) = (number(&groups(&account)[0], "peak"), resident << 10);
     assert!(peak > resident - 20 * MIB && peak < resident + 5 * MIB, "{peak} of {resident}");
@@ -183,7 +183,7 @@ fn a_limit_holds_for_objects_in_arenas_of_pythons_own() {
     assert!(stderr(&output).contains("MemoryError"), "{}", stderr(&output));
     let root = &groups(&account)[0];
     assert!(number(root, "peak") <= 32 * MIB && number(root, "refused") > 0, "{root}");
-    // Whoever asked: the only process, and its only thread.
+    // The requests of the only process, and its only thread.
     let asked = |group: &serde_json::Value| number(group, "refused");
     assert!(groups(&account).iter().all(|group| asked(group) == asked(root)), "{account:#}");
 }
@@ -200,8 +200,7 @@ fn a_known_allocation_shows_in_the_peak() {
     let bare = peak("pass");
     let full = peak("held = bytearray(64 << 20)");
     let grown = full.saturating_sub(bare);
-    // What one run differs from the next, and what lies in idle stock, is far
-    // below three percent of it.
+    // The variation between runs, and idle stock, are far below three percent of it.
     assert!(
         (64 * MIB * 97 / 100..=64 * MIB * 103 / 100).contains(&grown),
         "64 MiB more raised the peak from {bare} by {grown}"
@@ -221,7 +220,7 @@ fn a_limit_refuses() {
     assert!(number(root, "refused") > 0 && number(root, "max_events") > 0, "{root}");
     assert!(number(root, "peak") <= 128 * MIB, "{root}");
     assert!(stderr(&output).contains("max 128M refused "), "{}", stderr(&output));
-    // What was asked for, by whom and when.
+    // The size, the process and the time of the requests.
     let asked: Vec<_> =
         groups(&account).iter().filter(|group| !group["first_refused"].is_null()).collect();
     assert_eq!(asked.len(), 1, "{account:#}");
@@ -252,7 +251,7 @@ fn a_limit_can_kill() {
     check(&account);
 }
 
-/// Whether this user may make namespaces of process ids here.
+/// Returns whether this user can make namespaces of process ids here.
 fn namespaces() -> bool {
     let made = std::process::Command::new("unshare").args(["-pf", "true"]).output();
     made.is_ok_and(|made| made.status.success())
@@ -264,7 +263,7 @@ fn a_process_in_another_namespace_is_charged_and_refused_and_harms_nobody() {
     if !namespaces() {
         return eprintln!("left out: no namespace of process ids can be made");
     }
-    // What holds memory outside must survive a refusal inside, where its process id is nobody's.
+    // A holder of memory outside must survive a refusal inside, where its process id belongs to no process.
     let inside = "held = bytearray(60 << 20)\n\
         import subprocess, time\n\
         subprocess.run(['true'])\n\
@@ -290,7 +289,7 @@ fn a_process_in_another_namespace_is_charged_and_refused_and_harms_nobody() {
         .iter()
         .filter(|group| group["path"].as_str().unwrap().contains(".ns"))
         .collect();
-    // Python, and what it started; both have ended, as the supervisor sees them.
+    // Python, and its child; both have ended, as the supervisor sees them.
     assert!(nested.len() >= 2 && nested.iter().all(|row| row["state"] == "exited"), "{account:#}");
     assert!(nested.iter().any(|row| number(row, "peak") > 80 * MIB), "{account:#}");
     assert!(number(&groups(&account)[0], "peak") <= 200 * MIB, "{account:#}");
@@ -299,8 +298,8 @@ fn a_process_in_another_namespace_is_charged_and_refused_and_harms_nobody() {
 #[test]
 fn a_process_that_ended_earlier_gives_back_what_it_held() {
     let Some(python) = python() else { return };
-    // The child is killed with 64 MiB in hand; its parent then lives long
-    // enough for that to be noticed, and holds 16 MiB at its own end.
+    // The child is killed while it holds 64 MiB; its parent then lives long enough for that to be noticed, and holds 16
+    // MiB at its own end.
     let script = "import os, signal, subprocess, sys, time\n\
         if len(sys.argv) > 1:\n\
         \x20held = bytearray(64 << 20)\n\
@@ -324,7 +323,7 @@ fn a_process_that_ended_earlier_gives_back_what_it_held() {
     let root = &groups(&account)[0];
     assert!((16 * MIB..60 * MIB).contains(&number(root, "current")), "{root}");
     assert!(number(root, "peak") >= 64 * MIB, "{root}");
-    // It stands below the one that started it, with what it held.
+    // It is below the process that started it, with its holding.
     let text = stderr(&output);
     assert!(text.lines().any(|line| line.starts_with("   `- python3 ")), "{text}");
 }
@@ -384,7 +383,7 @@ fn beside_each_peak_stands_what_the_kernel_saw_in_the_process() {
         resident.iter().flatten().filter(|bytes| range.contains(bytes)).count()
     };
     assert_eq!((within(50, 90), within(20, 50)), (1, 1), "{resident:?}");
-    // The shell, and what it started: not what its parent's parent had.
+    // The shell, and its children: without the resident size of their grandparent.
     assert_eq!((within(1, 20), resident.iter().filter(|one| one.is_none()).count()), (2, 1));
     assert!(stderr(&output).contains("  resident"), "{}", stderr(&output));
 }
@@ -406,7 +405,7 @@ print(n)";
         let said = String::from_utf8_lossy(&output.stdout).trim().parse::<u64>().unwrap();
         (said, number(root, "spared"))
     };
-    // A quarter of 4M in chunks of 112 bytes, and what was left of a page.
+    // A quarter of 4M in chunks of 112 bytes, and the rest of a page.
     let (said, counted) = spared("4M");
     assert!((9_000..9_500).contains(&said) && counted >= 9_000, "{said} {counted}");
     let (said, counted) = spared("0");

@@ -1,4 +1,4 @@
-//! A program under `ledgerline run` ends, speaks, is signalled and outlives others as it does plain.
+//! A program under `ledgerline run` ends, prints, receives signals and outlives others like it does without.
 
 use crate::support::*;
 
@@ -38,7 +38,7 @@ fn standard_output_stays_clean_and_input_arrives() {
 
 #[test]
 fn a_signal_is_passed_on_and_the_account_is_printed() {
-    // (Not a shell: one catches SIGINT until it has executed the program, and passes it on to nobody.)
+    // No shell: some catch SIGINT until they have executed the program, and pass it on to no process.
     let file = scratch("ready");
     std::fs::write(&file, "ready\n").unwrap();
     for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
@@ -148,7 +148,7 @@ fn a_short_address_space_leaves_room_for_the_program_or_is_named() {
     assert_eq!(output.stdout, b"fine\n", "{}", stderr(&output));
     assert!(stderr(&output).contains("`- sh "), "{}", stderr(&output));
     assert!(!stderr(&output).contains("not accounted"), "{}", stderr(&output));
-    // The limit came after the ledger, which is as large as ever.
+    // The limit was set after the ledger was made, which has its full size.
     let output = shell("\"$1\" run -- sh -c 'ulimit -v 40000; exec sleep 0'");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let why = "sleep (too little address space)";
@@ -168,12 +168,12 @@ fn the_account_takes_no_more_of_the_address_space_than_its_rows() {
     let mapped: usize = bytes.sum();
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     let last = possible.trim().rsplit(['-', ',']).next().unwrap();
-    // (One more is for threads that have no column of their CPU's.)
+    // One more is for threads without a column of their CPU.
     let columns = last.parse::<usize>().unwrap() + 2;
-    // 16 Ki rows: what each has once, and what it has in each column. With two CPUs that is 26 MiB.
+    // 16 Ki rows: each row's single part, and its part in each column. With two CPUs that is 26 MiB.
     let most = (13 + 5 * columns) << 20;
     assert!(mapped > 1 << 20 && mapped <= most, "{mapped} of {most}, {columns} columns:\n{maps}");
-    // All that a program sees of it, the library and its tables too. With two CPUs that is 52 MiB.
+    // The whole cost that a program sees, with the library and its tables. With two CPUs that is 52 MiB.
     let size = |words: &[&str]| {
         let mut command = ledgerline();
         if words.is_empty() {
@@ -205,8 +205,7 @@ fn what_still_runs_is_named_and_not_waited_for() {
         groups(&account).iter().filter(|group| group["state"] == "running").collect();
     for group in &running {
         let pid = i32::try_from(number(group, "pid")).unwrap();
-        // SAFETY: kill takes no pointers; this is the sleep from above, which
-        // no other test knows.
+        // SAFETY: kill takes no pointers; this is the sleep from above, which is unknown to the other tests.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     assert!(!running.is_empty(), "{account:#}");

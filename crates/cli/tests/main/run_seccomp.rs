@@ -39,7 +39,7 @@ fn a_program_that_starts_under_a_filter_of_its_parents_runs_unaccounted_without_
     let said = stderr(&output);
     assert_eq!(said.matches("ledgerline: ").count(), 1, "more than the account: {said}");
     check(&account);
-    // The one that installed the filter is accounted.
+    // The process that installed the filter is accounted.
     let peak = number(&groups(&account)[0], "peak");
     assert!(peak > 100_000 && peak < 50 * MIB, "{account:#}");
 }

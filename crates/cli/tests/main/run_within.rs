@@ -4,7 +4,7 @@ use crate::support::compiled::{Compiled, SMALL, one, told};
 use crate::support::*;
 use serde_json::Value;
 
-/// Neither run touches the other's ledger, also where the outer one keeps its library in each environment.
+/// Neither run touches the other's ledger, even if the outer one keeps its library in each environment.
 #[test]
 fn a_run_within_a_run_has_its_account_and_limit_and_the_outer_one_names_its_program() {
     let Some(program) = Compiled::new(SMALL, &[]) else { return };
@@ -16,7 +16,7 @@ fn a_run_within_a_run_has_its_account_and_limit_and_the_outer_one_names_its_prog
         let errors = stderr(&output);
         assert_eq!(output.status.code(), Some(status), "{errors}");
         assert!(!errors.contains("damaged"), "{errors}");
-        // (The shell is executed by the run within. What it starts is not seen from outside.)
+        // The inner run executes the shell. Its children are not seen from outside.
         assert_eq!(told(&outer), one("sh", "a run of its own", 1), "{options:?}");
         let document = std::fs::read_to_string(&inner).unwrap();
         std::fs::remove_file(&inner).unwrap();
@@ -38,7 +38,7 @@ fn a_run_within_a_run_has_its_account_and_limit_and_the_outer_one_names_its_prog
 #[test]
 fn the_limit_of_the_run_within_holds_for_its_program_and_that_of_the_outer_one_does_not() {
     let Some(program) = Compiled::new(SMALL, &[]) else { return };
-    // (The program ends with 9 where it is refused five million bytes.)
+    // The program ends with 9 if it is refused five million bytes.
     for (outer, inner, status) in [("64M", "4M", 9), ("4M", "64M", 7)] {
         let words = ["--max", outer, "--", binary(), "run", "--max", inner, "--", program.path()];
         let output = run(&words);

@@ -1,12 +1,12 @@
-//! Every output in JSON is as its schema in `docs/schemas` says. Benchmarks take longer: `bench.rs` holds theirs. The
-//! laboratory's outputs are held by the tests of its command.
+//! Every output in JSON follows its schema in `docs/schemas`. Benchmarks take longer: `bench.rs` checks theirs. The
+//! laboratory's outputs are checked by the tests of its command.
 
 mod accounting;
 
 use crate::{held, support};
 use serde_json::Value;
 
-/// The subcommands that have `--json`, and the schemas of what they print.
+/// The subcommands with `--json`, and the schemas of their outputs.
 const JSON: [(&str, &[&str]); 11] = [
     ("run", &["account"]),
     ("show", &["groups", "group-files", "group-change", "counters"]),
@@ -14,11 +14,11 @@ const JSON: [(&str, &[&str]); 11] = [
     ("top", &["top", "ledgers"]),
     ("report", &["report"]),
     ("doctor", &["doctor"]),
-    // `fleet.rs` holds it, which has stores.
+    // `fleet.rs` checks it, since it has stores.
     ("fleet show", &["fleet"]),
     ("fleet top", &["fleet"]),
     ("bench", &["bench"]),
-    // They have no such option: their addresses answer in JSON.
+    // These have no such option: their addresses answer in JSON.
     ("fleet serve", &["serve-fleet"]),
     ("serve", &["serve-ledgers", "serve-groups", "serve-history", "serve-change"]),
 ];
@@ -28,7 +28,7 @@ fn every_option_json_has_a_schema_and_every_schema_an_output() {
     held::check_options(support::ledgerline, &support::ELSEWHERE, &JSON, held::of_accounting);
 }
 
-/// Calls with every place of a schema that describes a value.
+/// Calls `told` with every place of a schema that describes a value.
 fn each<'s>(at: &str, schema: &'s Value, told: &mut impl FnMut(&str, &'s Value)) {
     told(at, schema);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -52,7 +52,7 @@ fn schemas_are_of_draft_2020_12_closed_and_say_what_each_field_is() {
         let id = schema["$id"].as_str().unwrap_or_default();
         assert!(id.ends_with(&format!("/schemas/{name}.v1.json")), "{name}: {id}");
         assert!(jsonschema::meta::is_valid(schema), "{name}");
-        // Builds it, with all that it refers to.
+        // Builds it, with all of its references.
         held::validator(name);
         each(name, schema, &mut |at, place| {
             if place.get("properties").is_some() && place.get("$ref").is_none() {

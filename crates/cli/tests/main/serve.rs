@@ -7,14 +7,14 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The address of a server, and the token in it.
+/// The address of a server, with the token.
 #[derive(Clone, Debug)]
 struct At {
     host: String,
     token: String,
 }
 
-/// A server that was started, and where.
+/// Starts a server, and returns its address.
 fn serve(arguments: &[&str]) -> (Child, At) {
     let mut child = ledgerline()
         .arg("serve")
@@ -31,7 +31,7 @@ fn serve(arguments: &[&str]) -> (Child, At) {
     (child, At { host: host.to_owned(), token })
 }
 
-/// An answer from its status line on.
+/// Returns a response from its status line on.
 fn get(at: &At, path: &str) -> String {
     let mut stream = ask(at, path);
     let mut answer = String::new();
@@ -79,7 +79,7 @@ fn a_run_is_served_by_its_pid_and_the_server_ends_at_either_signal_while_events_
         assert_eq!(server.wait().expect("it ends").code(), Some(0), "{name}");
         events.read_to_end(&mut Vec::new()).expect("the stream ends");
     }
-    // Who ended has no series, the root holds nothing, and all are told as ended.
+    // An ended process has no series, the root holds nothing, and all are reported as ended.
     let (mut server, host) = serve(&["--interval", "100ms", &run.id().to_string()]);
     drop(run.stdin.take());
     run.wait().expect("it ends");
@@ -129,7 +129,7 @@ for path in ('/metrics', '/api/ledgers', '/api/ledgers/1/groups', '/api/ledgers/
     let nobody = get(&At { token: String::new(), ..at.clone() }, "/metrics");
     assert!(nobody.starts_with("HTTP/1.1 401"), "{nobody}");
     end(server);
-    // Whoever wants that says so, and is told.
+    // This needs an explicit option, and the user is warned.
     let (mut server, at) = serve(&["--open", &run.id().to_string()]);
     assert!(at.token.is_empty() && get(&at, "/metrics").starts_with("HTTP/1.1 200"));
     signal(&server, "-TERM");
@@ -176,7 +176,7 @@ fn without_arguments_a_run_comes_and_goes_by_itself() {
     let (mut server, host) = serve(&[]);
     let program = "import sys; print('ready', flush=True); sys.stdin.read()";
     let (mut run, ..) = started(&[python, "-c", program]);
-    // (Other ledgers may run on this machine: the run is known by its number.)
+    // Other ledgers may exist on this machine: the run is identified by its id.
     let own = format!("(run {})", run.id());
     let until = |there: bool| {
         let end = Instant::now() + Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `ledgerline set`, as a user runs it: limits of a run and of a ledger in a file, while their programs go on.
+//! `ledgerline set`, as a user runs it: limits of a run and of a ledger in a file, while their programs are running.
 
 use crate::support::{self, Shared, groups, number, scratch, stderr};
 use ledgerline::{Ledger, Limit};
@@ -21,7 +21,7 @@ fn done(subcommand: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The exit status, and the one line that says why.
+/// Returns the exit status, and the single line with the reason.
 fn refused(arguments: &[&str]) -> (i32, String) {
     let output = ledgerline("set", arguments);
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -122,7 +122,7 @@ fn what_cannot_be_set_is_refused_in_one_line_that_says_why_and_changes_nothing()
     on("/dev/null", "is not a file");
     on(counters.path(), "is a table of counters, which has no limits");
     because(&["--pid", "4194305", "/", "max=1M"], &["there is no process 4194305"]);
-    // (Not this process, which has those of the tests beside.)
+    // Another process than this one, which has the ledgers of concurrent tests.
     let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     because(&["--pid", &other.id().to_string(), "/", "max=1M"], &["has no ledger"]);
     other.kill().and_then(|()| other.wait()).unwrap();
@@ -164,7 +164,7 @@ fn the_root_of_a_ledger_that_follows_its_container_keeps_that_limit() {
     assert_eq!(ledger.root().high(), Limit::units(1 << 20));
 }
 
-/// Only root can be somebody else.
+/// Returns whether this process is root's; only root can become another user.
 fn is_root() -> bool {
     // SAFETY: a plain call.
     let root = unsafe { libc::geteuid() } == 0;
@@ -174,7 +174,7 @@ fn is_root() -> bool {
     root
 }
 
-/// The command as the user `nobody`, of whom it can be read and executed.
+/// Runs the command as the user `nobody`, who can read and execute it.
 fn as_nobody(binary: &Path, arguments: &[&str]) -> Output {
     use std::os::unix::process::CommandExt;
     Command::new(binary)
@@ -193,7 +193,7 @@ fn only_the_owner_and_root_change_limits() {
     if !is_root() {
         return;
     }
-    // In a folder that everybody may enter.
+    // In a folder that all users may enter.
     let folder = tempfile::Builder::new().prefix("ledgerline-set").tempdir().unwrap();
     let open = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -204,7 +204,7 @@ fn only_the_owner_and_root_change_limits() {
     let path = folder.path().join("ledger");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     let ledger = Ledger::builder().create_in(&file).unwrap();
-    // Even where everybody may write.
+    // Even if all users may write to it.
     open(&path, 0o666);
     let name = path.to_str().unwrap();
     let output = as_nobody(&binary, &["--file", name, "/", "max=1M"]);
@@ -222,7 +222,7 @@ fn only_the_owner_and_root_change_limits() {
     drop(run.stdin.take());
     run.wait().unwrap();
     assert_eq!(ledger.root().max(), Limit::MAX);
-    // Its own file, of which it may write and root, too.
+    // A file that this user owns, to which root may write, too.
     std::os::unix::fs::chown(&path, Some(65534), Some(65534)).unwrap();
     assert!(as_nobody(&binary, &["--file", name, "/", "max=1M"]).status.success());
     assert_eq!(ledger.root().max(), Limit::units(1 << 20));
@@ -232,7 +232,7 @@ fn only_the_owner_and_root_change_limits() {
     done("set", &["--file", name, "/", "max=3M"]);
 }
 
-/// A Python program that grows by so many megabytes for each line that it reads, and says whether it could.
+/// A Python program that grows by a number of megabytes for each line that it reads, and prints whether it could.
 const GROWS: &str = "
 import sys
 kept = []
@@ -287,7 +287,7 @@ impl Growing {
         self.lines.next().expect("a line").expect("text")
     }
 
-    /// The account as JSON, and as text.
+    /// Returns the account as JSON, and as text.
     fn end(mut self) -> (Value, String) {
         drop(self.run.stdin.take());
         let output = self.run.wait_with_output().expect("it ends");
@@ -312,7 +312,7 @@ fn a_running_programs_max_is_lowered_raised_and_taken_away() {
     assert_eq!(run.grow(100), "grown");
     let above = done("set", &["--pid", &pid, "--now", "/", "max=128M"]);
     assert!(above.starts_with("/: max was 400M, is 128M\n/: "), "{above}");
-    // (It could not even say that it got nothing.)
+    // It had not even the memory to print that.
     assert_eq!(done("show", &["--pid", &pid, "memory.max"]), "134217728\n");
     assert_eq!(done("set", &["--pid", &pid, "/", "max=max"]), "/: max was 128M, is max\n");
     assert_eq!(run.grow(200), "grown");

@@ -1,5 +1,4 @@
-//! `ledgerline show`, as a user runs it: ledgers and counters of a program that goes on, in the kernel's
-//! formats.
+//! `ledgerline show`, as a user runs it: ledgers and counters of a running program, in the kernel's formats.
 
 use crate::golden;
 use crate::support::{self, Shared};
@@ -158,7 +157,7 @@ Node 0, zone   Normal
 
 #[test]
 fn the_ledger_of_a_run_is_shown_while_it_runs() {
-    // The shell has charged something when it has spoken.
+    // The shell has charged something by the time of its first output.
     let (mut run, line, _) = support::started(&["sh", "-c", "echo started; read line"]);
     assert_eq!(line, "started");
     let tree = shown(&["--pid", &run.id().to_string()], &[]);
@@ -181,11 +180,11 @@ fn the_ledger_of_a_run_is_shown_while_it_runs() {
 #[test]
 fn a_run_that_was_killed_leaves_its_ledger_with_its_programs() {
     let (mut run, program, _lines) = support::started(&["sh", "-c", "echo $$; read line"]);
-    // (A wait would close it, and the shell would end.)
+    // A wait would close it, and the shell would end.
     let stdin = run.stdin.take();
     run.kill().unwrap();
     run.wait().unwrap();
-    // Only root may open what another process mapped.
+    // Only root may open another process's mapped files.
     if Path::new(&format!("/proc/{program}/map_files"))
         .read_dir()
         .is_ok_and(|mut maps| maps.any(|map| map.unwrap().path().metadata().is_ok()))
@@ -235,7 +234,7 @@ fn what_cannot_be_shown_is_refused_in_one_line_that_says_what_to_do() {
     assert_eq!(refused(&["--format", "bogus"], &[ledger]).0, 2);
 }
 
-/// Writes over a text in the first pages of a file, where the names are.
+/// Overwrites a text in the first pages of a file, where the names are.
 fn overwrite(file: &File, text: &str, with: &str) {
     use std::os::unix::fs::FileExt;
     let mut start = vec![0; 64 << 10];
@@ -264,7 +263,7 @@ fn what_another_process_wrote_for_a_name_steers_no_terminal() {
         assert!(text.contains(expected), "{arguments:?}:\n{text:?}");
         assert!(text.chars().all(plain), "{arguments:?}:\n{text:?}");
     }
-    // A row whose name was written over tells no facts.
+    // A row whose name was overwritten is not reported as facts.
     let at = format!("/{name}");
     let (code, error) = refused(&["--format", "memory.stat", "--at", &at], &[&file.0]);
     assert!(code == 1 && error.contains("is damaged") && error.chars().all(plain), "{error:?}");
@@ -325,7 +324,7 @@ fn a_groups_files_have_the_kernels_names_and_formats_and_the_librarys_numbers() 
     assert_eq!(at("memory.events.local"), acme.local_events().to_string());
     assert_eq!(at("memory.oom.group"), "0\n");
     assert_eq!(at("memory.stat"), acme.stat().to_string());
-    // Of the root where no group is named, by an option, and several at a time.
+    // The root's if no group is named, by an option, and several at a time.
     assert_eq!(shown(&[], &[path, Path::new("memory.max")]), "max\n");
     let option = ["--file", path.to_str().unwrap()];
     assert_eq!(
@@ -333,7 +332,7 @@ fn a_groups_files_have_the_kernels_names_and_formats_and_the_librarys_numbers() 
         "==> memory.current <==\n614400\n\n==> memory.high <==\nmax\n"
     );
     let all = shown(&[&option[..], &["/acme"]].concat(), &[]);
-    // (What may lie idle belongs to the peak, which depends on the CPU.)
+    // The peak includes possible idle stock, which depends on the CPU.
     let peak = format!("==> memory.peak <==\n{}\n", acme.peak().value);
     golden::same("show-files.txt", &all.replace(&peak, "==> memory.peak <==\nPEAK\n"));
     let json =
@@ -377,7 +376,7 @@ fn files_that_a_ledger_has_not_are_refused_with_those_that_it_has() {
     }
 }
 
-/// A watch of a run, line by line.
+/// Starts a watch, and returns its lines.
 fn watching(arguments: &[&str]) -> (std::process::Child, std::sync::mpsc::Receiver<String>) {
     use std::io::BufRead;
     let mut child = support::ledgerline()
@@ -400,7 +399,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn a_watch_prints_what_changes_and_ends_with_the_program() {
     let (mut run, _, _lines) = support::started(&["sh", "-c", "echo started; read line"]);
     let pid = run.id().to_string();
-    // The first look is taken before anything is printed; a limit that is set again and again is seen after it.
+    // The first look is taken before anything is printed; a limit that is set repeatedly is seen after it.
     let (mut child, lines) = watching(&["--watch=0.02", "--pid", &pid, "/", "memory.max"]);
     let (mut json, told) = watching(&["--watch=0.02", "--json", "--pid", &pid, "/", "memory.high"]);
     let set = |limit: String| {
@@ -421,7 +420,7 @@ fn a_watch_prints_what_changes_and_ends_with_the_program() {
     let words: Vec<&str> = line.split(' ').collect();
     assert_eq!(&words[1..3], ["/", "memory.max"], "{line}");
     assert!(words[0].len() == 24 && words[0].ends_with('Z'), "{line}");
-    // As the user set it, with what is kept of it.
+    // As the user set it, with the reserve.
     for (limit, number) in [("2000M", "2097152000"), ("max", "max")] {
         set(format!("max={limit}"));
         let mut later = std::iter::from_fn(|| lines.recv_timeout(LONG).ok());
@@ -431,7 +430,7 @@ fn a_watch_prints_what_changes_and_ends_with_the_program() {
     assert_eq!((&line["group"], &line["file"]), (&"/".into(), &"memory.high".into()));
     assert!(line["was"] == "max" && line["is"].as_u64() >= Some(300 << 20), "{line}");
     assert!(line["time"].as_f64() > Some(1.7e9) && line["key"].is_null(), "{line}");
-    // The program ends, and with it both.
+    // The program ends, and both watches with it.
     drop(run.stdin.take());
     run.wait().unwrap();
     for child in [&mut child, &mut json] {
@@ -454,7 +453,7 @@ fn a_watch_of_a_file_tells_of_groups_that_come_and_go_until_the_file_is_gone() {
     let (mut child, lines) = watching(&["--watch=0.02", file.0.to_str().unwrap()]);
     let mut seen = Vec::new();
     let start = Instant::now();
-    // The first look is taken at some time: groups come and go until one is told of.
+    // The time of the first look is not known: groups come and go until one is reported.
     for number in 0.. {
         assert!(start.elapsed() < LONG, "{seen:?}");
         let group = ledger.root().create(&format!("g{number}")).unwrap();

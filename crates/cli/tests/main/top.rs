@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const M: u64 = 1 << 20;
 
-/// A ledger that goes with the test.
+/// A ledger that is removed with the test.
 struct Shared {
     path: PathBuf,
     file: File,
@@ -134,7 +134,7 @@ fn any_process_of_a_run_leads_to_its_ledger_and_without_one_all_are_listed() {
     run.wait().unwrap();
 }
 
-/// Two programs read a ledger by different ways: `show` maps it and takes the account, `top` copies it out of the file.
+/// Two commands read a ledger in different ways: `show` maps it and takes the account, `top` copies it out of the file.
 #[test]
 fn top_and_show_say_the_same_of_a_run_that_is_still() {
     let script = "ls / >/dev/null; ls /nowhere 2>/dev/null; echo $$; read line";
@@ -145,7 +145,7 @@ fn top_and_show_say_the_same_of_a_run_that_is_still() {
         assert!(output.status.success(), "{}", support::stderr(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    // What a process held at its end is `at_exit` in the account, and what its row holds in `top`.
+    // A process's last holding is `at_exit` in the account, and its row's holding in `top`.
     let figures = |document: &Value| {
         let groups = document["groups"].as_array().unwrap().iter().map(|group| {
             let exited = group["state"] == "exited";
@@ -174,7 +174,7 @@ fn top_and_show_say_the_same_of_a_run_that_is_still() {
     run.wait().unwrap();
 }
 
-/// Says, in a process that a test starts, that it is to announce a ledger and wait.
+/// The variable that tells a process of a test to announce a ledger and wait.
 const ROLE: &str = "LEDGERLINE_TEST_ANNOUNCES";
 
 #[test]

@@ -31,10 +31,10 @@ fn ledger(folder: &Path) -> Ledger {
     ledger
 }
 
-/// No look after the first one, so that the screen stays as it is.
+/// No look after the first one, so that the screen stays unchanged.
 const TOP: &str = "$LEDGERLINE top --interval 3600 server.ledger";
 
-/// The terminal as it was: the settings, and the screen on which the shell writes.
+/// Checks that the terminal is restored: the settings, and the screen on which the shell writes.
 fn as_before(tmux: &Tmux, before: &str, name: &str) {
     let after = tmux.settings(name);
     assert_eq!(after, before);
@@ -89,7 +89,7 @@ fn the_terminal_is_as_before_after_a_signal_which_still_ends_the_program() {
     let _ledger = ledger(tmux.folder());
     let before = tmux.settings("before");
     for (signal, status) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        // Another shell becomes it, so that its number is known.
+        // Another shell executes it, so that its id is known.
         tmux.line(&format!("sh -c 'echo $$ > pid; exec {TOP}'"));
         tmux.wait_for("the screen", |screen| screen.contains("q quit") && screen.contains("bolt"));
         assert!(tmux.is_drawn_on());
@@ -97,7 +97,7 @@ fn the_terminal_is_as_before_after_a_signal_which_still_ends_the_program() {
         let killed = std::process::Command::new("kill").args(["-s", signal, pid.trim()]).status();
         assert!(killed.unwrap().success());
         tmux.wait_for_shell();
-        // (After SIGINT a shell leaves out what else is in the line.)
+        // After SIGINT a shell skips the rest of the line.
         tmux.line("echo status $?");
         tmux.wait_for("the end", |screen| screen.contains(&format!("status {status}")));
         as_before(&tmux, &before, &format!("after-{signal}"));
@@ -167,7 +167,7 @@ fn without_a_ledger_the_reader_chooses_one_and_goes_back_to_the_list() {
     let ours = format!("(run {})", run.id());
     let is_list = |screen: &str| screen.contains("ledgers that run") && screen.contains(&ours);
     tmux.wait_for("the list", is_list);
-    // Others may run here, and come and go: line by line to the one that is ours.
+    // Other ledgers may come and go: line by line to the test's own.
     for _ in 0..200 {
         let screen = tmux.coloured_screen();
         let line = |what: &dyn Fn(&str) -> bool| screen.lines().position(what);

@@ -1,4 +1,4 @@
-//! Nobody reads what the command says: it ends as ever.
+//! Without a reader of its output the command ends normally.
 
 use crate::support::{check_unread, ledgerline};
 

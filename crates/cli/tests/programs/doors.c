@@ -1,6 +1,6 @@
 /* doors HOW PROGRAM: executes `PROGRAM say 1 2 3 4 5 6 7 8 9` by each function of the C library's.
-   doors say WORD...: says its words and X of its environment.
-   The functions with an environment of their own give X=mine and nothing else but what PASS names. */
+   doors say WORD...: prints its words and X of its environment.
+   The functions that take an environment pass X=mine; if PASS is set, also the variables LEDGERLINE* and LD_PRELOAD*. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "say")) {
         for (int i = 2; argv[i]; i++) printf("%s ", argv[i]);
         printf("X=%s\n", getenv("X") ? getenv("X") : "");
-        /* Something is allocated. */
+        /* Allocates something. */
         char *volatile block = malloc(1000);
         free(block);
         return 0;
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (!strcmp(how, "nothing")) {
-        /* Failures leave errno as plain, and no row. */
+        /* Failures leave errno as without the library, and no row. */
         execl("/nonexistent", "x", NULL);
         perror("execl");
         execve(path, words, (char **)8);

@@ -1,10 +1,11 @@
 //! Three processes run real SQL on one budget of a fleet, and one of them is killed in the middle of a query.
 //!
-//! The budget lies in a real redis, which the example starts in a temporary folder. Each process leases its part and runs
-//! queries on TPC-H tables of its own; what they return is compared with a run without limits. Some twenty times a second all
-//! are stopped, and what their ledgers hold is added up: at no such instant may it be more than the limit. One is killed
-//! while it holds three fifths of the limit. Its part comes back when its lease and the grace have ended, and a query that
-//! does not fit without it ends on another node. At the end nobody holds anything, and the books have no lease.
+//! The budget lies in a real redis, which the example starts in a temporary folder. Each process leases its part and
+//! runs queries on TPC-H tables of its own; the results are compared with a run without limits. Some twenty times a
+//! second all processes are stopped, and the holdings of their ledgers are added up: at no such instant may the sum
+//! exceed the limit. One process is killed while it holds three fifths of the limit. Its part returns when its lease
+//! and the grace have ended, and a query that does not fit without it ends on another node. At the end no node holds
+//! anything, and the books have no lease.
 //!
 //! ```console
 //! $ cargo run --features fleet --example fleet -- --scale 0.05
@@ -24,17 +25,17 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What the processes share. Its organisation is no narrower.
+/// The budget that the processes share, which is the organisation's whole.
 const ORGANISATION: &str = "acme";
 const BUDGET: &str = "/acme/batch";
 
 /// Long enough for a busy machine to renew in time.
 const TERMS: Terms = Terms { ttl: 6_000, grace: 2_000 };
 
-/// A long while: whoever waits longer fails.
+/// A wait that is longer than this fails.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The books, as an operator has them.
+/// The operator's view of the books.
 struct Books {
     store: Arc<dyn Store>,
     runtime: tokio::runtime::Runtime,
@@ -67,7 +68,7 @@ fn batch(view: &View) -> Outcome<&BudgetView> {
     found.ok_or_else(|| "the book has no such budget".into())
 }
 
-/// What a node has leased, and 0 when the book has forgotten it.
+/// Returns the units that a node has leased, and 0 when the book has forgotten it.
 fn leased(view: &View, node: &str) -> Outcome<u64> {
     let holds = batch(view)?.holds.iter();
     Ok(holds.filter(|hold| hold.node == node).map(|hold| hold.lease).sum())
@@ -85,7 +86,7 @@ fn run(scale: &str) -> Outcome<()> {
     for name in ["a", "b", "c"] {
         nodes.start(name, &redis.address, folder.path(), scale)?;
     }
-    // What the large query takes where nothing limits it. (With less its partitions wait for each other, down to a half.)
+    // The peak of the large query without a limit. With less its partitions wait for each other, down to a half.
     let mut large = 0;
     for _ in 0..3 {
         match nodes.hear(LONG)? {
@@ -102,7 +103,7 @@ fn run(scale: &str) -> Outcome<()> {
     }
     let mut watch =
         Watch { limit, end: Instant::now() + LONG, instants: 0, most: 0, right: 0, waited: 0 };
-    // The victim is at work on what it cannot spill.
+    // The victim is at work on memory that it cannot spill.
     loop {
         let held = watch.look(&mut nodes, &books)?;
         if held.iter().any(|(name, units)| *name == "c" && *units > limit / 5 * 3) {
@@ -119,7 +120,7 @@ fn run(scale: &str) -> Outcome<()> {
     assert!(lost > limit / 5 * 3, "{lost} of {limit}");
     println!("c was killed in the middle of a query, with {} MiB leased", lost >> 20);
 
-    // The others go on meanwhile; then one rests, so that the large query competes with the dead node alone.
+    // The others continue meanwhile; then one rests, so that the large query competes with the dead node alone.
     nodes.tell("b", "large")?;
     let before = watch.right;
     while watch.right < before + 2 {
@@ -162,22 +163,22 @@ fn run(scale: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Looks on, and counts.
+/// Observes, and counts.
 struct Watch {
     limit: u64,
-    /// When the example gives up.
+    /// The time at which the example gives up.
     end: Instant,
     instants: usize,
-    /// The most that all held at one of them.
+    /// The largest sum of holdings at one instant.
     most: u64,
-    /// How many queries were right.
+    /// The number of correct queries.
     right: usize,
-    /// How many were cancelled, since their partitions waited for each other.
+    /// The number of queries that were cancelled, since their partitions waited for each other.
     waited: usize,
 }
 
 impl Watch {
-    /// What each node holds at one instant. All together hold and lease no more than the limit.
+    /// Returns the holding of each node at one instant. Checks that all together hold and lease no more than the limit.
     fn look(&mut self, nodes: &mut Nodes, books: &Books) -> Outcome<Vec<(&'static str, u64)>> {
         if Instant::now() > self.end {
             return Err("it takes too long".into());
@@ -192,7 +193,7 @@ impl Watch {
         Ok(held)
     }
 
-    /// Hears what nodes say within a moment. Returns the peak of a large query that ended well.
+    /// Handles the messages that nodes send within a moment. Returns the peak of a large query that ended well.
     fn hear(&mut self, nodes: &mut Nodes) -> Outcome<Option<u64>> {
         match nodes.hear(Duration::from_millis(50)) {
             Ok((_, Said::Right { query, peak })) => {

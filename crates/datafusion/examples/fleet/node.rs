@@ -15,20 +15,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// What cannot spill waits so long for what others hold idle, or leave behind.
+/// The time that a consumer without spilling waits for units that others hold idle, or leave behind.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Nothing here takes so long.
+/// Longer than any step here.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A query, and what it returns.
+/// A query, and its result.
 struct Known {
     name: &'static str,
     sql: &'static str,
     rows: RecordBatch,
 }
 
-/// Runs until its standard input ends, and leaves.
+/// Runs until its standard input ends, and leaves the fleet.
 #[tokio::main]
 pub async fn run(store: &str, name: &str, ledger: &str, scale: f64) -> Outcome<()> {
     let context = tpch::session(scale)?;
@@ -47,7 +47,7 @@ pub async fn run(store: &str, name: &str, ledger: &str, scale: f64) -> Outcome<(
     let mut told = told();
     let mut number = 0;
     while let Some(work) = told.recv().await {
-        // Until it is told something else.
+        // The work until another command arrives.
         let mut turns =
             known.iter().filter(|known| (known.name == "large") == (work == "large")).cycle();
         while work != "rest" && told.is_empty() && !told.is_closed() {
@@ -62,7 +62,7 @@ pub async fn run(store: &str, name: &str, ledger: &str, scale: f64) -> Outcome<(
     Ok(())
 }
 
-/// What the queries return, and what the large one takes.
+/// Returns the results of the queries, and the peak of the large one.
 async fn without_limit(context: &SessionContext) -> Outcome<(Vec<Known>, u64)> {
     let queries = [
         ("sort", sql::SORT),
@@ -84,7 +84,7 @@ async fn without_limit(context: &SessionContext) -> Outcome<(Vec<Known>, u64)> {
     Ok((known, large))
 }
 
-/// One query in its share of the budget. It may be refused, and is never wrong.
+/// Runs one query in its share of the budget. It may be refused, and is never wrong.
 async fn one(
     context: &SessionContext,
     pool: &LedgerPool,
@@ -114,7 +114,7 @@ async fn one(
     Ok(())
 }
 
-/// What it is told, a line each.
+/// Receives commands, one per line.
 fn told() -> Receiver<String> {
     let (sender, told) = channel(16);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The processes: a redis, and nodes that are told what to do by a line and say what came of it by another.
+//! The processes: a redis, and nodes. Nodes receive commands and send messages, each on a line.
 
 use super::Outcome;
 use ledgerline::View;
@@ -18,7 +18,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// `None` if there is none on this machine.
+    /// Starts a redis; `None` if there is none on this machine.
     pub fn start(folder: &Path) -> Outcome<Option<Redis>> {
         let socket = folder.join("redis.sock");
         let mut command = Command::new("redis-server");
@@ -38,7 +38,7 @@ impl Redis {
         if !lines.by_ref().map_while(Result::ok).any(|line| line.contains(ready)) {
             return Err("redis-server does not start".into());
         }
-        // It goes on to write.
+        // It continues to write.
         thread::spawn(move || lines.for_each(drop));
         Ok(Some(redis))
     }
@@ -50,24 +50,24 @@ impl Drop for Redis {
     }
 }
 
-/// What a node says.
+/// A message of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It has its tables, and knows what queries return. The large one took so much.
+    /// It has its tables, and knows the results of the queries. `large` is the peak of the large one.
     Ready { large: u64 },
-    /// A query returned what it should, and took so much.
+    /// A query returned the correct result, with this peak.
     Right { query: String, peak: u64 },
     /// A query was refused memory.
     Refused { why: String },
-    /// A query did nothing for a minute, and was cancelled: DataFusion's partitions may wait for each other for good where they spill
-    /// (apache/datafusion issue 24883).
+    /// A query made no progress for a minute, and was cancelled: DataFusion's partitions may wait for each other for
+    /// ever when they spill (apache/datafusion issue 24883).
     Waited { query: String },
-    /// It ended.
+    /// The node ended.
     Ended,
 }
 
 impl Said {
-    /// As a line.
+    /// Writes it as a line.
     pub fn say(&self) {
         match self {
             Said::Ready { large } => println!("ready\t{large}"),
@@ -91,7 +91,7 @@ impl Said {
     }
 }
 
-/// Nobody said anything for as long as was waited.
+/// No node sent a message during the wait.
 #[derive(Debug)]
 pub struct Silent;
 
@@ -103,7 +103,7 @@ impl std::fmt::Display for Silent {
 
 impl std::error::Error for Silent {}
 
-/// A node that runs.
+/// A running node.
 struct Node {
     name: &'static str,
     child: Child,
@@ -124,7 +124,7 @@ fn end(child: &mut Child) {
     let _status = child.wait();
 }
 
-/// The nodes, and what they say.
+/// The nodes, and their messages.
 pub struct Nodes {
     running: Vec<Node>,
     said: Receiver<(&'static str, Said)>,
@@ -157,7 +157,7 @@ impl Nodes {
         thread::spawn(move || {
             for line in BufReader::new(lines).lines().map_while(Result::ok) {
                 match Said::read(&line) {
-                    // Nobody listens any more when the example has failed.
+                    // The receiver is gone if the example has failed.
                     Some(said) => drop(sender.send((name, said))),
                     None => println!("{name}: {line}"),
                 }
@@ -167,19 +167,19 @@ impl Nodes {
         Ok(())
     }
 
-    /// What the next node says, and which one it is.
+    /// Returns the next message of any node, with the node's name.
     pub fn hear(&mut self, patience: Duration) -> Result<(&'static str, Said), Silent> {
         self.said.recv_timeout(patience).map_err(|_| Silent)
     }
 
-    /// Has a node do something from now on.
+    /// Sends a command to a node.
     pub fn tell(&mut self, name: &str, work: &str) -> Outcome<()> {
         let node = self.running.iter_mut().find(|node| node.name == name).ok_or("no such node")?;
         writeln!(node.words.as_mut().ok_or("it is told nothing any more")?, "{work}")?;
         Ok(())
     }
 
-    /// What each node's ledger holds in a budget, at one instant: meanwhile all are stopped.
+    /// Returns the holding of each node's ledger in a budget, at one instant: meanwhile all are stopped.
     pub fn held(&mut self, budget: &str) -> Outcome<Vec<(&'static str, u64)>> {
         for node in &self.running {
             kill_process(node.pid, Signal::STOP)?;
@@ -201,11 +201,11 @@ impl Nodes {
         held
     }
 
-    /// Kills a node, which can do nothing about it. What it said is forgotten.
+    /// Kills a node without warning. Its messages are dropped.
     pub fn kill(&mut self, name: &str) -> Outcome<()> {
         let at = self.running.iter().position(|node| node.name == name).ok_or("no such node")?;
         drop(self.running.remove(at));
-        // Its last word is that it ended.
+        // Its last message is that it ended.
         let mut others = Vec::new();
         loop {
             match self.hear(super::LONG)? {
@@ -218,7 +218,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Has all nodes leave, and sees to it that they do so well, and that their ledgers hold nothing.
+    /// Makes all nodes leave, and checks that they end well and that their ledgers hold nothing.
     pub fn leave(&mut self, patience: Duration) -> Outcome<()> {
         self.running.iter_mut().for_each(|node| node.words = None);
         let end = Instant::now() + patience;

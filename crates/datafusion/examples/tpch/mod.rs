@@ -1,4 +1,4 @@
-//! TPC-H tables in memory, and a query run in one pool or another: for the examples and the tests.
+//! TPC-H tables in memory, and a query under one pool or another: for the examples and the tests.
 
 #![allow(dead_code, reason = "each user takes its part")]
 
@@ -16,10 +16,10 @@ use std::time::Duration;
 use tpchgen::generators::{CustomerGenerator, LineItemGenerator, OrderGenerator};
 use tpchgen_arrow::{CustomerArrow, LineItemArrow, OrderArrow};
 
-/// Partitions of each table, and of each operator.
+/// The partitions of each table, and of each operator.
 pub const PARTITIONS: i32 = 2;
 
-/// A session with `lineitem`, `orders` and `customer` at a scale, in batches of some thousand rows.
+/// Makes a session with `lineitem`, `orders` and `customer` at a scale, in batches of some thousand rows.
 pub fn session(scale: f64) -> Result<SessionContext> {
     let config = SessionConfig::new()
         .with_target_partitions(PARTITIONS as usize)
@@ -49,7 +49,7 @@ fn add<R: RecordBatchReader>(
     Ok(())
 }
 
-/// What a query returned, in one batch, and how often its operators spilled.
+/// The result of a query in one batch, and the number of times that its operators spilled.
 pub struct Outcome {
     pub rows: RecordBatch,
     pub spills: usize,
@@ -62,7 +62,7 @@ pub async fn run(context: &SessionContext, task: Arc<TaskContext>, sql: &str) ->
     Ok(Outcome { rows: concat_batches(&plan.schema(), &batches)?, spills: spills(&*plan) })
 }
 
-/// Ends a query that has run. Tasks of its operators may live for a moment after its result, or its error, is there.
+/// Ends a query that has run. Tasks of its operators may outlive its result or its error for a moment.
 pub async fn end(query: &Query) -> QueryReport {
     for _ in 0..1000 {
         if query.pool().reserved() == 0 {
@@ -78,7 +78,7 @@ fn spills(plan: &dyn ExecutionPlan) -> usize {
     own + plan.children().into_iter().map(|child| spills(&**child)).sum::<usize>()
 }
 
-/// Queries whose rows come in one order, so that two runs can be compared.
+/// Queries with ordered rows, so that two runs can be compared.
 pub mod sql {
     /// Sorts the whole table.
     pub const SORT: &str = "select l_comment, l_orderkey, l_linenumber, l_extendedprice from lineitem \

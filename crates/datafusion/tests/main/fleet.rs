@@ -1,5 +1,5 @@
-//! Pools on a budget of a fleet, over books in memory: queries go on beyond this node's lease while the fleet has room, are
-//! asked to spill or refused when it has none, and are told so.
+//! Pools on a budget of a fleet, with books in memory: queries grow beyond this node's lease while the fleet has room.
+//! Without room they are asked to spill or refused, with an explanation.
 
 use crate::support::{MIB, fill, fixed, query, spill, spiller};
 use ledgerline::Limit;
@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 
 const PATH: &str = "/acme/batch";
 const LIMIT: usize = 200 * MIB;
-/// A test that waits in vain for it takes too long.
+/// A test whose wait exceeds this takes too long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Books in memory, which can be cut off.
+/// Books in memory, which can be disconnected.
 struct Line {
     memory: Memory,
     cut: watch::Sender<bool>,
@@ -85,22 +85,22 @@ async fn budget(store: &Arc<Line>, node: &str) -> Budget {
     fleet.budget(PATH).await.unwrap()
 }
 
-/// A pool of a node, which waits for the store.
+/// Makes a pool of a node, which waits for the store.
 async fn waiting(store: &Arc<Line>, node: &str) -> LedgerPool {
     LedgerPool::builder(budget(store, node).await).wait_for_lease(LONG).build()
 }
 
-/// A pool of a node, which does not wait.
+/// Makes a pool of a node, which does not wait.
 async fn hasty(store: &Arc<Line>, node: &str) -> LedgerPool {
     LedgerPool::builder(budget(store, node).await).build()
 }
 
-/// What a node has leased.
+/// Returns the units that a node has leased.
 fn lease(pool: &LedgerPool) -> usize {
     pool.group().max().get().unwrap() as usize
 }
 
-/// Waits until something is so; a test that waits in vain fails by its runner's limit.
+/// Waits for a condition; a test that waits in vain fails by its runner's limit.
 async fn until(mut is: impl AsyncFnMut() -> bool) {
     while !is().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -142,7 +142,7 @@ async fn a_lease_that_is_nearly_used_up_grows_before_anybody_is_refused() {
     let join = fixed(&query.pool(), "Join[0]");
     while join.size() < 100 * MIB {
         let before = lease(&pool);
-        // (The budget has room for a quarter more than that.)
+        // The budget has room for a quarter more than that.
         let step = ((before - join.size()) * 4 / 5).min(100 * MIB - join.size());
         join.try_grow(step).unwrap();
         until(async || lease(&pool) >= join.size() * 5 / 4).await;
@@ -150,7 +150,7 @@ async fn a_lease_that_is_nearly_used_up_grows_before_anybody_is_refused() {
     assert_eq!(query.end().unwrap().refused, 0);
 }
 
-/// What a query takes while the store is asked ahead looks as if the store had too little.
+/// A query's growth while the store is asked in advance looks like a lack in the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_taken_while_the_store_was_asked_is_no_refusal_of_the_store() {
     let mut queries = JoinSet::new();
@@ -219,7 +219,7 @@ async fn a_query_that_does_not_fit_in_the_limit_itself_does_not_wait() {
     let query = query(&pool, "q");
     let [first, second] = [0, 1].map(|at| fixed(&query.pool(), &format!("Join[{at}]")));
     first.try_grow(LIMIT / 2).unwrap();
-    // (Otherwise this waits for a minute.)
+    // Otherwise this waits for a minute.
     assert!(second.try_grow(LIMIT).is_err());
 }
 
@@ -265,14 +265,14 @@ async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_was_asked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_that_is_lowered_has_spillers_spill_when_they_come_for_more() {
-    // A turn comes each two seconds.
+    // A turn comes every two seconds.
     let store = Line::new(6_000).await;
     let pool = waiting(&store, "a").await;
     let query = query(&pool, "q");
     let sort = spiller(&query.pool(), "Sort[0]");
     assert_eq!(fill(&sort, MIB, 150 * MIB), 150 * MIB);
     store.limit(PATH, 100 * MIB).await;
-    // What lies idle goes at once, and no more than what is held is left.
+    // Idle units go at once, and only the held ones are left.
     until(async || lease(&pool) < 155 * MIB).await;
     let text = sort.try_grow(MIB).unwrap_err().to_string();
     assert!(text.contains("more is leased than its limit allows, so it grants nothing"), "{text}");

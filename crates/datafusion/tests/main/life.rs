@@ -1,4 +1,4 @@
-//! How queries and tenants begin and end, what grow does, what is told, and what a watch of RSS changes.
+//! Begin and end of queries and tenants, `grow`, the reports, and the effects of a watch of RSS.
 
 use crate::support::{MIB, builder, fill, fixed, pool, query, spill, spiller};
 use datafusion_execution::memory_pool::MemoryLimit;
@@ -140,7 +140,7 @@ fn a_consumer_with_nothing_to_spill_begins_in_a_full_pool() {
     let query = query(&pool, "q");
     let large = spiller(&query.pool(), "Sort[0]");
     fill(&large, MIB, usize::MAX);
-    // A refusal would end its query: it takes from what is kept, and half of that stays.
+    // A refusal would end its query: it takes from the kept part, and half of that stays.
     let small =
         (1..20).map(|at| spiller(&query.pool(), &format!("Sort[{at}]"))).collect::<Vec<_>>();
     let began = small.iter().filter(|one| one.try_grow(MIB).is_ok()).count();
@@ -150,7 +150,7 @@ fn a_consumer_with_nothing_to_spill_begins_in_a_full_pool() {
     assert!(query.pool().reserved() <= MAX);
 }
 
-/// As an aggregation that merges what it spilled: registered as one that can spill, and unable to.
+/// Like an aggregation that merges its spilled data: registered as one that can spill, and unable to.
 #[test]
 fn a_consumer_that_holds_little_is_not_refused_for_what_larger_ones_hold() {
     let pool = pool(MAX);
@@ -159,7 +159,7 @@ fn a_consumer_that_holds_little_is_not_refused_for_what_larger_ones_hold() {
     merge.try_grow(MIB).unwrap();
     other.try_grow(MIB).unwrap();
     fill(&sort, MIB, usize::MAX);
-    // Another one takes what the line before that leaves.
+    // Another one takes the remainder up to the line before that.
     fill(&other, MIB / 4, 6 * MIB);
     merge.try_grow(5 * MIB).unwrap();
     assert!(query.pool().reserved() > MAX * 7 / 8, "that is beyond the overdraft");
@@ -174,7 +174,7 @@ fn who_was_asked_to_spill_has_room_to_finish() {
     let [sort, other] = [0, 1].map(|at| spiller(&query.pool(), &format!("Sort[{at}]")));
     other.try_grow(MIB).unwrap();
     fill(&sort, MIB / 4, usize::MAX);
-    // It spills now. What a merge sorts takes a little more than was held, and its merge cannot spill.
+    // It spills now. The data that a merge sorts takes a little more than was held, and the merge cannot spill.
     sort.try_grow(2 * MIB).unwrap();
     let merge = fixed(&query.pool(), "Merge[0]");
     merge.try_grow(10 * MIB).unwrap();
@@ -196,7 +196,7 @@ fn caches_of_the_tenant_give_way_before_a_query_spills() {
     assert!(cache.lock().unwrap().is_empty());
 }
 
-/// An operator that gives way as a cache does: it is of the very query that asks.
+/// An operator that gives way like a cache: it belongs to the very query that asks.
 #[test]
 fn a_reclaimer_may_begin_and_end_consumers_of_the_query_that_asks() {
     let pool = pool(MAX);

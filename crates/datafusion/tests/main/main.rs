@@ -1,4 +1,4 @@
-//! The pool as queries have it: beside DataFusion's own pools, under load, by real SQL, on a budget of a fleet.
+//! The pool in real use: beside DataFusion's own pools, under load, by real SQL, on a budget of a fleet.
 
 #[cfg(feature = "fleet")]
 mod fleet;

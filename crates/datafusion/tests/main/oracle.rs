@@ -1,4 +1,5 @@
-//! The account equals the live reservations, whoever moves them, and `try_grow` never takes a group over its max.
+//! The account equals the live reservations, whichever thread moves them, and `try_grow` never takes a group over its
+//! max.
 
 use crate::support::{MIB, builder, spiller};
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -12,7 +13,7 @@ const ENGINE: u64 = 64 << 20;
 const TENANT: u64 = 24 << 20;
 const QUERY: u64 = 10 << 20;
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers, the same each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,7 +25,7 @@ impl Numbers {
     }
 }
 
-/// Does one random thing that an operator may do to its reservations. `grow` is done where that is wanted.
+/// Makes one random step of an operator on its reservations. Steps with `grow` are made if requested.
 fn step(numbers: &mut Numbers, mine: &mut Vec<MemoryReservation>, query: &Query, grow: bool) {
     let size = numbers.next(512 << 10) as usize;
     let at = numbers.next(mine.len().max(1) as u64) as usize;
@@ -65,7 +66,7 @@ fn held(reservations: &[MemoryReservation]) -> u64 {
     reservations.iter().map(|one| one.size() as u64).sum()
 }
 
-/// Three tenants with two queries each, and two threads for each query.
+/// Runs three tenants with two queries each, and two threads for each query.
 fn run(grow: bool, steps: usize) {
     let ledger = Arc::new(Ledger::builder().capacity(4096).anonymous().unwrap());
     let engine = ledger.owned_root().create("engine").unwrap();
@@ -111,7 +112,7 @@ fn run(grow: bool, steps: usize) {
             watcher.into_iter().for_each(|watcher| watcher.join().unwrap());
             mine
         });
-        // Nobody writes now: each level is the sum of what lives below it, and each consumer is what it holds.
+        // No thread writes now: each level is the sum of the groups below it, and each consumer equals its holding.
         let mut total = 0;
         for (at, query) in queries.iter().enumerate() {
             let live = held(&ended[at * 2]) + held(&ended[at * 2 + 1]);
@@ -153,7 +154,7 @@ fn spillers_of_all_threads_together_leave_half_of_what_is_kept() {
     let pool = builder(32 * MIB).keep_for_unspillable(0.25).room_to_finish(0.125).build();
     let query = pool.for_query("q").unwrap();
     let kept = 8 << 20;
-    // Those that hold no more than their share may take half of what is kept.
+    // Consumers that hold no more than their share may take half of the kept part.
     let begun = Barrier::new(4);
     thread::scope(|scope| {
         for at in 0..4 {
@@ -167,7 +168,7 @@ fn spillers_of_all_threads_together_leave_half_of_what_is_kept() {
                     if mine.try_grow(numbers.next(1 << 16) as usize).is_err() {
                         mine.shrink(mine.size() - MIB);
                     }
-                    // (What a query's pool says is reserved counts those that ask, before the engine's level refuses.)
+                    // The reserved amount of a query's pool includes requests that the engine's level then refuses.
                     assert!(pool.group().precise() <= (32 << 20) - kept / 2);
                 }
             });

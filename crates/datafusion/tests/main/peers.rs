@@ -1,5 +1,5 @@
-//! What people replaced DataFusion's pools for. Each scenario runs on a built-in pool, which must do badly, and on
-//! ours, which must not.
+//! Situations for which users replaced DataFusion's pools. Each scenario runs on a built-in pool, which must do badly,
+//! and on this one, which must not.
 
 use crate::support::{MIB, builder, fill, fixed, pool, query, spill, spiller};
 use datafusion_execution::memory_pool::{
@@ -22,7 +22,7 @@ fn fair() -> Arc<dyn MemoryPool> {
 mod spillers_leave_a_share_for_those_that_cannot_spill {
     use super::*;
 
-    /// What the join gets after the sort took what it could.
+    /// Returns the units that the join gets after the sort took as much as it could.
     fn join_after_sort(pool: &Arc<dyn MemoryPool>) -> usize {
         let sort = spiller(pool, "ExternalSorter[0]");
         let sorted = fill(&sort, MIB, usize::MAX);
@@ -52,11 +52,11 @@ mod spillers_leave_a_share_for_those_that_cannot_spill {
     }
 }
 
-/// sedona-db#918: the fair pool divides by what is registered.
+/// sedona-db#918: the fair pool divides by the number of registered consumers.
 mod one_active_sorter_among_32_gets_what_it_needs {
     use super::*;
 
-    /// What one sorter gets while 31 others are registered and hold nothing.
+    /// Returns the units that one sorter gets while 31 others are registered and hold nothing.
     fn active_among_idle(pool: &Arc<dyn MemoryPool>) -> usize {
         let sorters = (0..32).map(|at| spiller(pool, &format!("ExternalSorter[{at}]")));
         let sorters = sorters.collect::<Vec<_>>();
@@ -76,7 +76,7 @@ mod one_active_sorter_among_32_gets_what_it_needs {
     }
 }
 
-/// spiceai#9179: many queries at a time, of which one is at work.
+/// spiceai#9179: many queries at the same time, of which one is at work.
 mod one_active_query_among_many_is_not_starved {
     use super::*;
 
@@ -108,7 +108,7 @@ mod one_active_query_among_many_is_not_starved {
         for sorter in active {
             assert_eq!(fill(sorter, MIB / 4, 20 * MIB), 20 * MIB);
         }
-        // When others wake, the largest come back for more and are asked, and all end with like parts.
+        // When others wake, the largest request more and are asked to spill, and all end with similar parts.
         for _ in 0..200 {
             for sorter in &sorters {
                 if sorter.try_grow(MIB / 4).is_err() {
@@ -127,7 +127,7 @@ mod one_active_query_among_many_is_not_starved {
 mod all_reservations_of_a_consumer_share_one_allowance {
     use super::*;
 
-    /// A consumer with four reservations, and one with one.
+    /// Makes a consumer with four reservations, and one with one.
     fn two(pool: &Arc<dyn MemoryPool>) -> ([MemoryReservation; 4], MemoryReservation) {
         let first = spiller(pool, "ExternalSorter[0]");
         let parts = [first.new_empty(), first.new_empty(), first.new_empty(), first];
@@ -151,7 +151,8 @@ mod all_reservations_of_a_consumer_share_one_allowance {
         for part in &parts {
             part.try_grow(15 * MIB).unwrap();
         }
-        // The room is short now. Each of the four is smaller than the other consumer, and they are the largest.
+        // The room is short now. Each of the four is smaller than the other consumer, and together they are the
+        // largest.
         second.try_grow(2 * MIB).unwrap();
         assert!(parts[0].try_grow(MIB).is_err());
         second.try_grow(2 * MIB).unwrap();
@@ -160,12 +161,12 @@ mod all_reservations_of_a_consumer_share_one_allowance {
     }
 }
 
-/// datafusion-comet#5961, #5466: what one consumer may have is compared with what all of them hold, or its share
-/// is a fixed part that it cannot leave.
+/// datafusion-comet#5961, #5466: a consumer's allowance is compared with the holdings of all of them, or its share is a
+/// fixed part that it cannot exceed.
 mod a_share_is_compared_with_what_the_consumer_itself_holds {
     use super::*;
 
-    /// What a small consumer gets, of its third, after a large one took all it could.
+    /// Returns the units of its third that a small consumer gets, after a large one took as much as it could.
     fn small_after_large(pool: &Arc<dyn MemoryPool>) -> usize {
         let large = spiller(pool, "ExternalSorter[0]");
         fill(&large, MIB, usize::MAX);
@@ -173,7 +174,7 @@ mod a_share_is_compared_with_what_the_consumer_itself_holds {
         fill(&small, MIB, MAX / 3)
     }
 
-    /// What one of three consumers gets while the others hold little.
+    /// Returns the units that one of three consumers gets while the others hold little.
     fn one_of_three(pool: &Arc<dyn MemoryPool>) -> usize {
         let three = [0, 1, 2].map(|at| spiller(pool, &format!("ExternalSorter[{at}]")));
         three[1].try_grow(MIB).unwrap();
@@ -216,7 +217,7 @@ mod a_share_is_compared_with_what_the_consumer_itself_holds {
     }
 }
 
-/// Everybody: the error lists consumers of all queries, and not whose query is full.
+/// All of these projects: the error lists consumers of all queries, without the query that is full.
 mod an_error_names_the_chain_and_the_top_consumers_of_that_query {
     use super::*;
 

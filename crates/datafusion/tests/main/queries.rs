@@ -1,4 +1,4 @@
-//! Real queries: what spills under our pool returns what it returns without a limit.
+//! Real queries: a query that spills under this pool returns the same as without a limit.
 
 #[path = "../../examples/tpch/mod.rs"]
 mod tpch;
@@ -38,7 +38,7 @@ async fn limited(
     tpch::run(context, query.task_context(&context.task_ctx())?, sql).await
 }
 
-/// Runs a query under a max; it must spill, stay below, give all back, and return what it returns without.
+/// Runs a query under a max. It must spill, stay below the max, return all units, and have the same result as without.
 async fn spills_and_is_right(context: &SessionContext, sql: &str, max: u64) -> QueryReport {
     let expected = unlimited(sql).await;
     let pool = pool(max);
@@ -71,7 +71,7 @@ async fn an_aggregation_that_spills_returns_the_same() {
 #[tokio::test]
 async fn a_merge_join_whose_sorts_spill_returns_the_same() {
     let state = tables().state();
-    // Or the builder puts an empty catalog in the place of the tables'.
+    // Otherwise the builder would replace the tables' catalog by an empty one.
     let mut config = state.config().clone().with_create_default_catalog_and_schema(false);
     config.options_mut().optimizer.prefer_hash_join = false;
     let state = datafusion::execution::SessionStateBuilder::new_from_existing(state)

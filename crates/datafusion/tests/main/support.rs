@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Common code of the tests.
 
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use ledgerline::{Ledger, Limit};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub const MIB: usize = 1 << 20;
 
-/// A pool at `/acme` with a max.
+/// Makes a pool at `/acme` with a max.
 pub fn pool(max: usize) -> LedgerPool {
     builder(max).build()
 }
@@ -23,23 +23,23 @@ pub fn query(pool: &LedgerPool, name: &str) -> Query {
     pool.for_query(name).unwrap()
 }
 
-/// A consumer that can spill.
+/// Registers a consumer that can spill.
 pub fn spiller(pool: &Arc<dyn MemoryPool>, name: &str) -> MemoryReservation {
     MemoryConsumer::new(name).with_can_spill(true).register(pool)
 }
 
-/// A consumer that cannot.
+/// Registers a consumer that cannot.
 pub fn fixed(pool: &Arc<dyn MemoryPool>, name: &str) -> MemoryReservation {
     MemoryConsumer::new(name).register(pool)
 }
 
-/// Grows in steps, as operators do a batch at a time, until it is refused or holds `most`. Returns what it holds.
+/// Grows in steps, like operators do per batch, until it is refused or holds `most`. Returns its holding.
 pub fn fill(reservation: &MemoryReservation, step: usize, most: usize) -> usize {
     while reservation.size() + step <= most && reservation.try_grow(step).is_ok() {}
     reservation.size()
 }
 
-/// What an operator does that spills: it gives all back, and asks again.
+/// Spills like an operator: it gives everything back, and asks again.
 pub fn spill(reservation: &MemoryReservation) -> usize {
     reservation.free()
 }

@@ -1,17 +1,17 @@
-//! The allocator behind a library, and a little memory to hand out before that is found.
+//! The next allocator behind a library, and a small buffer that serves requests before that is found.
 //!
-//! Its functions are looked up once in the libraries behind, so that a program which brings another allocator as a shared
-//! library keeps it. Another thread may allocate before the look-up is done: it is served from a small static buffer, whose
-//! blocks are known by their address and never given back.
+//! The functions are looked up once in the libraries behind, so that a program keeps another allocator that it brings
+//! as a shared library. Another thread may allocate before the look-up is done. Its blocks come from a small static
+//! buffer: they are recognized by their address and never freed.
 
 use crate::find_each;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-/// Declares the functions: each is called as what it is.
+/// Declares the functions, each with its own C type.
 macro_rules! functions {
     ($($name:ident = $symbol:literal($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
-        /// Where the functions of the next allocator lie: zero before they are found. `malloc` and `free` come first.
+        /// The addresses of the next allocator's functions: zero before they are found. `malloc` and `free` come first.
         #[repr(C)]
         pub struct Allocator {
             $($name: AtomicUsize,)*
@@ -19,7 +19,7 @@ macro_rules! functions {
         }
 
         impl Allocator {
-            /// Nothing is found yet. (So are all zeros.)
+            /// Returns a table without any function. All zeros are the same.
             pub const fn unknown() -> Allocator {
                 Allocator { $($name: AtomicUsize::new(0),)* state: AtomicU8::new(NOT) }
             }
@@ -34,12 +34,12 @@ macro_rules! functions {
                 #[doc = concat!("Calls the next `", stringify!($name), "`.")]
                 ///
                 /// # Safety
-                /// As the C function; [`look_up`](Self::look_up) returned true.
+                /// As for the C function; [`look_up`](Self::look_up) returned true.
                 #[inline(always)]
                 pub unsafe fn $name(&self, $($argument: $kind),*) $(-> $result)? {
                     let address = self.$name.load(Ordering::Relaxed);
-                    // SAFETY: not zero once it was looked up; dlsym found it under the name of a C function of this type,
-                    // in a library that stays loaded. (Or `replace_usable_size` put one of its type there.)
+                    // SAFETY: not zero once it was looked up. dlsym found it under the name of a C function of this type, in a
+                    // library that stays loaded, or `replace_usable_size` stored one of its type.
                     unsafe {
                         let function: unsafe extern "C" fn($($kind),*) $(-> $result)? =
                             std::mem::transmute(address);
@@ -62,7 +62,7 @@ functions! {
     usable_size = c"malloc_usable_size"(block: *mut c_void) -> usize;
 }
 
-// What malloc and free read of it comes first, and fits with two words more on one line.
+// The fields that malloc and free read come first, and fit with two more words on one line.
 const _: () = assert!(std::mem::offset_of!(Allocator, free) <= 40);
 
 const NOT: u8 = 0;
@@ -70,26 +70,26 @@ const UNDER_WAY: u8 = 1;
 const DONE: u8 = 2;
 
 impl Allocator {
-    /// Whether all functions are known; looks them up on the first call. `false` while that is under way, for another
-    /// thread in these first microseconds. Nobody waits for it. `lacks` gives the address of a function that stands in for
-    /// one that is nowhere.
+    /// Returns whether all functions are known; looks them up on the first call. Returns `false` while another thread
+    /// is doing that, in its first microseconds, and does not wait for it. `lacks` returns the address of a substitute
+    /// for a function that no library has.
     #[inline(always)]
     pub fn look_up(&self, lacks: fn(&CStr) -> usize) -> bool {
-        // Acquire, partner of the Release in `find_all`: whoever sees that it is done sees what was found.
+        // Acquire, partner of the Release in `find_all`: a thread that reads DONE also reads the addresses.
         self.state.load(Ordering::Acquire) == DONE || self.find_all(lacks)
     }
 
-    /// The address of the next `malloc`.
+    /// Returns the address of the next `malloc`.
     pub fn malloc_address(&self) -> usize {
         self.malloc.load(Ordering::Relaxed)
     }
 
-    /// The address of the next `malloc_usable_size`.
+    /// Returns the address of the next `malloc_usable_size`.
     pub fn usable_size_address(&self) -> usize {
         self.usable_size.load(Ordering::Relaxed)
     }
 
-    /// Has another function answer for it.
+    /// Replaces the function that answers for `malloc_usable_size`.
     pub fn replace_usable_size(&self, with: unsafe extern "C" fn(*mut c_void) -> usize) {
         self.usable_size.store(with as usize, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Allocator {
     #[cold]
     #[inline(never)]
     fn find_all(&self, lacks: fn(&CStr) -> usize) -> bool {
-        // (Acquire, as above: another thread may have been faster.)
+        // Acquire, as above: another thread may have been faster.
         let before =
             self.state.compare_exchange(NOT, UNDER_WAY, Ordering::Acquire, Ordering::Acquire);
         if let Err(state) = before {
@@ -114,15 +114,15 @@ impl Allocator {
     }
 }
 
-/// Memory to hand out before the next allocator is known.
+/// Memory for requests that arrive before the next allocator is known.
 pub mod early {
     use std::cell::UnsafeCell;
     use std::ffi::c_void;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const SIZE: usize = 64 << 10;
-    /// Blocks start at multiples of this, and the word before them is their header: of the first one the second word
-    /// of the buffer, of the others the last word of the chunk before.
+    /// The alignment of blocks. The word before a block is its header: the second word of the buffer for the first
+    /// block, the last word of the preceding chunk for the others.
     const STEP: usize = 16;
     const WORD: usize = size_of::<usize>();
 
@@ -135,45 +135,45 @@ pub mod early {
     static BUFFER: Buffer = Buffer(UnsafeCell::new([0; SIZE]));
     static USED: AtomicUsize = AtomicUsize::new(STEP);
 
-    /// Zeroed memory; null when it is used up. A block has its size before it, as glibc's have. `align` is a power
-    /// of two.
+    /// Returns zeroed memory, or null when the buffer is used up. A block has its size before it, like glibc's. `align`
+    /// is a power of two.
     pub fn allocate(size: usize, align: usize) -> *mut c_void {
         let align = align.max(STEP);
         let chunk = size.checked_add(WORD).and_then(|whole| whole.checked_next_multiple_of(STEP));
-        // (From one multiple of a step to the first of `align`.)
+        // The distance from a multiple of a step to the first multiple of `align`.
         let room = chunk.and_then(|chunk| chunk.checked_add(align - STEP));
         let take = |used: usize| used.checked_add(room?).filter(|&end| end <= SIZE);
-        // Relaxed: an exchange of one word hands each part out once.
+        // Relaxed: the exchange of one word hands each part out once.
         let start = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         let Some((start, chunk)) = start.ok().zip(chunk) else {
             crate::set_errno(libc::ENOMEM);
             return std::ptr::null_mut();
         };
         let block = (BUFFER.0.get() as usize + start).next_multiple_of(align);
-        // SAFETY: `room` bytes from a word before `start` are this caller's, zero so far: they begin with the header
-        // where nothing is to be aligned, and the block ends within them.
+        // SAFETY: `room` bytes from a word before `start` are this caller's, zero so far. They begin with the header if
+        // nothing is to be aligned, and the block ends within them.
         unsafe { (block as *mut usize).sub(1).write(chunk) };
         block as *mut c_void
     }
 
-    /// The first place of the buffer and the end of what was taken from it, if anything was.
+    /// Returns the start of the buffer and the end of its used part, if any is used.
     pub fn used() -> Option<[*const c_void; 2]> {
         let base: *const c_void = BUFFER.0.get().cast();
         let used = USED.load(Ordering::Relaxed);
         (used != STEP).then(|| [base, base.wrapping_add(used)])
     }
 
-    /// Whether a block came from here.
+    /// Returns whether a block came from the buffer.
     #[inline(always)]
     pub fn owns(block: *const c_void) -> bool {
         let start = BUFFER.0.get() as usize;
         (start..start + SIZE).contains(&(block as usize))
     }
 
-    /// The size of a block from here.
+    /// Returns the size of a block of the buffer.
     ///
     /// # Safety
-    /// [`owns`] said so.
+    /// [`owns`] returned true.
     pub unsafe fn size(block: *const c_void) -> usize {
         // SAFETY: `allocate` wrote a header like glibc's.
         unsafe { (block as *const usize).sub(1).read() - WORD }

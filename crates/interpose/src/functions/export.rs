@@ -1,14 +1,14 @@
-//! C functions that know who called them.
+//! C functions that get their caller's address.
 
-/// Exports C functions, each as its body with one more argument: the address that the function returns to, which tells who
-/// called it. The registers are those of that argument on x86-64 and on arm64: the first ones that are free.
+/// Exports C functions, each as its body with one more argument: the return address, which identifies the caller. The
+/// registers are those of that argument on x86-64 and on arm64: the first ones that are free.
 #[macro_export]
 macro_rules! export {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, $x86:literal, $arm:literal, $body:path;)*) => {$(
         #[doc = concat!("C's `", stringify!($name), "`.")]
         ///
         /// # Safety
-        /// As the C function.
+        /// As for the C function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {

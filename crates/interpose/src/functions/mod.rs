@@ -1,11 +1,11 @@
-//! Functions for a library that stands before a program's C functions.
+//! Functions for a library that is preloaded in front of a program's C functions.
 //!
-//! | module      | what it holds                                                    |
+//! | module      | contents                                                         |
 //! |-------------|------------------------------------------------------------------|
-//! | `allocator` | the functions of the allocator behind; memory before it is found |
-//! | `objects`   | what is loaded                                                    |
-//! | `symbols`   | functions by name, behind the library or in front of it           |
-//! | `export`    | C functions that know who called them                             |
+//! | `allocator` | the functions of the next allocator; memory before it is found   |
+//! | `objects`   | the loaded objects                                               |
+//! | `symbols`   | functions by name, behind the library or in front of it          |
+//! | `export`    | C functions that get their caller's address                      |
 //!
 //! Nothing here allocates, since it is called within `malloc`.
 
@@ -22,7 +22,7 @@ use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::io::Write;
 
-/// The calling thread's `errno`.
+/// Returns the calling thread's `errno`.
 pub fn errno() -> c_int {
     // SAFETY: the C library returns the address of the calling thread's variable.
     unsafe { *libc::__errno_location() }
@@ -36,16 +36,16 @@ pub fn set_errno(value: c_int) {
 
 /// Bytes of a whole line.
 const WHOLE: usize = 256;
-/// What stands before it.
+/// The prefix of a line.
 const BEFORE: &str = "ledgerline: ";
-/// Bytes that are left for what it says.
+/// Bytes that are left for the text.
 pub const LINE: usize = WHOLE - BEFORE.len() - 1;
 
-/// A whole line of up to [`LINE`] bytes, and its length.
+/// Returns a whole line of up to [`LINE`] bytes, and its length.
 pub fn line(text: fmt::Arguments<'_>) -> ([u8; WHOLE], usize) {
     let mut line = [0; WHOLE];
     let mut room = &mut line[..];
-    // (It fails where there is no more room.)
+    // An error means that the room is used up: the line is cut.
     let _ = writeln!(room, "{BEFORE}{text}");
     let length = WHOLE - room.len();
     (line, length)
@@ -58,7 +58,7 @@ pub fn write_line(text: fmt::Arguments<'_>) {
     unsafe { libc::write(2, line.as_ptr().cast(), length) };
 }
 
-/// A mapping of so many bytes that belongs to nobody else, all zeros; `None` without room for it. `more` are flags besides.
+/// Maps `bytes` of new memory, all zeros; `None` without room for it. `more` adds flags.
 pub fn anonymous(bytes: usize, protection: c_int, more: c_int) -> Option<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more;
     // SAFETY: a new mapping, at an address of the kernel's choice.

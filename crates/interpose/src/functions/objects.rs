@@ -1,8 +1,8 @@
-//! The libraries that are loaded.
+//! The objects that are loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// A symbol as C writes it, with its NUL.
+/// Returns a symbol's name as C writes it, with its NUL.
 pub const fn symbol(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(name) => name,
@@ -12,21 +12,21 @@ pub const fn symbol(text: &'static str) -> &'static CStr {
 
 /// A loaded object, as the linker describes it.
 pub struct Loaded<'l> {
-    /// Its path; empty of the program itself.
+    /// Its path; empty for the program itself.
     pub path: &'l CStr,
-    /// What is added to the addresses in its file.
+    /// The offset between addresses in memory and in its file.
     pub base: usize,
     headers: &'l [libc::Elf64_Phdr],
 }
 
 impl Loaded<'_> {
-    /// Where the part of a kind lies.
+    /// Returns the address of its segment of a kind.
     pub fn part(&self, kind: u32) -> Option<usize> {
         let header = self.headers.iter().find(|header| header.p_type == kind)?;
         Some(self.base.wrapping_add(header.p_vaddr as usize))
     }
 
-    /// From where to where it is mapped.
+    /// Returns the range of addresses that it is mapped at.
     pub fn span(&self) -> Option<(usize, usize)> {
         let loaded = self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
         let ends = loaded.map(|header| {
@@ -37,7 +37,7 @@ impl Loaded<'_> {
     }
 }
 
-/// Looks at what is loaded, one object after the other, until something is found.
+/// Passes each loaded object to `look` until that returns something.
 pub fn find_object<T, L: FnMut(Loaded<'_>) -> Option<T>>(look: L) -> Option<T> {
     struct Search<T, L> {
         look: L,
@@ -54,7 +54,7 @@ pub fn find_object<T, L: FnMut(Loaded<'_>) -> Option<T>>(look: L) -> Option<T> {
         if info.dlpi_phdr.is_null() {
             return 0;
         }
-        // SAFETY: so many program headers lie there, and a name ends in zero.
+        // SAFETY: that many program headers lie there, and a name ends in zero.
         let (headers, path) = unsafe {
             let path = info.dlpi_name;
             let path = if path.is_null() { c"" } else { CStr::from_ptr(path) };
@@ -65,7 +65,7 @@ pub fn find_object<T, L: FnMut(Loaded<'_>) -> Option<T>>(look: L) -> Option<T> {
     }
 
     let mut search = Search { look, found: None };
-    // SAFETY: the callback is of the type that is asked for, and gets what it casts back.
+    // SAFETY: the callback has the required type, and gets the pointer that it casts back.
     unsafe { libc::dl_iterate_phdr(Some(each::<T, L>), (&raw mut search).cast()) };
     search.found
 }

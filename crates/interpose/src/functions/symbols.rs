@@ -1,13 +1,13 @@
 //! Functions by name, read from the tables of the loaded objects.
 //!
-//! `dlsym` finds the same, and has two effects that a preloaded library cannot have:
+//! `dlsym` finds the same symbols, but has two effects that a preloaded library must avoid:
 //!
 //! * A name that is not found leaves an error behind, whose text is allocated. The thread's next `dlsym` frees the text.
 //!   A program that defines `free` by `dlsym(RTLD_NEXT)` then calls itself for ever.
 //! * `dlsym` may be another tool's, and may allocate.
 //!
-//! A look-up here reads memory and takes no lock but the one of `dl_iterate_phdr`. It finds the default version of a symbol,
-//! as `dlsym` does without a version.
+//! A look-up here reads memory and takes no lock except the one of `dl_iterate_phdr`. It finds the default version of a
+//! symbol, like `dlsym` without a version.
 
 use super::objects::{Loaded, find_object};
 use std::ffi::CStr;
@@ -26,9 +26,9 @@ mod tag {
 /// Kinds of symbols (elf.h).
 mod kind {
     pub(super) const FUNCTION: u8 = 2;
-    /// One without a kind: what some assemblers make of a function.
+    /// No kind: some assemblers emit functions so.
     pub(super) const NONE: u8 = 0;
-    /// A function that chooses the function at the start.
+    /// An indirect function (IFUNC), which chooses the implementation at the start.
     pub(super) const CHOSEN: u8 = 10;
 }
 
@@ -64,7 +64,7 @@ struct Tables {
 }
 
 impl Tables {
-    /// The tables that an object's dynamic segment names; `None` for an object without symbols.
+    /// Returns the tables that an object's dynamic segment names; `None` for an object without symbols.
     fn of(object: &Loaded<'_>) -> Option<Tables> {
         let dynamic = object.part(libc::PT_DYNAMIC)?;
         let (start, end) = object.span()?;
@@ -82,7 +82,8 @@ impl Tables {
                 tag::GNU_HASH => &mut tables.gnu_hash,
                 _ => continue,
             };
-            // glibc writes addresses in place of the file's numbers, musl does not, and neither does so for all objects.
+            // glibc replaces the file's numbers by addresses, musl does not, and neither is consistent over all
+            // objects.
             let value = value as usize;
             let inside = |address: usize| (start..end).contains(&address);
             *place = [value, value.wrapping_add(object.base)]
@@ -92,9 +93,9 @@ impl Tables {
         (tables.names != 0 && tables.symbols != 0).then_some(tables)
     }
 
-    /// The entry of a function that the object defines, in its default version.
+    /// Returns the entry of a function that the object defines, in its default version.
     fn entry(&self, name: Name<'_>) -> Option<*const libc::Elf64_Sym> {
-        // SAFETY: the tables are the object's own, which the loader searches in the same way.
+        // SAFETY: the tables are the object's own, and the loader searches them in the same way.
         unsafe { if self.gnu_hash != 0 { self.by_gnu_hash(name) } else { self.by_hash(name) } }
     }
 
@@ -137,7 +138,7 @@ impl Tables {
     }
 
     /// # Safety
-    /// As [`by_gnu_hash`](Self::by_gnu_hash).
+    /// As for [`by_gnu_hash`](Self::by_gnu_hash).
     unsafe fn by_hash(&self, name: Name<'_>) -> Option<*const libc::Elf64_Sym> {
         if self.hash == 0 {
             return None;
@@ -152,7 +153,7 @@ impl Tables {
             let bucket = table.add(2);
             let next = bucket.add(buckets as usize);
             let mut at = bucket.add((name.system_v % buckets) as usize).read();
-            // (No more turns than there are symbols.)
+            // At most as many turns as there are symbols.
             for _ in 0..count {
                 if at == 0 || at >= count {
                     return None;
@@ -166,12 +167,12 @@ impl Tables {
         }
     }
 
-    /// The entry with a number, if it defines a function of this name in its default version.
+    /// Returns the entry with a number, if it defines a function of this name in its default version.
     ///
     /// # Safety
-    /// The object has so many symbols.
+    /// The object has at least that many symbols.
     unsafe fn defines(&self, at: usize, name: Name<'_>) -> Option<*const libc::Elf64_Sym> {
-        // SAFETY: as the caller says; names end in zero.
+        // SAFETY: by the caller's contract; names end in zero.
         unsafe {
             let entry = (self.symbols as *const libc::Elf64_Sym).add(at);
             let symbol = entry.read();
@@ -185,7 +186,7 @@ impl Tables {
             if text != name.text {
                 return None;
             }
-            // The highest bit hides a version from those that ask for none. (The first two numbers are of no version.)
+            // The highest bit hides a version from look-ups without one. The first two numbers stand for no version.
             let is_hidden = self.versions != 0 && {
                 let version = (self.versions as *const u16).add(at).read();
                 version & 0x8000 != 0 && version & 0x7fff > 1
@@ -194,13 +195,14 @@ impl Tables {
         }
     }
 
-    /// The address of a function that the object defines; zero without one.
+    /// Returns the address of a function that the object defines; zero without one.
     fn find(&self, name: Name<'_>) -> usize {
         let Some(entry) = self.entry(name) else { return 0 };
         // SAFETY: an entry of the object's own table.
         let symbol = unsafe { entry.read() };
         if symbol.st_info & 0xf == kind::CHOSEN {
-            // The C library has such functions for copying and clocks alone. Each exists, so that this leaves no error.
+            // In the C library only functions for copying and clocks are of this kind. Each exists, so dlsym leaves no
+            // error.
             // SAFETY: the name ends in zero.
             return unsafe { libc::dlsym(libc::RTLD_NEXT, name.text.as_ptr()) as usize };
         }
@@ -208,12 +210,12 @@ impl Tables {
     }
 }
 
-/// Whether an object holds an address.
+/// Returns whether an object contains an address.
 fn holds(object: &Loaded<'_>, address: usize) -> bool {
     object.span().is_some_and(|(start, end)| (start..end).contains(&address))
 }
 
-/// Looks a function up in the libraries behind the one that has this; zero where there is none.
+/// Looks a function up in the libraries behind the one that contains this code; zero if there is none.
 #[must_use]
 pub fn find(name: &CStr) -> usize {
     let place = AtomicUsize::new(0);
@@ -221,8 +223,8 @@ pub fn find(name: &CStr) -> usize {
     place.into_inner()
 }
 
-/// Looks functions up in the libraries behind the one that has this, all in one pass; what is not found stays as it is. Places
-/// that are not zero are left alone.
+/// Looks functions up in the libraries behind the one that contains this code, in one pass. Places that are not zero
+/// are left alone, and so are those of functions that are not found.
 pub fn find_each(names: &[&CStr], places: &[AtomicUsize]) {
     let own = find as *const () as usize;
     let mut is_behind = false;
@@ -233,7 +235,7 @@ pub fn find_each(names: &[&CStr], places: &[AtomicUsize]) {
         }
         let tables = Tables::of(&object)?;
         let mut is_all = true;
-        // Relaxed: whoever reads the places was told that the look-up is done, by another word.
+        // Relaxed: readers of the places learn through another word that the look-up is done.
         for (name, place) in names.iter().zip(places) {
             if place.load(Ordering::Relaxed) == 0 {
                 let found = tables.find(Name::new(name));
@@ -245,7 +247,7 @@ pub fn find_each(names: &[&CStr], places: &[AtomicUsize]) {
     });
 }
 
-/// The first definition of a function among all that is loaded, as the program finds it; zero where there is none.
+/// Returns the first definition of a function among all loaded objects, as the program finds it; zero if there is none.
 #[must_use]
 pub fn find_first(name: &CStr) -> usize {
     let name = Name::new(name);
@@ -253,7 +255,7 @@ pub fn find_first(name: &CStr) -> usize {
         .unwrap_or(0)
 }
 
-/// The entry of a function in the table of the library that has this.
+/// Returns the entry of a function in the table of the library that contains this code.
 #[must_use]
 pub fn own_entry(name: &CStr) -> Option<*const libc::Elf64_Sym> {
     let (own, name) = (find as *const () as usize, Name::new(name));
@@ -305,7 +307,7 @@ mod tests {
         let names = [c"malloc", c"free", c"dlopen", c"no such function"].map(Name::new);
         let both = find_object(|object| {
             let tables = Tables::of(&object)?;
-            // (Many objects have one of the two alone.)
+            // Many objects have only one of the two.
             // SAFETY: each table is the object's.
             (tables.hash != 0 && tables.gnu_hash != 0).then(|| unsafe {
                 names.map(|name| (tables.by_hash(name), tables.by_gnu_hash(name)))

@@ -1,4 +1,4 @@
-//! The environment that a program is executed with: what it says of this library, and copies in which that is changed.
+//! The environment of an executed program: its findings about this library, and changed copies.
 
 use crate::elsewhere::{LONGEST, Reached, descriptor_path};
 use crate::objects::own_path;
@@ -12,7 +12,7 @@ use std::ptr::{null, null_mut};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// What is preloaded, if the string says that.
+/// Returns the list of preloaded libraries, if the string is that variable.
 fn preloads(string: &CStr) -> Option<&[u8]> {
     string.to_bytes().strip_prefix(PRELOAD)
 }
@@ -21,29 +21,29 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| b": ".contains(byte)).filter(|element| !element.is_empty())
 }
 
-/// What an environment says.
+/// The findings in an environment.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Looks {
-    /// That this library is preloaded.
+    /// Whether this library is preloaded.
     pub(super) library: bool,
-    /// The orders of a run, or a part of them.
+    /// Whether it has the orders of a run, or a part of them.
     pub(super) order: bool,
-    /// All of what this run ordered, and nothing else.
+    /// Whether it has the whole order of this run, and nothing else.
     pub(super) intact: bool,
-    /// That this is another run than this process's: one that was begun within it.
+    /// Whether that is a run that was begun within this process's run.
     pub(super) other_run: bool,
 }
 
-/// Looks through an environment once.
+/// Inspects an environment in one pass.
 ///
 /// # Safety
-/// As [`strings`].
+/// As for [`strings`].
 pub(super) unsafe fn looks(list: List) -> Looks {
     let own = own_path().to_bytes();
     let ours = || process::order().map(|string| unvouched(string.to_bytes()));
-    // By bits: which of this run's strings were found. (They are a dozen.)
+    // One bit for each of this run's strings that was found. There are about a dozen.
     let (mut found, mut is_other) = (0_u64, false);
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     let mut looks = unsafe { strings(list) }.fold(Looks::default(), |mut looks, string| {
         looks.library |=
             preloads(string).is_some_and(|value| elements(value).any(|one| one == own));
@@ -57,7 +57,7 @@ pub(super) unsafe fn looks(list: List) -> Looks {
         }
         looks
     });
-    // (Where the order was too long to be kept, nothing is known.)
+    // Nothing is known if the order was too long to be kept.
     looks.intact = match ours().count() {
         0 => looks.order,
         count => !is_other && found.count_ones() as usize == count,
@@ -65,7 +65,7 @@ pub(super) unsafe fn looks(list: List) -> Looks {
     looks
 }
 
-/// A string of the order without the mark that vouches for a program.
+/// Returns a string of the order without the suffix that vouches for a program.
 fn unvouched(string: &[u8]) -> &[u8] {
     match string {
         [rest @ .., VOUCHED] if string.starts_with(FILTERS.to_bytes()) => rest,
@@ -73,7 +73,7 @@ fn unvouched(string: &[u8]) -> &[u8] {
     }
 }
 
-/// The path of a run's ledger, if the string says it.
+/// Returns the path of a run's ledger, if the string has it.
 fn leads_to(string: &CStr) -> Option<&[u8]> {
     match path_of(string)? {
         (Which::Ledger, path) => Some(path.to_bytes()),
@@ -81,20 +81,20 @@ fn leads_to(string: &CStr) -> Option<&[u8]> {
     }
 }
 
-/// Whether a ledger's path is another run's. A path of a descriptor is not: it was written for the process that is
-/// executed (elsewhere.rs), by its own run.
+/// Returns whether a ledger's path is another run's. The path of a descriptor is not: its own run wrote it for the
+/// executed process (elsewhere.rs).
 fn is_of_another(path: &[u8]) -> bool {
     let own = process::path(Which::Ledger).map(CStr::to_bytes);
     let is_descriptor = |path: &[u8]| path.starts_with(DESCRIPTORS.as_bytes());
     own.is_some_and(|own| own != path && !is_descriptor(own) && !is_descriptor(path))
 }
 
-/// The environment that a program is executed with: the caller's, or a changed copy, in a mapping of its own or in memory
-/// that is lent. (A child that shares its parent's memory leaves a mapping behind when it executes: some hundred bytes.)
+/// The environment that a program is executed with: the caller's, or a changed copy, in its own mapping or in lent
+/// memory. A child that shares its parent's memory leaves the mapping behind when it executes: some hundred bytes.
 pub(super) struct Environment {
     pub(super) list: List,
     copy: *mut c_void,
-    /// Bytes that were mapped for it; none where its memory is lent.
+    /// The mapped bytes; zero if the memory is lent.
     mapped: usize,
 }
 
@@ -103,33 +103,34 @@ impl Environment {
         Environment { list, copy: null_mut(), mapped: 0 }
     }
 
-    /// A copy in which this library is preloaded and the run's order stands; both by descriptors, if they are reached so.
+    /// Returns a copy with this library preloaded and the run's order in place; both by descriptors, if they are
+    /// `reached` so.
     ///
     /// # Safety
-    /// As [`strings`].
+    /// As for [`strings`].
     pub(super) unsafe fn with(given: List, reached: Option<&Reached>) -> Option<Environment> {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { Environment::changed(given, true, reached, None) }
     }
 
-    /// A copy in which this library is not preloaded. It lies in the caller's memory, which is all zeros, if that is lent: a
-    /// process that is short of address space can map none, mostly. Where the memory is too little that is tried, and
-    /// `None` where it fails.
+    /// Returns a copy in which this library is not preloaded. The copy lies in the caller's `memory`, which is all
+    /// zeros, if that is lent: a process that is short of address space can rarely map any. If the memory is too small,
+    /// it is mapped instead, and `None` is returned if that fails.
     ///
     /// # Safety
-    /// As [`strings`]; the copy is not used after the memory is gone.
+    /// As for [`strings`]; the copy does not outlive the memory.
     pub(super) unsafe fn without(given: List, memory: Option<&mut [usize]>) -> Option<Environment> {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { Environment::changed(given, false, None, memory) }
     }
 
-    /// A copy in the caller's memory that vouches for the program (vouch.rs). `None` where the memory is too little, or
-    /// there is no number to be marked.
+    /// Returns a copy in the caller's memory that vouches for the program (vouch.rs). `None` if the memory is too
+    /// small, or there is no number to mark.
     ///
     /// # Safety
-    /// As [`strings`]; the copy is not used after the memory is gone.
+    /// As for [`strings`]; the copy does not outlive the memory.
     pub(super) unsafe fn vouching_in(given: List, memory: &mut [usize]) -> Option<Environment> {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         let strings = || unsafe { strings(given) };
         let (at, string) = strings().enumerate().find(|(_, string)| unmarked(string).is_some())?;
         if !vouch::may(unmarked(string)?) {
@@ -137,14 +138,14 @@ impl Environment {
         }
         let (pointers, text) = memory.split_at_mut_checked(strings().count() + 1)?;
         let bytes = string.to_bytes();
-        // SAFETY: the same memory by bytes.
+        // SAFETY: the same memory as bytes.
         let text = unsafe {
             std::slice::from_raw_parts_mut(text.as_mut_ptr().cast::<u8>(), size_of_val(text))
         };
         let marked = text.get_mut(..bytes.len() + 2)?;
         marked[..bytes.len()].copy_from_slice(bytes);
         marked[bytes.len()..].copy_from_slice(&[VOUCHED, 0]);
-        // SAFETY: the same memory by pointers, which are words. All are written here.
+        // SAFETY: the same memory as pointers, which are words. All are written here.
         let list = unsafe {
             let first = pointers.as_mut_ptr().cast::<*const c_char>();
             std::slice::from_raw_parts_mut(first, pointers.len())
@@ -156,14 +157,14 @@ impl Environment {
     }
 
     /// # Safety
-    /// As [`strings`].
+    /// As for [`strings`].
     unsafe fn changed(
         given: List,
         with: bool,
         reached: Option<&Reached>,
         memory: Option<&mut [usize]>,
     ) -> Option<Environment> {
-        // SAFETY: as the caller says, here and below.
+        // SAFETY: by the caller's contract, here and below.
         let strings = || unsafe { strings(given) };
         let mut buffer = [0; LONGEST];
         let library = match reached.and_then(Reached::library) {
@@ -179,7 +180,7 @@ impl Environment {
             })
         };
         let pointers = (kept().count() + added().count() + 2) * size_of::<*const c_char>();
-        // What of the order is written anew is no longer than it was and a path of a descriptor.
+        // The rewritten strings of the order are no longer than the old ones plus the path of a descriptor.
         let order = added().map(|string| string.to_bytes_with_nul().len()).sum::<usize>();
         let anew = reached.map_or(0, |_| order + 2 * LONGEST);
         let length = pointers + anew + PRELOAD.len() + library.len() + before.len() + 3;
@@ -187,8 +188,8 @@ impl Environment {
             Some(memory) => (memory.as_mut_ptr().cast(), 0),
             None => (anonymous(length, libc::PROT_READ | libc::PROT_WRITE, 0)?, length),
         };
-        // SAFETY: the memory is so long, aligned, and nobody else's: first the pointers, then the strings. It is all zeros, and
-        // each string is followed by one.
+        // SAFETY: the memory has this length, is aligned and is not shared: first the pointers, then the strings. It is
+        // all zeros, and each string is followed by one.
         let (list, mut text) = unsafe {
             let text = copy.cast::<u8>().add(pointers);
             let room = std::slice::from_raw_parts_mut(text, length - pointers);
@@ -229,19 +230,19 @@ impl Environment {
 /// Room for strings, filled from its start.
 struct Strings<'m> {
     room: &'m mut [u8],
-    /// Where the string begins that is being written.
+    /// The start of the string that is being written.
     start: usize,
     end: usize,
 }
 
 impl Strings<'_> {
-    /// Adds to the string that is being written.
+    /// Appends to the string that is being written.
     fn push(&mut self, part: &[u8]) {
         self.room[self.end..self.end + part.len()].copy_from_slice(part);
         self.end += part.len();
     }
 
-    /// Ends that string: a zero is behind it.
+    /// Ends that string; a zero follows it.
     fn end(&mut self) -> *const c_char {
         let string = &raw const self.room[self.start];
         self.end += 1;
@@ -253,7 +254,7 @@ impl Strings<'_> {
 impl Drop for Environment {
     fn drop(&mut self) {
         if self.mapped > 0 {
-            // SAFETY: mapped by this, and nobody reads it any more.
+            // SAFETY: this value mapped it, and it is not read any more.
             unsafe { libc::munmap(self.copy, self.mapped) };
         }
     }

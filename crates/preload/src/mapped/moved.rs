@@ -1,11 +1,11 @@
-//! mremap: a stretch that moves, grows or shrinks.
+//! mremap: a stretch moves, grows or shrinks.
 //!
 //! ```text
 //! old:  | piece | piece | piece |........|      pieces of several kinds may be one mapping of the kernel's
-//! new:  | piece | piece | piece | growth |      the growth is as writable as what lies before it
+//! new:  | piece | piece | piece | growth |      the growth is as writable as the piece before it
 //!
-//! it shrinks:     what lies behind the new end is unmapped where it lies, whatever it is
-//! it moves:       its pieces go along as they are, with their charges
+//! it shrinks:     everything behind the new end is unmapped in place, whatever its kind
+//! it moves:       its pieces move unchanged, with their charges
 //! MREMAP_DONTUNMAP: the pages go, and the old stretch stays without them
 //! ```
 
@@ -19,7 +19,7 @@ use ledgerline_interpose::{errno, set_errno};
 use std::ffi::{c_int, c_void};
 
 /// # Safety
-/// As C's `mremap`.
+/// As for C's `mremap`.
 pub(crate) unsafe extern "C" fn mremap(
     address: *mut c_void,
     old: usize,
@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn mremap(
     to: *mut c_void,
     caller: usize,
 ) -> *mut c_void {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract, passed on.
     let next = || unsafe { behind::mremap(address, old, new, flags, to) };
     let whole = accounted(caller).zip(pages(address, old)).zip(new.checked_next_multiple_of(PAGE));
     let Some(((_, (start, end)), bytes)) = whole else { return next() };
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn mremap(
             last = Some(piece);
         }
     });
-    // Nothing of it is known, or all of it is unmapped.
+    // No piece is known, or all of the stretch is unmapped.
     let Some(last) = last else { return next() };
     let slot = last.slot;
     let growth = bytes - (along - start);
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn mremap(
             entered(range);
             became += range.counted();
         }
-        // Another thread may have been at it in between.
+        // Another thread may have changed the place in between.
         charges::correct_mapping(slot, asked - left, became);
         at
     });
@@ -91,11 +91,11 @@ pub(crate) unsafe extern "C" fn mremap(
     moved
 }
 
-/// Takes out what a call that failed has unmapped. (Kernels before 6.17 empty the place before they look whether the stretch is one
-/// mapping.)
+/// Takes out the pieces that a failed call has unmapped. Kernels before 6.17 empty the destination before they check
+/// whether the stretch is one mapping.
 #[cold]
 fn forget_unmapped(ranges: &mut Ranges<'_>, start: usize, end: usize) {
-    // (What is not known of stays charged: the filter might kill the program for a call that is not its own.)
+    // Unchecked pieces stay charged: the filter might kill the program for this library's call.
     if filter::is_on() {
         return;
     }
@@ -104,7 +104,7 @@ fn forget_unmapped(ranges: &mut Ranges<'_>, start: usize, end: usize) {
     while let Some(piece) = ranges.first(from, end) {
         from = piece.end;
         let mut resident = 0;
-        // SAFETY: the kernel says of one page whether it is mapped, and writes a byte.
+        // SAFETY: the kernel reports whether one page is mapped, and writes a byte.
         let is_mapped =
             unsafe { libc::mincore(piece.start as *mut c_void, PAGE, &raw mut resident) } == 0;
         if !is_mapped && errno() == libc::ENOMEM {
@@ -114,7 +114,7 @@ fn forget_unmapped(ranges: &mut Ranges<'_>, start: usize, end: usize) {
     set_errno(before);
 }
 
-/// What a stretch grows by, behind a piece of a kind: as writable as that is, and never written.
+/// Returns the kind of the growth behind a piece: as writable as that piece, and never written.
 fn grown(behind: Kind) -> Kind {
     match behind {
         Kind::Writable | Kind::Dropped => Kind::Writable,
@@ -123,8 +123,8 @@ fn grown(behind: Kind) -> Kind {
     }
 }
 
-/// Enters the pieces of an old stretch where it went. Where the old one `stays`, they are new ones of that slot, and the old
-/// have no pages any more. Returns the bytes of new ones that count.
+/// Enters the pieces of an old stretch at its new place. If the old stretch `stays`, the new pieces are that slot's,
+/// and the old ones have no pages any more. Returns the bytes of new pieces that count.
 fn go_along(
     ranges: &mut Ranges<'_>,
     (start, end): (usize, usize),
@@ -140,7 +140,7 @@ fn go_along(
             ..piece
         };
         match stays {
-            // Neither its charge nor what items say of it changes.
+            // Neither its charge nor its items change.
             None => {
                 ranges.cut(piece.start, piece.end, |_| {});
                 ranges.insert(moved, |_| {});

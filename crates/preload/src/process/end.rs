@@ -1,4 +1,4 @@
-//! What is noted when this process ends by itself.
+//! The notes that a process makes when it ends by itself.
 
 use super::{OWN, STATE, attached_as, note};
 use crate::filter;
@@ -6,27 +6,27 @@ use crate::thread::Busy;
 use ledgerline_protocol::{Item, resident_ever};
 use std::sync::atomic::Ordering;
 
-/// Notes the most that was resident in this process, which ends.
+/// Notes the peak of resident bytes of this process, which ends.
 pub(crate) fn note_end() {
     let Some(_busy) = Busy::enter().filter(|_| !filter::is_on()) else { return };
-    // (A child that shares its parent's memory ends by itself alone.)
+    // A child that shares its parent's memory ends only itself.
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid().unsigned_abs() };
     if attached_as().is_none_or(|process| process.pid() != pid) {
         return;
     }
     let before = STATE.resident_before.load(Ordering::Relaxed);
-    // What was more before the program was executed hides what was the most since. Where that is little it is good
-    // enough: the file costs twenty times the call.
+    // A higher peak before the exec hides the peak since then, so the file is read. A small peak is exact enough
+    // without that: the file costs twenty times the call.
     let most = Some(resident_ever(libc::RUSAGE_SELF))
         .filter(|&most| most > before || most < SMALL_RESIDENT);
     if let Some(most) = most.or_else(ledgerline_protocol::most_resident) {
-        // Once: a handler that runs at the end may end the process by itself.
+        // Once: an exit handler may end the process by itself.
         if STATE.resident_before.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
             note(OWN, Item::Resident, most.cast_signed());
         }
     }
 }
 
-/// Below this, what is noted may be what the process had before it executed its program.
+/// Below this, the noted peak may be from before the process executed its program.
 const SMALL_RESIDENT: u64 = 8 << 20;

@@ -7,10 +7,10 @@ use ledgerline::NAME_MAX;
 use ledgerline_protocol::Item;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a slot's row is called, filled up with zeros, which are all of one without a row.
+/// The name of a slot's row, padded with zeros; all zeros for a slot without a row.
 pub(super) type Name = [AtomicU64; NAME_MAX / 8];
 
-/// Adds what the row of a slot is called below the process's own, if it is another.
+/// Appends the name of a slot's row below the process's own, if it is another.
 pub(super) fn push<const N: usize>(text: &mut Text<N>, slot: u32) {
     if slot > OWN {
         let mut name = [0; NAME_MAX];
@@ -22,8 +22,8 @@ pub(super) fn push<const N: usize>(text: &mut Text<N>, slot: u32) {
     }
 }
 
-/// The slot of the row with this name below the process's own; creates the row when the name is new. Where
-/// there are too many names, or no room in the ledger, it is the process's own slot.
+/// Returns the slot of the row with this name below the process's own; creates the row if the name is new. If there are
+/// too many names, or no room in the ledger, it is the process's own slot.
 pub(crate) fn named_slot(name: &[u8]) -> u32 {
     let mut text = Text::name();
     text.push(if name.is_empty() { b"(no name)" } else { name });

@@ -1,34 +1,34 @@
-//! Entries in the order of their addresses, in an array: a binary tree that is kept flat by chance (a treap).
+//! Entries in the order of their addresses, in an array: a binary tree that random ranks keep flat (a treap).
 //!
-//! Each node has a rank that its address decides, as a random number would, and none below it has a higher one. So to
-//! find, to enter and to take out costs some twenty steps in a tree of as many entries as there may be, in whatever order
-//! a program maps and unmaps, and nothing else moves.
+//! Each node has a rank that its address decides, like a random number, and no node below has a higher rank. So
+//! finding, entering and removing an entry costs some twenty steps in a full tree, in whatever order a program maps and
+//! unmaps, and no other entry moves.
 
 use super::Entry;
 
-/// How many entries there may be: more than the kernel lets a process have mappings (`vm.max_map_count`), unless it is told
-/// otherwise, with those that it has as one ([`super::CROWDED`]).
+/// The most entries: more than the kernel's limit of mappings per process (`vm.max_map_count`), if that has its
+/// default, plus those that the kernel merges ([`super::CROWDED`]).
 pub(super) const MOST: usize = (1 << 16) + super::CROWDED;
 
-/// No node. (A place is its node's number, and nobody has this one.)
+/// No node. A place is its node's number, and no node has this one.
 const NONE: u32 = 0;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Node {
     entry: Entry,
-    /// The nodes below, or of one that is free the next free one.
+    /// The nodes below; for a free node, the next free one.
     below: [u32; 2],
 }
 
-/// See the module's documentation. All zeros are a tree without entries.
+/// The tree of the module's documentation. All zeros are a tree without entries.
 #[repr(C)]
 pub(super) struct Sorted {
     count: usize,
     top: u32,
-    /// The first of those that were taken out.
+    /// The first node that was removed.
     free: u32,
-    /// How many places were ever taken.
+    /// The number of places that were ever used.
     touched: u32,
     nodes: [Node; MOST + 1],
 }
@@ -38,7 +38,7 @@ impl Sorted {
         self.count
     }
 
-    /// The first entry that ends behind an address.
+    /// Returns the first entry that ends behind an address.
     pub(super) fn first_ending_behind(&self, address: usize) -> Option<Entry> {
         let (mut at, mut found) = (self.top, None);
         while at != NONE {
@@ -52,7 +52,7 @@ impl Sorted {
         found
     }
 
-    /// Enters what overlaps with no other; `false` is: there is no room.
+    /// Enters an entry that overlaps with no other; `false` if there is no room.
     pub(super) fn insert(&mut self, entry: Entry) -> bool {
         if self.count == MOST {
             return false;
@@ -65,7 +65,7 @@ impl Sorted {
             self.touched += 1;
             self.touched
         };
-        // It goes where the first node of a lower rank is, which is parted around it.
+        // It replaces the first node of a lower rank, whose subtree is split around it.
         let (mut parent, mut side, mut at) = (NONE, 0, self.top);
         while at != NONE && rank(self.nodes[at as usize].entry) >= rank(entry) {
             (parent, side) =
@@ -79,7 +79,7 @@ impl Sorted {
         true
     }
 
-    /// Takes the entry out that starts at an address, which is there.
+    /// Removes the entry that starts at an address, which exists.
     pub(super) fn remove(&mut self, start: usize) {
         let (mut parent, mut side, mut at) = (NONE, 0, self.top);
         while at != NONE && self.nodes[at as usize].entry.start() != start {
@@ -104,10 +104,10 @@ impl Sorted {
         }
     }
 
-    /// Parts what lies below a place into what starts before an address and the rest.
+    /// Splits the subtree at a place into the nodes that start before an address and the rest.
     fn part(&mut self, mut at: u32, start: usize) -> [u32; 2] {
         let mut parts = [NONE; 2];
-        // Where each part goes on: below which node. It does so on the side that looks at the other part.
+        // The node that each part continues below, on the side that faces the other part.
         let mut ends = [NONE; 2];
         while at != NONE {
             let side = usize::from(self.nodes[at as usize].entry.start() >= start);
@@ -150,7 +150,7 @@ impl Sorted {
     }
 }
 
-/// What is as good as chance: the finisher of MurmurHash3.
+/// Returns a rank that is as good as random: the finisher of MurmurHash3.
 fn rank(entry: Entry) -> u64 {
     let mut bits = entry.start() as u64 >> 12;
     for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
@@ -218,7 +218,7 @@ mod tests {
         for (which, order) in orders.into_iter().enumerate() {
             let mut tree = tree();
             assert!((0..1 << 16).all(|n| tree.insert(page(order(n) + 1))));
-            // (What chance alone gives is 38, and never twice as much.)
+            // Random ranks alone give 38, and never twice as much.
             let deep = depth(&tree, tree.top);
             assert!(deep < 64, "{which}: {deep}");
         }

@@ -35,11 +35,11 @@ pub(crate) fn cell(place: usize) -> usize {
     value
 }
 
-/// Where a word of the calling thread is.
+/// Returns the address of a word of the calling thread.
 #[inline(always)]
 fn at(word: Word) -> *mut usize {
     let pointer: usize;
-    // SAFETY: reads the thread pointer's register. (Not `pure`: a fiber may go on in another thread.)
+    // SAFETY: reads the thread pointer's register. Not `pure`: a fiber may continue in another thread.
     unsafe {
         asm!("mrs {pointer}, tpidr_el0", pointer = out(reg) pointer, options(nostack, readonly, preserves_flags));
     }

@@ -32,7 +32,7 @@ pub(crate) fn cell(place: usize) -> usize {
     value
 }
 
-/// (The word is a constant in each arm, so that it is one in the instruction.)
+/// Reads a word. The word is a constant in each arm, so that it is one in the instruction.
 #[inline(always)]
 pub(crate) fn get(word: Word) -> usize {
     match word {

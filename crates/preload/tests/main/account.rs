@@ -1,16 +1,16 @@
-//! The account of programs whose truth is known.
+//! The accounts of programs with known allocations.
 
 use crate::support::{Account, account, chunk, compile, compiled, live, modes, numbers};
 
-/// The sizes of `known.c`, and what of them stays.
+/// Returns the blocks and bytes of `known.c`'s sizes that stay.
 fn known(count: u64, keep: u64) -> (u64, u64) {
     let size = |i: u64| if i % 50 == 49 { 150_000 + 16 * i } else { i * 7919 % 4000 };
     let kept: Vec<u64> = (0..count).filter(|i| i % keep == 0).map(size).collect();
     (kept.iter().map(|&size| chunk(size)).sum(), kept.len() as u64)
 }
 
-/// Where the rest of a chunk is too small for a chunk of its own, glibc hands it out with it: 16
-/// bytes, for a few of the blocks.
+/// If the rest of a chunk is too small for a chunk of its own, glibc adds it to the block: 16 bytes, for a few of the
+/// blocks.
 const UNSPLIT: u64 = 64 * 16;
 
 #[track_caller]
@@ -60,7 +60,7 @@ fn what_another_thread_frees_or_reallocs_leaves_the_row_that_allocated_it() {
         assert!((100 * chunk(2000)..=100 * (chunk(2000) + 16)).contains(&moved), "{moved}");
         let producer = rows.row("producer");
         assert_eq!((producer.current, producer.charges, live(producer)), (0, 20_100, 0), "{mode}");
-        // (A thread that starts or ends may take something for the C library.)
+        // The C library may allocate something when a thread starts or ends.
         if let [consumer] = rows.named("consumer")[..] {
             assert_eq!((consumer.current, live(consumer)), (0, 0), "{mode}");
         }
@@ -81,7 +81,7 @@ fn a_thread_that_names_itself_is_charged_under_its_new_name() {
     let program = compiled!("rename.c");
     for mode in modes() {
         let (_, rows) = account(&program, &[], &[("LEDGERLINE_PERCPU", mode)]);
-        // What a path may not hold becomes an underscore.
+        // A character that is not allowed in a path becomes an underscore.
         let (one, two) = (rows.row("one_er"), rows.row("two"));
         assert_eq!((one.current, one.charges), (99 * chunk(1000), 100), "{mode}");
         assert_eq!((two.current, two.charges), (50 * chunk(3000), 50), "{mode}");
@@ -146,7 +146,7 @@ fn by_library_one_that_was_loaded_where_another_lay_is_charged_by_its_own_name()
         let env = [("LEDGERLINE_BY", "library"), ("LEDGERLINE_PERCPU", mode)];
         let (said, rows) = account(&program, &paths, &env);
         let places = numbers(&said);
-        // (The kernel gives the place that was freed last, unless somebody else took it.)
+        // The kernel reuses the place that was freed last, unless another mapping took it.
         if places[0] != places[1] {
             eprintln!("the libraries lay in different places: {places:?}");
         }

@@ -1,11 +1,11 @@
-//! Programs whose allocator is not the C library's: theirs is accounted all the same, C++'s operators among it.
+//! Programs with another allocator than the C library's: its blocks are accounted too, C++'s operators among them.
 
 use crate::support::{Account, Run, compiled, library, live, numbers};
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
-/// The allocators that are installed here: what Debian calls them.
+/// Returns the installed allocators, by Debian's names.
 fn allocators() -> Vec<PathBuf> {
     ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"]
         .into_iter()
@@ -22,7 +22,7 @@ fn allocators() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The program with an allocator, accounted or not.
+/// Preloads an allocator into the program, accounted or not.
 fn with(run: Run, allocator: &Path, accounted: bool) -> Run {
     let allocator = allocator.to_str().expect("a path in UTF-8");
     let ours = library().to_str().expect("a path in UTF-8");

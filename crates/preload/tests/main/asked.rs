@@ -1,4 +1,4 @@
-//! Allocators whose blocks bear no header: what is charged for a block is what is returned for it, however little the
+//! Allocators whose blocks have no header: a block's charge equals what is returned for it, however rarely the
 //! allocator is asked.
 
 use crate::support::{Account, Run, compiled, library, live, modes, numbers};
@@ -11,7 +11,7 @@ fn with(run: Run, allocator: &Path) -> Run {
     run.env("LD_PRELOAD", &both.join(" "))
 }
 
-/// The allocators that are installed here: what Debian calls them.
+/// Returns the installed allocators, by Debian's names.
 fn installed() -> impl Iterator<Item = PathBuf> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
     let find = move |name: &str| {
@@ -42,10 +42,10 @@ fn an_allocator_that_says_what_it_gives_is_asked_for_no_size_again() {
             "skipped: nothing is prepaid without restartable sequences and compact ids"
         );
     }
-    // A cell is filled anew now and then, which takes the longer way.
+    // A cell is refilled now and then, on the longer path.
     let (few, many) = (asked("1000", &says), asked("50000", &says));
     assert!(many < few + 50_000 / 20, "{few}, then {many}");
-    // Of one that gives now this, now that, each new block's size is asked for.
+    // If an allocator's sizes vary, it is asked for each new block.
     assert!(asked("50000", &mute) > 50_000);
 }
 
@@ -75,7 +75,7 @@ fn what_comes_and_goes_in_many_sizes_is_charged_as_what_it_takes() {
                     assert!(said[0] > 2000, "{about}: {said:?}");
                     let rows = account.rows();
                     let freed = (live(rows.root()), rows.root().current);
-                    // What the C library has for itself by then, and that of C++.
+                    // The rest is the C library's and C++'s own.
                     assert!(freed.0 < 20 && freed.1 < 200_000, "{about}: {freed:?}");
                     account.ledger.settle_dead(&|_| false);
                     let said = left(&["churn"]);

@@ -1,4 +1,4 @@
-//! A program does not notice that it is accounted.
+//! A program does not notice the accounting.
 
 use crate::support::{
     Account, Run, account, chunk, compile, compile_with, compiled, have, library, live, modes,
@@ -6,7 +6,7 @@ use crate::support::{
 use std::path::Path;
 use std::process::Command;
 
-/// How a program can be run.
+/// The environments that a program is run in.
 const ENVIRONMENTS: [&[(&str, &str)]; 5] = [
     &[],
     &[("LEDGERLINE_BY", "process")],
@@ -15,7 +15,7 @@ const ENVIRONMENTS: [&[(&str, &str)]; 5] = [
     &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
 ];
 
-/// Line by line, so that the first difference is told and not everything.
+/// Compares line by line, so that a failure shows the first difference alone.
 #[track_caller]
 fn assert_same(with: &str, without: &str, env: &[(&str, &str)]) {
     for (number, (with, without)) in with.lines().zip(without.lines()).enumerate() {
@@ -55,7 +55,7 @@ fn the_contract_holds_where_the_account_finds_no_sys() {
 
 #[test]
 fn a_programs_own_functions_are_not_called_in_the_place_of_the_librarys() {
-    // (Its functions are where the loader finds them first.)
+    // The loader finds the program's functions first.
     let Some(program) = compile_with("cc", "own_exec.c", &["-rdynamic"]) else { return };
     for how in ["path", "file"] {
         assert_eq!(Run::bare(&program, &[how]).well(), "started\n", "{how}, plain");
@@ -87,7 +87,7 @@ fn under_torture_no_block_is_touched_and_no_unit_lost() {
                 assert_eq!((row.current, live(row)), (0, 0), "{mode}: {row:#?}");
                 assert!(row.charges > 4000, "{mode}: {row:#?}");
             }
-            // The main thread's are the C library's own, one or two for each thread.
+            // The main thread's blocks are the C library's own, one or two for each thread.
             assert!(live(rows.root()) < 40 && rows.root().current < 40_000, "{:#?}", rows.root());
         }
     }
@@ -108,7 +108,7 @@ fn malloc_works_wherever_a_program_may_call_it() {
             let row = rows.row(name);
             assert_eq!((row.current, live(row)), (0, 0), "{mode}: {row:#?}");
         }
-        // Each child has what its handler allocated and what it did, and nothing of its parent's.
+        // Each child has its handler's blocks and its own, and none of its parent's.
         let (parent, children) =
             rows.processes().split_first().map(|(p, c)| (*p, c.len())).unwrap();
         assert_eq!(children, 20);
@@ -170,7 +170,7 @@ fn an_unusable_ledger_costs_one_line_and_the_program_works() {
         assert_one_line(&program, run(path.to_str().unwrap()), "is not a ledger");
     }
     assert_one_line(&program, run("/dev/null"), "is not a ledger");
-    // The first half of a ledger: what is missing must not be touched.
+    // The first half of a ledger: the missing part must not be touched.
     let mut start = vec![0; 1 << 16];
     std::os::unix::fs::FileExt::read_exact_at(
         &std::fs::File::open(account.path()).unwrap(),
@@ -198,7 +198,7 @@ fn a_checker_of_memory_finds_nothing_wrong_with_the_library() {
     let program = compiled!("hello.c");
     let path = program.to_str().unwrap();
     let account = Account::new();
-    // (Whatever it finds is a line on standard error.)
+    // Each finding is a line on standard error.
     let said = account.run(Path::new("valgrind"), &["-q", "--error-exitcode=9", path]).well();
     assert_eq!(said, "hello\n");
 }
@@ -210,7 +210,7 @@ fn operators_of_a_library_that_was_loaded_for_itself_alone_are_its_cxx_librarys(
         let Some(plugin) = compile_with("g++", "plugin_delete.cc", &[standard]) else { return };
         let (_, rows) = account(&program, &[plugin.to_str().unwrap()], &[]);
         let root = rows.root();
-        // 300 blocks of 2000 came and went; what is left is less than half of that.
+        // 300 blocks of 2000 came and went; the rest is less than half of that.
         assert!(root.current < 300_000 && root.charges >= 400, "{standard}: {root:#?}");
     }
 }

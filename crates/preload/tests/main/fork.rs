@@ -1,4 +1,4 @@
-//! Processes: each has its own account, in whatever way it came to be.
+//! Processes: each has its own account, however it was made.
 
 use crate::support::{Account, account, chunk, compiled, have, live, modes, numbers};
 use ledgerline::GroupState;
@@ -14,7 +14,7 @@ fn a_child_frees_what_it_inherited_from_nobodys_account() {
             for how in ["fork", "raw", "deep"] {
                 let (said, rows) = account(&program, &[how], &env);
                 let child = rows.row(&format!("fork.{}", numbers(&said)[0]));
-                // What it reallocated is its own from then on.
+                // Blocks that it reallocated are its own from then on.
                 let truth = 50 * chunk(3000) + 200 * chunk(5000);
                 assert_eq!((child.current, live(child)), (truth, 250), "{how} {env:?}");
                 let (parent, alone) = (rows.processes()[0], bare.processes()[0]);
@@ -52,7 +52,7 @@ fn children_do_not_wait_for_threads_that_they_do_not_have() {
 fn at_a_limit_children_do_not_wait_either() {
     let program = compiled!("crowd.c");
     for mode in modes() {
-        // The children of before are settled when the next ones ask.
+        // The earlier children are settled when the next ones ask.
         let account = Account::limited(4 << 20);
         account.run(&program, &["fork", "200"]).env("LEDGERLINE_PERCPU", mode).well();
         let rows = account.rows();

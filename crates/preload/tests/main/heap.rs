@@ -1,14 +1,14 @@
-//! What happens where blocks have a limit of their own, beside that for all that is charged.
+//! A limit for blocks alone, beside the one for everything that is charged.
 
 use crate::support::{Account, chunk, compiled, live, modes, numbers};
 use std::os::unix::process::ExitStatusExt;
 
 const MIB: u64 = 1 << 20;
 const MAX_HEAP: u64 = 8 * MIB;
-/// What a process has besides the blocks that the programs count.
+/// The bytes of a process besides the blocks that the programs count.
 const OTHERS: u64 = 100_000;
 
-/// A number of blocks of 64 KiB that fills the limit, and no more than that.
+/// Returns whether this number of blocks of 64 KiB fills the limit exactly.
 fn is_full(blocks: u64) -> bool {
     ((MAX_HEAP - OTHERS) / chunk(65_536)..=MAX_HEAP / chunk(65_536)).contains(&blocks)
 }
@@ -18,7 +18,7 @@ fn item(account: &Account, name: &str) -> u64 {
     account.ledger.root().stat().get(name).expect("an item of a run").subtree as u64
 }
 
-/// Both ledgers say the same of blocks that are still there.
+/// Checks that both ledgers agree on the remaining blocks.
 fn check_both(account: &Account, note: &str) {
     let (rows, heap) = (account.rows(), account.heap());
     let root = rows.root();
@@ -49,7 +49,7 @@ fn blocks_are_refused_at_their_limit_by_every_function_and_no_mapping_is() {
             let said = run.env("LEDGERLINE_BY", by).well();
             assert!(is_full(numbers(&said)[0]), "{said} {note}");
             check_both(&account, &note);
-            // A row's peak is that of both together.
+            // A row's peak is that of blocks and mappings together.
             let rows = account.rows();
             let peak = rows.processes()[0].peak.value;
             assert!((MAX_HEAP + 25 * MIB..MAX_HEAP + 27 * MIB).contains(&peak), "{peak} {note}");
@@ -68,7 +68,7 @@ fn both_limits_hold_at_a_time_and_what_one_refused_lies_in_neither() {
         check_both(&account, mode);
         let root = account.rows().root().clone();
         assert!(root.peak.value <= 40 * MIB && root.peak.value > 39 * MIB, "{root:#?}");
-        // The mapping, the block that found no room beside them; the one that met the other limit.
+        // The mapping and the block that found no room beside each other; the block that met the other limit.
         assert_eq!((root.refused, item(&account, "refused_heap")), (2, 1), "{mode}");
     }
 }
@@ -99,13 +99,13 @@ fn processes_share_the_limit_and_what_the_dead_had_makes_room_by_itself() {
         let account = Account::with_heap(None, MAX_HEAP);
         let said = account.run(&program, &["fork"]).env("LEDGERLINE_PERCPU", mode).well();
         assert_eq!(numbers(&said).len(), 6);
-        // (Each child has some blocks of its own that nobody counts.)
+        // Each child has some further blocks that are not counted.
         for blocks in numbers(&said) {
             assert!(is_full(blocks) || is_full(blocks + 1), "{said} {mode}");
         }
         assert!(account.heap().root().peak().value <= MAX_HEAP);
 
-        // Two at a time have one limit, and the second one's refusal takes nothing from the first.
+        // Two at a time share one limit, and the second one's refusal takes nothing from the first.
         let limit = compiled!("limit.c");
         let account = Account::with_heap(None, MAX_HEAP);
         let hold = || {
@@ -140,7 +140,7 @@ fn the_reserve_is_a_part_of_the_limit_for_blocks_too() {
     const RESERVE: u64 = 256 << 10;
     let program = compiled!("reserve.c");
     for mode in modes() {
-        // As `run` makes it: the root's limit is less by the reserve.
+        // Like `run` does: the root's limit is less by the reserve.
         let account = Account::with_heap(None, MAX_HEAP - RESERVE);
         let run = account.run(&program, &[]).env("LEDGERLINE_PERCPU", mode);
         let said = run.env("LEDGERLINE_RESERVE", &RESERVE.to_string()).well();

@@ -1,4 +1,4 @@
-//! What happens at `max`, and what becomes of memory that ended processes held.
+//! Refusals at `max`, and the return of memory that ended processes held.
 
 use crate::support::{Account, Running, chunk, compiled, live, modes, numbers};
 use ledgerline::GroupState;
@@ -17,7 +17,7 @@ fn at_max_malloc_fails_and_the_program_goes_on() {
             let said = run.env("LEDGERLINE_BY", by).well();
             let rows = account.rows();
             let root = rows.root();
-            // After one of them made room: what else is charged is small.
+            // One of them has made room by then: other charges are small.
             let blocks = numbers(&said)[0] + 1;
             assert!(
                 ((8 * MIB - 100_000) / chunk(65_536)..=8 * MIB / chunk(65_536)).contains(&blocks),
@@ -70,7 +70,7 @@ fn in_kill_mode_a_program_dies_and_says_why() {
         let ended = run.env("LEDGERLINE_ON_MAX", "kill").end();
         assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:#?}");
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
-        // Who asked stands first: the row of the program's thread.
+        // The line begins with the row of the program's thread.
         let (who, why) = ended.stderr.split_once(": max ").unwrap();
         let rows = account.rows();
         let row = rows.0.groups.iter().find(|row| row.depth == 2).unwrap();
@@ -97,7 +97,7 @@ fn with_stack_the_first_refusal_of_a_row_says_who_asked() {
         let (title, places) = ended.stderr.split_once('\n').unwrap();
         assert!(title.starts_with("ledgerline: refused 5243") && title.ends_with(", asked for by"));
         assert_eq!(ended.stderr.matches("refused").count(), 1, "{}", ended.stderr);
-        // "  inner+0x12 (/path/to/stack+0x1234)": those two are the first.
+        // "  inner+0x12 (/path/to/stack+0x1234)": the first two are known.
         for (place, start) in places.lines().zip(functions) {
             let (_, offset) = place.rsplit_once("/stack+0x").unwrap_or_else(|| panic!("{place}"));
             let offset = u64::from_str_radix(offset.trim_end_matches(')'), 16).unwrap();
@@ -108,13 +108,13 @@ fn with_stack_the_first_refusal_of_a_row_says_who_asked() {
     }
 }
 
-/// Starts a program that holds so much, and kills it: it has ended, but nobody has reaped it.
+/// Starts a program that holds `size` bytes, and kills it: it has ended, but is not reaped.
 fn killed(account: &Account, program: &Path, size: u64, mode: &str) -> Running {
     let run = account.run(program, &["hold", &size.to_string()]).env("LEDGERLINE_PERCPU", mode);
     let mut running = run.start();
     assert_eq!(running.said(), "holds\n");
     running.child.kill().unwrap();
-    // SAFETY: a record of zeros is a valid one, which the call may fill; it waits for a child of ours.
+    // SAFETY: a record of zeros is a valid one, which the call may fill; it waits for a child of this process.
     let waited = unsafe {
         let mut information: libc::siginfo_t = std::mem::zeroed();
         let options = libc::WEXITED | libc::WNOWAIT;
@@ -151,7 +151,7 @@ fn at_max_what_the_dead_held_makes_room_by_itself() {
         for reaped in [true, false] {
             let account = Account::limited(60 * MIB);
             let dead = killed(&account, &program, 50 * MIB, mode);
-            // One that its parent has not waited for has returned its memory, too.
+            // A child that its parent has not waited for has returned its memory, too.
             let zombie = if reaped {
                 dead.end();
                 None

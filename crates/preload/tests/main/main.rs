@@ -1,7 +1,7 @@
 //! C and C++ programs run with the library preloaded, and the accounts that they leave.
 //!
-//! The tests share this process. They may do so because each has a ledger in a file in memory and a folder for its
-//! programs, and hands everything else to the programs by their environment.
+//! The tests share this process. They can, because each has a ledger in a file in memory and a folder for its programs,
+//! and passes everything else to the programs by their environment.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 

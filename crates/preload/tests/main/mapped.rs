@@ -4,10 +4,10 @@ use crate::support::{Account, Run, account, compiled, numbers};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
-/// What such a program takes from malloc at most.
+/// The most that such a program takes from malloc.
 const HEAP: u64 = 100_000;
 
-/// What a program holds that maps memory in some way, beyond a heap of little.
+/// Returns the bytes that a program holds after it maps memory in some way, without a small heap.
 fn held(program: &Path, how: &[&str]) -> u64 {
     let (_, rows) = account(program, how, &[]);
     let held = rows.root().current;
@@ -25,7 +25,7 @@ fn private_writable_mappings_count_and_reservations_do_not() {
 #[test]
 fn what_is_given_back_counts_no_more_and_what_still_has_its_pages_does() {
     let program = compiled!("maps.c");
-    // Of eight: unmapped 1, without its pages and not writable 2, a reservation instead 1.
+    // Of eight: one unmapped, two without pages and not writable, one replaced by a reservation.
     assert_eq!(held(&program, &["give back"]), 4);
 }
 
@@ -62,7 +62,7 @@ fn at_max_a_mapping_fails_with_enomem_and_leaves_everything_as_it_was() {
     let got = numbers(&account.run(&program, &["limit"]).well());
     assert_eq!(got, [8]);
     let rows = account.rows();
-    // mmap, mprotect, mremap, sbrk.
+    // The refused calls: mmap, mprotect, mremap, sbrk.
     assert_eq!(rows.root().refused, 4);
     assert!(rows.root().peak.value < 9 * MIB && rows.root().current < HEAP, "{:#?}", rows.root());
 }
@@ -73,7 +73,7 @@ fn of_a_mapping_of_several_kinds_each_piece_is_told_apart() {
     let account = Account::limited(8 * MIB + MIB / 2);
     account.run(&program, &["pieces"]).well();
     let rows = account.rows();
-    // What was refused is the last alone, and nothing was returned that was not charged.
+    // Only the last call was refused, and nothing was returned that was not charged.
     assert_eq!(rows.root().refused, 1);
     assert!(rows.root().current < HEAP, "{:#?}", rows.root());
     assert_eq!(account.ledger.mistakes(), ledgerline::Mistakes::default());

@@ -1,7 +1,7 @@
-//! Programs for musl: their accounts are as true as those of programs for glibc, whoever starts whom.
+//! Programs for musl: their accounts are as exact as those of programs for glibc, whichever starts the other.
 //!
-//! Debian's musl-tools compile them and musl's loader runs them, as it runs those of Alpine Linux. It binds each function
-//! that the library asks for before the program starts, and starts none where it lacks one.
+//! Debian's musl-tools compile them and musl's loader runs them, like those of Alpine Linux. It binds each function
+//! that the library needs before the program starts, and refuses the program if one is missing.
 
 use crate::support::{
     Account, OTHER_LIBRARY, Program, account, compile_with, have, live, modes, numbers,
@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
-/// What such a program takes from malloc at most for its threads and the like.
+/// The most that such a program takes from malloc for its threads and the like.
 const HEAP: u64 = 100_000;
 
 /// Compiles a source for musl, with its shared library.
@@ -29,12 +29,12 @@ macro_rules! compiled {
     };
 }
 
-/// What musl sets aside for a request, as it says it: so much, and 32 at least, since less is never asked for.
+/// Returns the size that musl reports for a request. It is at least 32, since the library never asks for less.
 fn block(size: u64) -> u64 {
     size.max(32)
 }
 
-/// Whether programs for glibc can be started with the library, too.
+/// Returns whether programs for glibc can be started with the library, too.
 fn serves_glibc() -> bool {
     std::env::var_os(OTHER_LIBRARY).is_none()
 }
@@ -72,7 +72,7 @@ fn blocks_that_change_threads_and_sizes_are_charged_as_large_as_the_allocator_sa
             let [count, bytes] = numbers(&said)[..] else { panic!("{said}") };
             assert!(count > 2000, "{said}");
             let (count, bytes) = if how.len() == 1 { (count, bytes) } else { (0, 0) };
-            // What musl has for itself by then.
+            // The rest is musl's own.
             let more = (live(rows.root()) - count, rows.root().current - bytes);
             assert!(more.0 < 20 && more.1 < HEAP, "{mode}: {more:?}");
         }
@@ -110,7 +110,7 @@ fn a_child_frees_what_it_inherited_from_nobodys_account() {
         for how in ["fork", "raw", "deep"] {
             let (said, rows) = account(&program, &[how], &env);
             let child = rows.row(&format!("fork.{}", numbers(&said)[0]));
-            // What it reallocated is its own from then on.
+            // Blocks that it reallocated are its own from then on.
             let truth = 50 * block(3000) + 200 * block(5000);
             assert_eq!((child.current, live(child)), (truth, 250), "{how} {mode}");
             let (parent, alone) = (rows.processes()[0], bare.processes()[0]);
@@ -172,7 +172,7 @@ fn in_kill_mode_a_program_dies_and_says_why() {
 
 #[test]
 fn with_stack_the_first_refusal_of_a_row_says_who_asked() {
-    // (Alpine's compiler asks the linker for this table, by which stacks are unwound; Debian's does not.)
+    // Alpine's compiler asks the linker for this table, by which stacks are unwound; Debian's does not.
     let program = compile_with("musl-gcc", "stack.c", &["-Wl,--eh-frame-hdr"]);
     let Some(program) = program else { return };
     let account = Account::limited(8 * MIB);
@@ -192,7 +192,7 @@ fn with_stack_the_first_refusal_of_a_row_says_who_asked() {
 #[test]
 fn private_writable_mappings_count_and_what_is_given_back_does_not() {
     let program = compiled!("maps.c");
-    // (As with glibc: `mapped` says why so many. musl moves no break.)
+    // Like with glibc: `mapped` explains the numbers. musl moves no break.
     for (how, expected) in [("private", 8), ("reserve", 3), ("give back", 4), ("remap", 5)] {
         let (_, rows) = account(&program, &[how], &[]);
         let held = rows.root().current;
@@ -255,7 +255,7 @@ fn where_the_library_does_not_serve_glibc_such_programs_run_as_they_do_plain_and
     for how in ["fork", "spawn"] {
         let account = Account::new();
         let said = account.run(&shell, &[how, "exit 7"]).well();
-        // As wait says it.
+        // Encoded as a wait status.
         assert_eq!(said, format!("{}\n", 7 << 8), "{how}");
         let rows = account.rows();
         let row = rows.processes().into_iter().find(|row| row.name.starts_with("sh."));
@@ -273,7 +273,7 @@ fn a_program_at_a_fixed_address_is_accounted_and_one_with_a_malloc_of_its_own_is
         let row = account.rows().processes()[0].id;
         account.ledger.group(row).stat().get("blind").unwrap().own
     };
-    // It takes malloc's address, so it has a stub of that name.
+    // The program takes malloc's address, so it has a stub of that name.
     for compiler in ["musl-gcc", "cc"].iter().take(if serves_glibc() { 2 } else { 1 }) {
         let Some(fixed) = compile_with(compiler, "stub.c", &["-no-pie", "-fno-pie"]) else {
             return;

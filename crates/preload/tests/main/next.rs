@@ -1,8 +1,8 @@
-//! Whichever allocator lies behind the library, and whatever happens while that is looked up, each block is sound and
-//! counts for its owner.
+//! Each block is sound and counts for its owner, with any allocator behind the library, and with any events during its
+//! look-up.
 //!
-//! (musl's allocator never lies behind the library, which is for glibc: a program for musl brings a C library of its own.
-//! The test's own allocator lays blocks as closely as musl's does.)
+//! musl's allocator never lies behind the library, which is for glibc: a program for musl brings its own C library. The
+//! test's own allocator places blocks as closely as musl's does.
 
 use crate::support::{Account, Rows, Run, chunk, compiled, library, live, numbers};
 use ledgerline::Limit;
@@ -10,11 +10,11 @@ use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 use std::path::{Path, PathBuf};
 
-/// How a test has an allocator behind the library.
+/// The way in which a test puts an allocator behind the library.
 struct Behind {
     preloaded: Option<PathBuf>,
     env: Option<(&'static str, &'static str)>,
-    /// Whether blocks are charged with glibc's header: a word, or two where a block is mapped by itself.
+    /// Whether blocks are charged with glibc's header: a word, or two for a block in its own mapping.
     header: bool,
 }
 
@@ -24,7 +24,7 @@ impl Behind {
         Behind { preloaded: None, env: None, header: true }
     }
 
-    /// Another one, which is asked how large its blocks are.
+    /// Another allocator, which is asked for the sizes of its blocks.
     fn other(library: PathBuf) -> Behind {
         Behind { preloaded: Some(library), env: None, header: false }
     }
@@ -36,13 +36,13 @@ impl Behind {
     }
 }
 
-/// Preloads something behind the library.
+/// Preloads a library behind the one under test.
 fn preload(run: Run, behind: Option<&Path>) -> Run {
     let both = library().to_str().into_iter().chain(behind.and_then(Path::to_str));
     run.env("LD_PRELOAD", &both.collect::<Vec<_>>().join(" "))
 }
 
-/// A shared library of the system; `None`, and a line, where it is not installed.
+/// Returns a shared library of the system; prints a line and returns `None` if it is not installed.
 fn installed(name: &str) -> Option<PathBuf> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
     let found =
@@ -53,7 +53,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The charges of the two names are what the program says of its blocks.
+/// Checks that the charges of the two names match the program's own report.
 #[track_caller]
 fn assert_owned(rows: &Rows, said: &str, header: bool, about: &str) {
     let numbers = numbers(said);
@@ -76,7 +76,7 @@ fn blocks_side_by_side_count_for_their_owners_whichever_allocator_made_them() {
     for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"] {
         behind.extend(installed(name).map(Behind::other));
     }
-    // glibc's, where it maps blocks of a page and more by themselves.
+    // glibc's allocator, mapping each block of a page and more by itself.
     let env = Some(("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=4096"));
     behind.push(Behind { env, ..Behind::glibc() });
     for one in behind {
@@ -98,7 +98,7 @@ fn a_header_that_does_not_tell_what_may_be_used_is_not_believed() {
 #[test]
 fn where_nobody_knows_how_large_blocks_are_none_is_charged() {
     let (program, secret) = (compiled!("owners.c"), compiled!("plugin_secret.c"));
-    // Preloaded alone, without a ledger, there is nothing to say.
+    // Preloaded alone, without a ledger, it prints nothing.
     let silent = preload(Run::bare(&program, &[]), Some(&secret)).well();
     let &[left, usable, ..] = &numbers(&silent)[..] else { panic!("{silent}") };
     assert!(left > 1000 && usable == 0, "{silent}");
@@ -114,7 +114,7 @@ fn where_nobody_knows_how_large_blocks_are_none_is_charged() {
 fn a_lookup_that_allocates_is_served_and_what_it_got_is_nobodys() {
     let (program, lookup) = (compiled!("lookup.c"), compiled!("plugin_lookup.c"));
     for what in ["recursion", "full"] {
-        // Where the kernel maps what is random: it may be that no block comes near an early one.
+        // The kernel chooses places at random: possibly no block comes near an early one.
         let mut near = 0;
         for _ in 0..40 {
             let account = Account::new();
@@ -123,7 +123,7 @@ fn a_lookup_that_allocates_is_served_and_what_it_got_is_nobodys() {
             let &[early, neighbours] = &said[..] else { panic!("{said:?}") };
             assert!(early > 50, "{what}: {early}");
             let rows = account.rows();
-            // Of the early blocks those alone are charged that moved.
+            // Only those early blocks are charged that moved.
             let moved = early.div_ceil(2);
             let row = rows.row("later");
             assert_eq!((row.charges, live(row)), (moved, moved), "{what}");
@@ -175,7 +175,7 @@ fn without_an_allocator_behind_it_the_program_goes_on_and_is_named() {
     }
 }
 
-/// The one process has a row that says why nothing is charged, and says so itself where there is a limit.
+/// Checks that the only process has a row with the reason, and reports it itself if there is a limit.
 #[track_caller]
 fn assert_turned_away(account: &Account, program: &str, said: &str) {
     let rows = account.rows();

@@ -1,5 +1,5 @@
-//! Code that a program loads, or brings, runs as it does plain, whosever operators and functions of malloc's family it calls;
-//! and what cannot be accounted is named.
+//! Code that a program loads or brings runs as it does without the library, with any operators and functions of
+//! malloc's family; and a process that cannot be accounted is named.
 
 use crate::support::{Account, Ended, Program, Run, compile_with, compiled, library, live};
 use ledgerline_protocol::Item;
@@ -20,7 +20,7 @@ fn beneath() -> Vec<Option<PathBuf>> {
     std::iter::once(None).chain(found.map(Some)).collect()
 }
 
-/// A program that is run plain and accounted, both times with an allocator beneath.
+/// A program that is run without and with the library, both times with an allocator beneath.
 struct Pair<'p> {
     program: &'p Path,
     arguments: Vec<&'p str>,
@@ -37,8 +37,8 @@ impl Pair<'_> {
         self.env.iter().fold(run, |run, (name, value)| run.env(name, value)).end()
     }
 
-    /// Ends in both runs with the same status and the same words; the account. `None` where it does not end well over
-    /// another allocator than glibc's: one that lacks some operators mixes them by itself.
+    /// Checks that both runs end with the same status and the same output. Returns the account; `None` if the program
+    /// does not end well over another allocator than glibc's, since one that lacks some operators mixes them by itself.
     #[track_caller]
     fn same(&self, beneath: Option<&Path>) -> Option<Account> {
         let account = Account::new();
@@ -51,7 +51,7 @@ impl Pair<'_> {
         Some(account)
     }
 
-    /// As [`same`](Self::same), with what the library said.
+    /// Like [`same`](Self::same), but returns the library's messages.
     #[track_caller]
     fn same_in(&self, account: &Account, beneath: Option<&Path>) -> String {
         let plain: Vec<_> = beneath.into_iter().collect();
@@ -69,7 +69,7 @@ impl Pair<'_> {
     }
 }
 
-/// Why the row of a process says that it is not accounted.
+/// Returns the reasons in the rows of processes that are not accounted.
 fn reasons(account: &Account) -> Vec<Option<Blind>> {
     let why = |row: &ledgerline::GroupSnapshot| {
         let stat = account.ledger.group(row.id).stat();
@@ -133,8 +133,8 @@ fn of_plug_ins_side_by_side_each_has_its_own_operators() {
     ) else {
         return;
     };
-    // (Of those that are loaded for all, the first one serves all: plain as accounted. A C++ library that was loaded for a
-    // plug-in with operators of its own is bound to those, which no other plug-in survives.)
+    // With global loading the first plug-in serves all, with and without the library. A C++ library that was loaded for
+    // a plug-in with its own operators is bound to those, which no other plug-in survives.
     in_every_way(&[&shared, &own, &inside, &other], &["ln", "lz", "lnc", "lzct"]);
     in_every_way(&[&other, &shared], &["ln", "lz", "gn", "gz", "lnc", "gnc"]);
     in_every_way(&[&shared, &own], &["ln", "lz", "gn", "gz", "lnc", "gnc"]);
@@ -200,7 +200,7 @@ fn a_second_namespace_is_named_in_the_row_and_at_a_limit_at_once() {
         let account = Account::new();
         let said = pair.same_in(&account, None);
         assert_eq!((said.as_str(), reasons(&account)), ("", told.clone()), "{arguments:?}");
-        // At a limit each process says so.
+        // At a limit each process reports it.
         let limited = Account::limited(50 << 20);
         let said = pair.same_in(&limited, None);
         assert_eq!(reasons(&limited), told, "{arguments:?}");

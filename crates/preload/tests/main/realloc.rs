@@ -1,10 +1,10 @@
-//! What becomes of a block that another thread than its owner reallocs, where there are limits.
+//! A block that another thread than its owner reallocs, under limits.
 
 use crate::support::{Account, compiled, live, modes};
 use ledgerline::Limit;
 
 const MIB: u64 = 1 << 20;
-/// What such a program takes beside its blocks at most.
+/// The most that such a program takes beside its blocks.
 const LITTLE: u64 = 100_000;
 
 #[test]
@@ -55,7 +55,7 @@ fn a_row_whose_own_limit_has_no_room_leaves_the_block_to_its_owner() {
         let (worker, main) = (rows.row("worker"), rows.row("realloc"));
         assert!(worker.current < LITTLE && worker.peak.value < MIB, "{mode}: {worker:#?}");
         assert!((3 * MIB..3 * MIB + LITTLE).contains(&main.current), "{mode}: {main:#?}");
-        // (What it asked for beyond its limit of its own.)
+        // This is the request beyond its own limit.
         assert_eq!(worker.max_events, 1, "{mode}: {worker:#?}");
     }
 }

@@ -1,13 +1,13 @@
-//! What a process may still have after its first refusal.
+//! The part of the reserve that a process may use after its first refusal.
 
 use crate::support::{Account, compiled, modes, numbers};
 
 const MIB: u64 = 1 << 20;
 const RESERVE: u64 = 256 << 10;
-/// What one process may have of it.
+/// The largest part for one process.
 const SHARE: u64 = RESERVE / 4;
 
-/// As `run` makes it: the root's limit is less by the reserve.
+/// Makes an account like `run` does: the root's limit is less by the reserve.
 fn account() -> Account {
     Account::limited(8 * MIB - RESERVE)
 }
@@ -39,7 +39,7 @@ fn without_a_reserve_and_before_the_first_refusal_a_limit_is_a_limit() {
         let account = Account::limited(8 * MIB);
         let said = account.run(&program, &[]).env("LEDGERLINE_RESERVE", reserve).well();
         let [first, again] = numbers(&said)[..] else { panic!("two numbers") };
-        // What is left of a page, and what was given back.
+        // The rest of a page, and the freed blocks.
         assert!(first < 4200 && again < 8400, "{said}");
         assert!(account.rows().root().peak.value <= 8 * MIB);
     }

@@ -6,12 +6,12 @@ use ledgerline_protocol::blind::Blind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-/// How the program installs its filter.
+/// The ways in which the program installs its filter.
 const HOW: [&str; 4] = ["prctl", "seccomp", "raw", "all"];
-/// What whoever allocates has in the end.
+/// The blocks and bytes that each allocating process or thread keeps.
 const KEPT: (u64, u64) = (300, 300 * (1000 + 8));
 
-/// Runs the program plain, which must go well, and then accounted: what that said, and its account.
+/// Runs the program without the library, which must succeed, and then accounted. Returns the output and the account.
 #[track_caller]
 fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> (Vec<u64>, Account) {
     let with = |run: Run| {
@@ -24,10 +24,10 @@ fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> (Vec<u64>, A
     (numbers(&said), account)
 }
 
-/// The process has what it allocated.
+/// Checks that the process has its blocks.
 #[track_caller]
 fn assert_kept(row: &GroupSnapshot, about: &str) {
-    // (The C library may have a few more, for a thread.)
+    // The C library may have a few more, for a thread.
     let (blocks, bytes) = (live(row), row.current);
     assert!((KEPT.0..KEPT.0 + 5).contains(&blocks), "{about}: {blocks} blocks");
     assert!((KEPT.1..KEPT.1 + 2000).contains(&bytes), "{about}: {bytes} bytes");
@@ -77,7 +77,7 @@ fn a_child_that_is_forked_under_a_filter_has_a_row_of_its_own() {
             let (said, account) = run(&program, &[how, when], &env);
             let about = format!("{how} {when} {by}");
             let rows = account.rows();
-            // The one that was forked last says so first.
+            // The child that was forked last prints its id first.
             let name = format!("seccomp.{}", said[0]);
             let child = rows.row(&name);
             assert_eq!((live(child), child.current), KEPT, "{about}");
@@ -143,14 +143,15 @@ fn a_program_that_is_executed_under_a_filter_goes_on_silent_and_is_named_as_unac
     }
 }
 
-/// Who executes a program says that it starts under no filter, and is believed: what says so must know.
+/// Checks that a process vouches for a program that it executes only if it knows that there are no filters, and is
+/// believed.
 #[test]
 fn a_program_that_is_executed_under_a_filter_that_nobody_noted_is_not_vouched_for() {
     let program = compiled!("seccomp.c");
     let own = ledgerline_protocol::at_start().filters.unwrap_or(0);
     for how in HOW {
-        // In a child with its parent's memory, whose filters are not the parent's, where the kernel is not asked: the run has
-        // some.
+        // In a child with its parent's memory, whose filters are not the parent's. The kernel is not asked, since the
+        // run has filters.
         let filters = (own + 1).to_string();
         let (_, account) = run(&program, &[how, "vfence"], &[("LEDGERLINE_FILTERS", &filters)]);
         assert_eq!(account.rows().processes().len(), 1, "{how}: the child is not accounted");
@@ -160,13 +161,13 @@ fn a_program_that_is_executed_under_a_filter_that_nobody_noted_is_not_vouched_fo
         let (_, account) = run(&program, &["asm", "fence"], &[]);
         assert_eq!(account.rows().processes().len(), 1);
     }
-    // Where the run has filters that does not tell, and the library's call in the executed program is the last of it. (This
-    // also shows that what is vouched for is believed: who asks would find a filter more than the run's.)
+    // If the run has filters, the kernel's answer is no proof, and the library's call in the executed program ends it.
+    // This also shows that the mark is believed: without it the program would find one filter more than the run's.
     let account = Account::new();
     let run = account.run(&program, &["asm", "fences"]);
     let ended = run.env("LEDGERLINE_FILTERS", &(own + 1).to_string()).end();
     assert_eq!(ended.status.signal(), Some(libc::SIGSYS), "{ended:#?}");
-    // A mark is gone when the program has started, whoever set it.
+    // A mark is gone when the program has started, whichever process set it.
     let account = Account::new();
     let shell = account.run(Path::new("/bin/sh"), &["-c", "echo $LEDGERLINE_FILTERS; env"]);
     let said = shell.env("LEDGERLINE_FILTERS", &format!("{own}!")).well();
@@ -178,13 +179,13 @@ fn a_program_that_is_executed_under_a_filter_that_nobody_noted_is_not_vouched_fo
 fn under_the_runs_own_filters_everything_is_accounted() {
     let program = compiled!("seccomp.c");
     let account = Account::new();
-    // As if the run were under one filter more than this test is, which the program then has, too.
+    // The run appears to be under one filter more than this test, and so does the program.
     let filters = (ledgerline_protocol::at_start().filters.unwrap_or(0) + 1).to_string();
     account.run(&program, &["work"]).env("LEDGERLINE_FILTERS", &filters).well();
     assert_kept(account.rows().processes()[0], "no more filters than the run");
     let account = Account::new();
     let run = account.run(&program, &["prctl", "exec"]).env("LEDGERLINE_FILTERS", &filters);
-    // Its filter forbids what the library then does, and that is the end of it.
+    // Its filter forbids the library's next call, which ends the program.
     let ended = run.end();
     assert_eq!(ended.status.signal(), Some(libc::SIGSYS), "{ended:#?}");
 }
@@ -226,7 +227,7 @@ fn at_max_a_program_under_a_filter_is_refused() {
             let run = account.run(&program, &[how, "limit"]).env("LEDGERLINE_PERCPU", mode);
             let blocks = numbers(&run.well())[0];
             let rows = account.rows();
-            // What lies idle in other CPUs' cells may be missing.
+            // Idle stock in other CPUs' cells may be missing.
             let bytes = blocks * chunk(100_000);
             assert!(rows.root().peak.value <= max, "{how} {mode}: {:#?}", rows.root());
             assert!(bytes > max * 9 / 10, "{how} {mode}: {bytes}");

@@ -1,8 +1,8 @@
-//! What the library's file says of the start of each process.
+//! The properties of the library's file that matter at the start of each process.
 
 use crate::support::library;
 
-/// The writable bytes of a file's segments for the loader: those that lie in the file, and those that begin as zeros.
+/// Returns the writable bytes of a file's segments for the loader: those in the file, and those that begin as zeros.
 fn writable(file: &[u8]) -> (u64, u64) {
     let number = |at: usize, bytes: usize| {
         file[at..at + bytes].iter().rev().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte))
@@ -10,7 +10,7 @@ fn writable(file: &[u8]) -> (u64, u64) {
     assert_eq!(&file[..5], b"\x7fELF\x02", "a file of a 64-bit machine");
     let (headers, size, count) = (number(32, 8), number(54, 2), number(56, 2));
     let each = (0..count).map(|index| (headers + index * size) as usize);
-    // A segment to be loaded (1) that may be written (2).
+    // A loadable segment (1) that is writable (2).
     let written = each.filter(|&at| number(at, 4) == 1 && number(at + 4, 4) & 2 != 0);
     written.fold((0, 0), |(in_file, zeros), at| {
         let [here, whole] = [at + 32, at + 40].map(|at| number(at, 8));
@@ -22,8 +22,8 @@ fn writable(file: &[u8]) -> (u64, u64) {
 fn of_what_may_be_written_little_lies_in_the_file_and_tables_are_zeros() {
     let file = std::fs::read(library()).unwrap();
     let (in_file, zeros) = writable(&file);
-    // Each page of that is read and copied in each process that a run starts. (A library with the checks of a debug build
-    // has a place in the source for each of them.)
+    // Each of these pages is read and copied in each process that a run starts. A library with the checks of a debug
+    // build has a place in the source for each check.
     let is_release = library().parent().is_some_and(|folder| folder.ends_with("release"));
     let most = if is_release { 24 << 10 } else { 128 << 10 };
     assert!((1..most).contains(&in_file), "{in_file} bytes");

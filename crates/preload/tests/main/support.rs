@@ -23,10 +23,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Far more than any program takes: one that passes it hangs.
+/// Far more than any program takes: one that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What decides about an account, or about the C library: no run inherits it.
+/// Variables that influence an account or the C library: no run inherits them.
 const OURS: [&str; 13] = [
     "LEDGERLINE_RUN",
     "LEDGERLINE_HEAP",
@@ -43,7 +43,8 @@ const OURS: [&str; 13] = [
     "MALLOC_ARENA_MAX",
 ];
 
-/// The library, or another that was built for the same tests: for musl, which programs for glibc do not start with.
+/// Returns the library, or another that was built for the same tests: one for musl, which programs for glibc cannot
+/// load.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| match std::env::var_os(OTHER_LIBRARY) {
@@ -55,7 +56,7 @@ pub fn library() -> &'static Path {
 /// The variable that names another library (`ci/platforms`).
 pub const OTHER_LIBRARY: &str = "LEDGERLINE_TEST_PRELOAD";
 
-/// A compiled program in a folder of its own, which goes when this is dropped.
+/// A compiled program in its own folder, which is removed on drop.
 pub struct Program(PathBuf);
 
 impl std::ops::Deref for Program {
@@ -68,7 +69,7 @@ impl std::ops::Deref for Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // What is left lies in the target folder: no reason to fail a test.
+        // A leftover lies in the target folder and is no reason to fail a test.
         let _ = std::fs::remove_dir_all(self.0.parent().expect("its folder"));
     }
 }
@@ -78,13 +79,13 @@ pub fn compile(source: &str) -> Option<Program> {
     compile_with(if source.ends_with(".cc") { "g++" } else { "cc" }, source, &[])
 }
 
-/// [`compile`] by a compiler of choice, which may be missing, with more options.
+/// Like [`compile`], but with a given compiler, which may be missing, and more options.
 pub fn compile_with(compiler: &str, source: &str, options: &[&str]) -> Option<Program> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     if !have(compiler) {
         return None;
     }
-    // A folder for each call: tests do not wait for each other, and the program keeps its name.
+    // One folder per call: tests do not wait for each other, and the program keeps its name.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
         "{}-{}",
         std::process::id(),
@@ -107,7 +108,7 @@ pub fn compile_with(compiler: &str, source: &str, options: &[&str]) -> Option<Pr
     Some(Program(output))
 }
 
-/// Compiles a source, or ends the test where there is no compiler.
+/// Compiles a source, or ends the test if there is no compiler.
 macro_rules! compiled {
     ($source:literal) => {
         match $crate::support::compile($source) {
@@ -118,7 +119,7 @@ macro_rules! compiled {
 }
 pub(crate) use compiled;
 
-/// The ways to update cells that this machine has.
+/// Returns the ways to update cells that this machine has.
 pub fn modes() -> &'static [&'static str] {
     match percpu::detect() {
         Mode::Rseq => &["rseq", "fallback"],
@@ -128,7 +129,7 @@ pub fn modes() -> &'static [&'static str] {
 }
 
 fn memory_file(name: &CStr) -> File {
-    // SAFETY: the name is NUL-terminated; what is returned is a new descriptor, or refused.
+    // SAFETY: the name is NUL-terminated; the result is a new descriptor, or an error.
     unsafe {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         let descriptor = libc::memfd_create(name.as_ptr(), flags);
@@ -140,7 +141,7 @@ fn memory_file(name: &CStr) -> File {
 /// The nonce of all ledgers of these tests.
 const NONCE: u128 = 7;
 
-/// A file for a ledger, which this makes.
+/// Makes a file for a ledger, and the ledger.
 fn ledger_file(which: Which, make: impl FnOnce(&File) -> Ledger) -> (File, Ledger) {
     let file = memory_file(&given::name(which, NONCE));
     let ledger = make(&file);
@@ -158,7 +159,7 @@ fn path(file: &File) -> String {
 pub struct Account {
     file: File,
     pub ledger: Ledger,
-    /// The second ledger, where blocks have a limit of their own.
+    /// The second ledger, if blocks have their own limit.
     heap: Option<(File, Ledger)>,
 }
 
@@ -176,7 +177,7 @@ impl Account {
         account
     }
 
-    /// With a limit for blocks alone, beside one for all or none.
+    /// Makes an account with a limit for blocks alone, beside one for everything or none.
     pub fn with_heap(max: Option<u64>, max_heap: u64) -> Account {
         let builder = Ledger::builder().capacity(4096);
         let (file, heap) =
@@ -186,7 +187,7 @@ impl Account {
         Account { heap: Some((file, heap)), ..account }
     }
 
-    /// The second ledger, in which no program has made a mistake either.
+    /// Returns the second ledger, after checking that no program has made a mistake in it either.
     pub fn heap(&self) -> &Ledger {
         let (_, heap) = self.heap.as_ref().expect("there is one");
         assert_eq!(heap.mistakes(), Mistakes::default());
@@ -197,7 +198,7 @@ impl Account {
         path(&self.file)
     }
 
-    /// A program that is charged here, by thread and as the machine likes it best.
+    /// Prepares a program that is charged here, by thread and in the machine's preferred mode.
     pub fn run(&self, program: &Path, arguments: &[&str]) -> Run {
         let heap = self.heap.as_ref().map_or(String::new(), |(file, _)| path(file));
         let of_heap = self.heap.as_ref().map(|(file, _)| file.as_raw_fd());
@@ -215,7 +216,7 @@ impl Account {
             )
     }
 
-    /// What is in the ledger; no program has made a mistake.
+    /// Returns the ledger's rows, after checking that no program has made a mistake.
     pub fn rows(&self) -> Rows {
         assert_eq!(self.ledger.mistakes(), Mistakes::default());
         let rows = Rows(self.ledger.snapshot());
@@ -227,17 +228,17 @@ impl Account {
     }
 }
 
-/// Runs a program well in an account of its own: its output and its account.
+/// Runs a program in its own account, checks that it succeeds, and returns its output and its account.
 pub fn account(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> (String, Rows) {
     let account = Account::new();
     let run = env.iter().fold(account.run(program, arguments), |run, (n, v)| run.env(n, v));
     (run.well(), account.rows())
 }
 
-/// A program about to run.
+/// A program that is about to run.
 pub struct Run(Command);
 
-/// What a program left.
+/// The results of a program.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -245,7 +246,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// A program that runs; killed when dropped.
+/// A running program, killed on drop.
 pub struct Running {
     pub child: Child,
     stdout: File,
@@ -253,7 +254,7 @@ pub struct Running {
 }
 
 impl Run {
-    /// A program without the library.
+    /// Prepares a program without the library.
     pub fn bare(program: &Path, arguments: &[&str]) -> Run {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).process_group(0);
@@ -280,12 +281,12 @@ impl Run {
         Running { child: self.0.spawn().expect("the program starts"), stdout, stderr }
     }
 
-    /// Runs it, however it ends.
+    /// Runs it, with any status at its end.
     pub fn end(self) -> Ended {
         self.start().end()
     }
 
-    /// Runs it; it ends well and has nothing to complain about. Returns what it said.
+    /// Runs it and checks that it succeeds without complaints. Returns its output.
     pub fn well(self) -> String {
         let ended = self.end();
         assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:#?}");
@@ -294,7 +295,7 @@ impl Run {
 }
 
 impl Running {
-    /// Waits until it has said something.
+    /// Waits for its first output.
     pub fn said(&mut self) -> String {
         let start = Instant::now();
         loop {
@@ -326,7 +327,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Its whole group, which `bare` made: a program that hangs may have children.
+            // The whole group is killed, which `bare` made: a program that hangs may have children.
             // SAFETY: the child was not waited for, so the number is still its own.
             unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
             let _ = self.child.wait();
@@ -335,7 +336,7 @@ impl Drop for Running {
 }
 
 fn contents(file: &mut File) -> String {
-    // Opened anew: the position of ours is the one at which the program writes.
+    // Opened anew: the program writes at the position of the first descriptor.
     let mut text = String::new();
     let mut copy = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("ours");
     copy.read_to_string(&mut text).expect("text");
@@ -351,17 +352,17 @@ impl Rows {
         &self.0.groups[0]
     }
 
-    /// The rows right below the root: the processes.
+    /// Returns the rows right below the root: the processes.
     pub fn processes(&self) -> Vec<&GroupSnapshot> {
         self.0.groups.iter().filter(|row| row.depth == 1).collect()
     }
 
-    /// The rows of a name.
+    /// Returns the rows with a name.
     pub fn named(&self, name: &str) -> Vec<&GroupSnapshot> {
         self.0.groups.iter().filter(|row| row.name == name).collect()
     }
 
-    /// The only row of a name.
+    /// Returns the only row with a name.
     pub fn row(&self, name: &str) -> &GroupSnapshot {
         match self.named(name)[..] {
             [row] => row,
@@ -374,19 +375,19 @@ impl Rows {
     }
 }
 
-/// Charges without their uncharge: the blocks that are there.
+/// Returns charges without their uncharge: the live blocks.
 pub fn live(row: &GroupSnapshot) -> u64 {
     row.charges - row.uncharges
 }
 
-/// What glibc sets aside for a request, by its documentation and not by its headers: a word more,
-/// rounded up to 16, 32 at least; above the threshold whole pages.
+/// Returns glibc's size of a chunk for a request, by its documentation and not by its headers: a word more, rounded up
+/// to 16, at least 32; above the threshold whole pages.
 pub fn chunk(size: u64) -> u64 {
     let chunk = ((size + 8 + 15) & !15).max(32);
     if size < 128 << 10 { chunk } else { (chunk + 8).next_multiple_of(4096) }
 }
 
-/// The numbers in a text.
+/// Returns the numbers in a text.
 pub fn numbers(text: &str) -> Vec<u64> {
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }

@@ -1,4 +1,4 @@
-/* A producer allocates, a consumer frees, a mover reallocs what it then keeps. */
+/* A producer allocates, a consumer frees, a mover reallocs and keeps blocks. */
 #include "common.h"
 
 enum { COUNT = 20000, MOVED = 100 };
@@ -27,7 +27,7 @@ static void *consumer(void *unused) {
     return unused;
 }
 
-/* Says what its blocks take: out of freed chunks glibc may hand out some a little too large. */
+/* Prints the sizes of its blocks: glibc may serve a request with a freed chunk that is a little larger. */
 static void *mover(void *unused) {
     check(!pthread_setname_np(pthread_self(), "mover"));
     size_t sum = 0;

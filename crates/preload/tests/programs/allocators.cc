@@ -1,4 +1,4 @@
-// Blocks by every way of C and C++, for a program whose allocator is not the C library's.
+// Blocks by every function of C and C++, for a program with another allocator than the C library's.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -27,7 +27,7 @@ template <typename Make> static void keep(Make make, void (*end)(void *)) {
     memset(blocks.back(), 1, 1000);
 }
 
-// Some 50 MB in all.
+// Some 50 MB in total.
 static void fill(int rounds) {
     using std::align_val_t;
     using std::nothrow;
@@ -53,13 +53,13 @@ static void fill(int rounds) {
         keep([] { return calloc(10, 100); }, free);
         keep([] { return realloc(malloc(10), 1000); }, free);
         keep([] { return aligned_alloc(64, 1024); }, free);
-        // What is smaller than a window of shadow, by sizes that the allocator believes.
+        // Blocks smaller than a window of shadow, freed by sizes that the allocator relies on.
         ::operator delete(::operator new(1), std::size_t(1));
         ::operator delete[](::operator new[](8), std::size_t(8));
     }
 }
 
-// From here on a call of prctl ends the process.
+// From here on any call of prctl ends the process.
 static void forbid_prctl() {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -84,7 +84,7 @@ int main(int count, char **arguments) {
         ends.clear();
         ends.shrink_to_fit();
     } else if (what == "limit") {
-        // Until one is refused; then it is caught, and all are given back.
+        // Allocates until a block is refused; the exception is caught, and all are freed.
         bool thrown = false;
         try {
             for (;;) {
@@ -96,7 +96,7 @@ int main(int count, char **arguments) {
         }
         assert(thrown && blocks.size() > 10);
         assert(!::operator new(1 << 20, std::nothrow));
-        // A handler that makes room is asked, and the block is had then.
+        // A handler that makes room is called, and then the block is granted.
         std::set_new_handler([] {
             assert(!blocks.empty());
             ::operator delete(blocks.back());
@@ -107,7 +107,7 @@ int main(int count, char **arguments) {
         assert(block && blocks.size() < before);
         printf("%zu\n", before);
     } else if (what == "nothing") {
-        // `realloc` to nothing means what it means.
+        // `realloc` to zero bytes keeps its meaning.
         void *left = realloc(malloc(100), 0);
         printf("%s\n", left ? "a block" : "none");
         free(left);

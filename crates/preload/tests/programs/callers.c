@@ -1,4 +1,4 @@
-/* callers PLUGIN...: allocates 100 blocks of 1000 itself and has each plugin allocate some, too. */
+/* callers PLUGIN...: allocates 100 blocks of 1000 itself and makes each plugin allocate some, too. */
 #include "common.h"
 
 int main(int argc, char **argv) {

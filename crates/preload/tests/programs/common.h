@@ -1,4 +1,4 @@
-/* What the programs share. Nothing here allocates: no stdio. */
+/* Common code of the programs. Nothing here allocates: no stdio. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Every corner of the family, one line each: the same with and without us. */
+/* Every corner of the family, one line each: the same with and without the library. */
 #include "common.h"
 #include <limits.h>
 
@@ -10,7 +10,7 @@
 /* A value of errno that nothing here sets. */
 #define fresh() (errno = 77)
 
-/* The compiler must not know that these are what they are. */
+/* The compiler must not know these functions. */
 static void *(*volatile malloc_)(size_t) = malloc;
 static void *(*volatile calloc_)(size_t, size_t) = calloc;
 static void *(*volatile realloc_)(void *, size_t) = realloc;
@@ -22,8 +22,8 @@ static int (*volatile posix_memalign_)(void **, size_t, size_t) = posix_memalign
 static long aligned(void *block, size_t align) { return block && (uintptr_t)block % align == 0; }
 
 int main(void) {
-    /* Which blocks are mapped by themselves, by a flag in their header: from a size on that
-       grows when such a block is freed, so nothing behind our back may do that. */
+    /* Prints which blocks have mappings of their own, by the flag in their header. The threshold for that grows when
+       such a block is freed, so none may be freed behind the test's back. */
     for (size_t size = 100 << 10; size <= 4 << 20; size *= 2) {
         size_t *block = malloc_(size);
         show("mapped", block[-1] & 2); show("usable", malloc_usable_size(block));
@@ -82,7 +82,7 @@ int main(void) {
     }
     char *text = strdup("text"); show("strdup", text[3]); free(text);
     text = NULL; show("asprintf", asprintf(&text, "%d", 12345)); free(text);
-    /* An error code stays what it was while much is freed. */
+    /* errno keeps its value while many blocks are freed. */
     static void *many[5000];
     for (int i = 0; i < 5000; i++) many[i] = malloc_((size_t)i * 37 % 9000);
     long kept = 0;

@@ -1,5 +1,5 @@
-/* exec N...: allocates N blocks of 10000, then becomes what the next number says. A path before that number names
-   the program that it becomes. */
+/* exec N...: allocates N blocks of 10000, then executes itself with the next number. A path before that number names
+   the program to execute instead. */
 #include "common.h"
 
 int main(int argc, char **argv) {

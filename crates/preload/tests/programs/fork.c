@@ -1,6 +1,6 @@
-/* fork HOW: a parent with 1000 blocks forks; the child frees and reallocs what it inherited and
-   allocates its own. HOW: none, fork, raw (no handlers run), deep (the child's child does it).
-   Says the number of the process that did it. */
+/* fork HOW: a parent with 1000 blocks forks; the child frees and reallocs inherited blocks and allocates its own.
+   HOW: none, fork, raw (no handlers run), deep (the child's child does it). Prints the id of the process that did
+   it. */
 #include "common.h"
 
 static void *blocks[1000];
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         child();
     }
     reap(forked);
-    /* The parent's own are as they were. */
+    /* The parent's own blocks are unchanged. */
     for (int i = 0; i < 500; i++) free(blocks[i]);
     for (int i = 0; i < 500; i++) check(allocate(1000));
     _exit(0);

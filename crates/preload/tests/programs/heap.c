@@ -1,6 +1,6 @@
 /* heap alone:   blocks until one is refused, then mappings; blocks again once some are free.
-   heap both:    mappings until one is refused, then no block either; as many blocks as may be once they are gone.
-   heap fork:    a child takes what its parent left, and gives it back by its end. */
+   heap both:    mappings until one is refused, then no block either; once they are gone, blocks up to the limit.
+   heap fork:    a child takes the room that its parent left, and returns it at its end. */
 #include "common.h"
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ static void alone(void) {
         check(!allocate(BLOCK));
         if (i % 2) check(!munmap(at, MIB));
     }
-    /* What one block gives back is there for the next, and for no more. */
+    /* The room of one freed block serves the next, and no more. */
     for (int i = 0; i < 1000; i++) {
         free(blocks[--count]);
         check((blocks[count++] = allocate(BLOCK)));
@@ -48,7 +48,7 @@ static void both(void) {
     while ((mapped[mappings] = map(MIB))) mappings++;
     check(errno == ENOMEM);
     while (allocate(BLOCK)) count++;
-    /* Less than a mapping was left, and the limit for blocks is far. */
+    /* The mapping left less room than that, and the limit for blocks is far. */
     check(count < MIB / BLOCK);
     int left = count;
     while (mappings) check(!munmap(mapped[--mappings], MIB));
@@ -66,7 +66,7 @@ static void family(void) {
         check(child >= 0);
         if (child == 0) {
             fill();
-            /* What it inherited is its parent's still. */
+            /* The inherited blocks are still its parent's. */
             for (int i = 0; i < before; i++) free(blocks[i]);
             check(!allocate(BLOCK));
             _exit(count - before);

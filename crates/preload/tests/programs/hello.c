@@ -1,4 +1,4 @@
-/* Allocates a little, and has a child do it; says so. */
+/* Allocates a little, makes a child do so too, and reports it. */
 #include "common.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* limit fill: allocates until it is refused, looks at what is left, goes on.
+/* limit fill: allocates until it is refused, checks the rest, and continues.
    limit grow: one block grows from 4 MiB to 7, and in small steps.
    limit kill: allocates blocks of 65536.
    limit hold SIZE: allocates one block, says so, waits for a signal.
@@ -28,14 +28,14 @@ static void fill(void) {
     check(!realloc(blocks[0], 300000) && errno == ENOMEM);
     check(malloc_usable_size(blocks[0]) == usable);
     for (int i = 0; i < 65536; i++) check(blocks[0][i] == 'y');
-    /* The block is still an account's: it can be returned and room is there again. */
+    /* The block still has its account: it can be freed and makes room again. */
     for (int i = 0; i < 10; i++) free(blocks[i]);
     for (int i = 0; i < 10; i++) check((blocks[i] = allocate(65536)));
     /* Growth into the room that one block left. */
     free(blocks[--count]);
     check((blocks[0] = realloc(blocks[0], 130000)));
     check(!allocate(65536));
-    /* What becomes smaller is never refused. */
+    /* A block that shrinks is never refused. */
     check((blocks[0] = realloc(blocks[0], 1000)));
     say("%d\n", count);
     while (count) free(blocks[--count]);
@@ -52,7 +52,7 @@ static void grow(void) {
     check(block[0] == 'x');
     check(!realloc(block, 9 << 20));
     check((block = realloc(block, 1 << 20)));
-    /* What it gave back is there for others. */
+    /* The returned bytes are available to others. */
     void *other = allocate(6 << 20);
     check(other);
     free(other);

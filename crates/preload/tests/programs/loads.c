@@ -1,6 +1,6 @@
-/* loads HOW PLUGIN...: loads plug-ins, has each work, and has each one's things destroyed by the last. HOW has letters:
-   l LOCAL, g GLOBAL, d DEEPBIND; n NOW, z LAZY; c closes them and loads them once more; t does so in threads;
-   h asks for more than there is. */
+/* loads HOW PLUGIN...: loads plug-ins, makes each work, and destroys each one's objects in the last. The letters of
+   HOW: l LOCAL, g GLOBAL, d DEEPBIND; n NOW, z LAZY; c closes them and loads them once more; t does so in threads; h
+   asks for more than there is. */
 #include "common.h"
 
 enum { MOST = 8 };

@@ -1,4 +1,4 @@
-/* lookup WHAT: goes on with the blocks that plugin_lookup.c had before the next allocator was known. */
+/* lookup WHAT: continues with the blocks that plugin_lookup.c allocated before the next allocator was known. */
 #include "common.h"
 
 static void *of_plugin(const char *name) {
@@ -11,8 +11,8 @@ static int (*early_count)(void);
 static unsigned char *(*early_block)(int);
 static void (*early_verify)(void), (*early_join)(void);
 
-/* Blocks that glibc maps by themselves lie below the libraries, and so near the early ones. The number of them that
-   share a span of 64 MiB with one of those. */
+/* Counts the blocks that share a span of 64 MiB with an early block. glibc's mappings for single blocks lie below
+   the libraries, and so near the early blocks. */
 static int neighbours(void) {
     int near = 0;
     for (int i = 0; i < 200; i++) {

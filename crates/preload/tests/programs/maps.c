@@ -1,4 +1,4 @@
-// Maps memory by itself, in the way that its argument names, and leaves it as it is when it ends.
+// Maps memory by itself, in the way that its argument names, and keeps it to the end.
 
 #define _GNU_SOURCE
 #include <assert.h>
@@ -31,7 +31,7 @@ static char *map(size_t length, int protection) {
 static void reserve(void) {
     char *at = map(1024 * MIB, PROT_NONE);
     assert(mprotect(at + 5 * MIB, 2 * MIB, RW) == 0);
-    // Half of it again, and what is beside it.
+    // Half of it again, and memory beside it.
     assert(mprotect(at + 6 * MIB, 2 * MIB, RW) == 0);
     memset(at + 5 * MIB, 1, 3 * MIB);
 }
@@ -46,7 +46,7 @@ static void give_back(void) {
     assert(madvise(at + 2 * MIB, MIB, MADV_DONTNEED) == 0);
     assert(madvise(at + 3 * MIB, MIB, MADV_DONTNEED) == 0);
     assert(mprotect(at + 3 * MIB, MIB, PROT_READ) == 0);
-    // A reservation in the place of what was there.
+    // A reservation replaces the old mapping.
     assert(mmap(at + 4 * MIB, MIB, PROT_NONE, PRIVATE | MAP_FIXED, -1, 0) == at + 4 * MIB);
     // Writable, and so still counted.
     assert(madvise(at + 5 * MIB, MIB, MADV_DONTNEED) == 0);
@@ -70,11 +70,11 @@ static void shared_and_files(const char *self) {
     int file = open(self, O_RDONLY);
     assert(file >= 0);
     assert(mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, file, 0) != MAP_FAILED);
-    // What is written of it is the program's own.
+    // Written pages of it are the program's own.
     assert(mmap(NULL, PAGE, RW, MAP_PRIVATE, file, 0) != MAP_FAILED);
 }
 
-// Prints how many mebibytes it got.
+// Prints the number of mebibytes that it got.
 static void limit(void) {
     char *mapped[64];
     int count = 0;
@@ -102,7 +102,7 @@ static void forked(void) {
     pid_t child = fork();
     assert(child >= 0);
     if (child == 0) {
-        // Its copy: the account of its parent stays.
+        // This is the child's copy: the account of its parent stays.
         assert(munmap(at, 2 * MIB) == 0);
         assert(mprotect(at + 2 * MIB, MIB, PROT_READ) == 0);
         map(MIB, RW);
@@ -121,10 +121,10 @@ static void moved_break(void) {
     assert(brk(before + 4 * MIB) == 0);
 }
 
-// What each page is, by the rules that the library states.
+// The kind of each page, by the rules that the library states.
 enum kind { NONE, RESERVED, WRITABLE, HELD, DROPPED };
 
-// Whether a stretch moves into its place. Where it does not, kernels before 6.17 may have emptied the place.
+// Returns whether a stretch moves to its place. If it fails, kernels before 6.17 may have emptied the place.
 static int moves_to(char *there, char *at, size_t length, int flags, enum kind *other) {
     if (mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_FIXED | flags, there) != MAP_FAILED) return 1;
     unsigned char resident;
@@ -134,11 +134,11 @@ static int moves_to(char *there, char *at, size_t length, int flags, enum kind *
     return 0;
 }
 
-// Prints how many bytes count.
+// Prints the number of bytes that count.
 static void at_random(unsigned seed) {
     enum { PAGES = 300, STEPS = 20000 };
     static enum kind both[2][PAGES];
-    // Two places that nobody else takes: freed, and taken again by pieces.
+    // Two places that no other mapping takes: freed, and taken again in pieces.
     char *place = map(2 * PAGES * PAGE, PROT_NONE);
     assert(munmap(place, 2 * PAGES * PAGE) == 0);
     long moves = 0;
@@ -164,7 +164,7 @@ static void at_random(unsigned seed) {
             break;
         case 2:
             if (!all) {
-                // Changes what lies before the first hole, and says that it failed: nobody does that.
+                // The call changes the part before the first hole, and fails. No real program does that.
                 break;
             }
             assert(mprotect(at, length, writable ? RW : PROT_READ) == 0);
@@ -183,7 +183,7 @@ static void at_random(unsigned seed) {
             }
             break;
         case 4: {
-            // Shorter, over whatever lies behind.
+            // Shorter, over any pieces behind the end.
             if (!all) break;
             size_t left = length / PAGE / 2 * PAGE;
             if (left == 0) break;
@@ -192,13 +192,13 @@ static void at_random(unsigned seed) {
             break;
         }
         case 5:
-            // Elsewhere, if it is one mapping for the kernel (or many, for a new one).
+            // Moved, if it is one mapping for the kernel, or many for a new kernel.
             if (!all || !moves_to(there, at, length, 0, other + from)) break;
             moves++;
             for (int page = from; page < to; page++) other[page] = pages[page], pages[page] = NONE;
             break;
         case 6:
-            // The pages alone go.
+            // Only the pages move.
             if (!all || !moves_to(there, at, length, MREMAP_DONTUNMAP, other + from)) break;
             moves++;
             for (int page = from; page < to; page++) {
@@ -216,42 +216,42 @@ static void at_random(unsigned seed) {
     printf("%zu\n", counted * PAGE);
 }
 
-// Over what is many stretches by the account, and one for the kernel.
+// Acts on memory that is many stretches in the account, and one for the kernel.
 static void pieces(void) {
-    // A page that was written, and a reservation behind: what goes was never charged.
+    // A page that was written, and a reservation behind it: the removed part was never charged.
     for (int i = 0; i < 8; i++) {
         char *at = map(16 * MIB, PROT_NONE);
         assert(mprotect(at, PAGE, RW) == 0);
         at[0] = 1;
         assert(mremap(at, 16 * MIB, PAGE, 0) == at);
     }
-    // A shared mapping is nobody's, wherever its pages are.
+    // A shared mapping has no owner, wherever its pages are.
     char *shared = mmap(NULL, 16 * MIB, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert(shared != MAP_FAILED);
     char *moved = mremap(shared, 16 * MIB, 16 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
     if (moved != MAP_FAILED) assert(munmap(moved, 16 * MIB) == 0);
     assert(munmap(shared, 16 * MIB) == 0);
-    // A reservation that grows is one still, also where it was written once.
+    // A reservation that grows stays one, even after a part of it was written.
     char *reserved = mmap(NULL, 64 * MIB, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
     assert(reserved != MAP_FAILED && mprotect(reserved, PAGE, RW) == 0);
     reserved[0] = 1;
     assert(mprotect(reserved, PAGE, PROT_NONE) == 0);
-    // (For kernels before 6.17 it is two mappings by then, which do not grow.)
+    // For kernels before 6.17 it is two mappings by then, which do not grow.
     char *grown = mremap(reserved, 64 * MIB, 128 * MIB, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) assert(munmap(reserved, 64 * MIB) == 0);
     else assert(munmap(grown, 128 * MIB) == 0);
-    // In the place of what is charged already.
+    // Onto memory that is charged already.
     char *mine = map(6 * MIB, RW);
     assert(mmap(mine, 6 * MIB, RW, PRIVATE | MAP_FIXED, -1, 0) == mine);
     char *other = map(MIB, RW);
     assert(mremap(other, MIB, 6 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, mine) == mine);
     assert(munmap(mine, 6 * MIB) == 0);
-    // And what is left is enforced.
+    // The remaining limit is enforced.
     char *much = mmap(NULL, 9 * MIB, RW, PRIVATE, -1, 0);
     assert(much == MAP_FAILED && errno == ENOMEM);
 }
 
-// What failed says why, and what did not leaves errno alone.
+// Checks that failures set errno, and that successes leave it alone.
 static void errors(void) {
     char *at = map(2 * PAGE, RW);
     assert(munmap(at + PAGE, PAGE) == 0);
@@ -301,7 +301,7 @@ static void threads(void) {
     for (int i = 0; i < 4; i++) assert(pthread_join(all[i], NULL) == 0);
 }
 
-/* The kernel has one mapping all along. */
+/* The kernel has one mapping throughout. */
 static void sieve(void) {
     size_t length = 600 * MIB;
     char *at = map(length, RW);
@@ -310,7 +310,8 @@ static void sieve(void) {
     map(MIB, RW);
 }
 
-/* So does it of what two owners map by turns; those whom this library tells apart are more than it has room for. */
+/* It also merges mappings that two owners make in turns. The library distinguishes these, and has no room for all of
+   them. */
 static void crowd(void) {
     size_t count = 80000;
     char *at = map(count * PAGE, PROT_NONE);

@@ -1,5 +1,5 @@
-/* namespaces PLUGIN [HOW]: loads a plug-in into a namespace of its own, which allocates there; "name" by a name that
-   LD_LIBRARY_PATH leads to, "missing" loads what is not there. */
+/* namespaces PLUGIN [HOW]: loads a plug-in into its own namespace, in which it allocates. HOW: "name" loads it by a
+   name that LD_LIBRARY_PATH leads to, "missing" loads a file that does not exist. */
 #include "common.h"
 
 int main(int argc, char **argv) {
@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     void (*give)(void) = (void (*)(void))dlsym(plugin, "give");
     check(give);
     give();
-    /* In the program's own namespace, too, which is as ever. */
+    /* Loading into the program's own namespace works as before. */
     void *same = dlmopen(LM_ID_BASE, NULL, RTLD_NOW);
     check(same);
     if (!strcmp(how, "fork")) {

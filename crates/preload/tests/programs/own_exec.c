@@ -1,5 +1,5 @@
-// Has functions of its own that are called as the C library's are, and starts another program by those that take words. The C
-// library calls none of a program's own for that.
+// Defines functions with names of the C library's, and starts another program by those that take words. The C library
+// calls none of a program's own functions for that.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A program with a malloc of its own, which its libraries call, too. */
+/* A program with its own malloc, which its libraries call too. */
 #include "common.h"
 
 static char heap[1 << 20];

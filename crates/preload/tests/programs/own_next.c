@@ -1,5 +1,5 @@
-/* A program that defines functions of malloc's family by the next ones, which it looks up at the first call. JUMP: malloc ends
-   in a jump to the next one. MOST: it leaves realloc to the library behind. */
+/* A program that defines functions of malloc's family by the next ones, which it looks up at the first call. JUMP:
+   malloc ends in a jump to the next one. MOST: it leaves realloc to the library behind. */
 #include "common.h"
 
 static long counted;
@@ -43,10 +43,10 @@ void *realloc(void *block, size_t size) {
 #endif
 
 int main(void) {
-    /* (A look-up within a look-up would confuse the C library: all of them come before one that fails.) */
+    /* A look-up within a look-up would confuse the C library: all of them come before one that fails. */
     free(realloc(malloc(1), 2));
     free(calloc(1, 1));
-    /* What is not found leaves an error, whose text is allocated and freed by the functions above. */
+    /* A name that is not found leaves an error, whose text is allocated and freed by the functions above. */
     for (int i = 0; i < 3; i++) check(!dlsym(RTLD_DEFAULT, "no such function") && !dlopen("/no/such/file", RTLD_NOW));
     check(dlerror());
     void *blocks[100];

@@ -1,6 +1,6 @@
 /* owners [header]: small blocks side by side that belong to two names in turn, by every function of the family.
-   Prints for each name the blocks that are left, what the allocator says may be used of them in all, and how many of
-   them glibc mapped by themselves, if it is to look for that in the word before a block. */
+   Prints for each name the remaining blocks, their usable bytes in total, and how many of them glibc mapped by
+   themselves. The last number needs the word before a block, and so the argument. */
 #include "common.h"
 
 enum { BLOCKS = 6000 };

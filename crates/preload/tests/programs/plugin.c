@@ -1,4 +1,4 @@
-/* 300 blocks of 2000 from a library; something of its own while it is loaded. */
+/* 300 blocks of 2000 from a library, and a block of its own while it is loaded. */
 #include <stdlib.h>
 
 static void *own;

@@ -1,5 +1,6 @@
-// C++ code in a plug-in: every operator, the C++ library's own allocations, what a handler is asked for, and objects that
-// another plug-in destroys. OWN: its operators are its own. They mark each block, and end the program at a block that has no mark.
+// C++ code in a plug-in: every operator, the C++ library's own allocations, a handler for refusals, and objects that
+// another plug-in destroys. OWN: it defines its own operators. They mark each block, and end the program at a block
+// without a mark.
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -52,7 +53,8 @@ void operator delete(void *block, std::size_t, std::align_val_t) noexcept { unma
 void operator delete[](void *block, std::size_t, std::align_val_t) noexcept { unmarked(block); }
 #endif
 
-// What any plug-in can destroy. (The compiler knows all classes of a namespace without a name, and would not ask an object.)
+// Objects that any plug-in can destroy. In an unnamed namespace the compiler would know all classes, and call no
+// virtual destructor.
 struct Base {
     virtual ~Base() {}
 };
@@ -63,14 +65,14 @@ struct alignas(128) Wide {
     char bytes[1000];
 };
 
-// Its destructor frees it as its last step: by a jump, from wherever it was called.
+// Its destructor frees it as its last step: by a jump, from any caller.
 struct Thing : Base {
     std::vector<int> numbers;
     explicit Thing(int count) : numbers(count, 7) {}
     ~Thing() override {}
 };
 
-// (Not static: g++ leaves out what nobody can see.)
+// Not static: g++ would drop a variable that is not visible.
 void *volatile seen;
 
 template <typename T> T *keep(T *block) {
@@ -82,7 +84,7 @@ template <typename T> T *keep(T *block) {
 
 extern "C" void *make(void) { return keep<Base>(new Thing(5000)); }
 
-// Any plug-in's.
+// Destroys an object of any plug-in.
 extern "C" void unmake(void *thing) { delete static_cast<Base *>(thing); }
 
 extern "C" void work(void) {
@@ -92,7 +94,7 @@ extern "C" void work(void) {
         ::operator delete(keep(::operator new(i, std::nothrow)), std::nothrow);
         delete keep(new Wide);
         delete[] keep(new Wide[2]);
-        // As another compiler may have it, without the size.
+        // As another compiler may emit it, without the size.
         ::operator delete(keep(::operator new(i * 10)));
         std::string text(i * 50, 'x');
         text += std::to_string(i);
@@ -111,7 +113,7 @@ extern "C" void work(void) {
 #endif
 }
 
-// What no allocator has is thrown. (One that is written in C ends the program.)
+// A request that no allocator can serve throws. An allocator in C ends the program.
 extern "C" void exceed(void) {
     volatile std::size_t huge = static_cast<std::size_t>(-1) / 2;
     try {

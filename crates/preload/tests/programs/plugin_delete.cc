@@ -1,11 +1,11 @@
-// C++'s operators in a library that was loaded for itself alone: each kind of delete comes before any new, sized ones first.
+// C++'s operators in a library that was loaded by itself: each kind of delete comes before any new, sized ones first.
 #include <cstdlib>
 #include <new>
 
-// (Not static: g++ leaves out what nobody can see.)
+// Not static: g++ would drop a variable that is not visible.
 void *volatile kept;
 
-// (The standard one lies in the C++ library, which may be missing.)
+// The standard one is in the C++ library, which may be missing.
 static const std::nothrow_t quietly{};
 
 static void *block() { return std::malloc(2000); }

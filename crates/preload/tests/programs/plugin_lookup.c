@@ -1,16 +1,16 @@
-/* A dl_iterate_phdr that stands before the C library's, as those of some tools do, and allocates while malloc's library looks
-   up what lies behind. LOOKUP says what it does besides:
+/* A dl_iterate_phdr in front of the C library's, like those of some tools. It allocates while malloc's library looks up the
+   libraries behind it. LOOKUP names its further actions:
      recursion        tries every function of the family in the middle of the look-up
      thread           starts a thread there, which does so as well
-     full             asks for memory there until there is none
+     full             allocates there until there is no more
      constructor      asks for more than the library could give by itself, before that is started
-     without          hides the C library from whoever looks for malloc's family */
+     without          hides the C library from searches for malloc's family */
 #include "common.h"
 
 #include <link.h>
 #include <semaphore.h>
 
-/* The smallest distance of two blocks, and what is handed out before the next allocator is known. */
+/* The smallest distance of two blocks, and the memory that is available before the next allocator is known. */
 enum { STEP = 16, ALL = 64 << 10, KEPT = 400 };
 
 static struct kept {
@@ -29,7 +29,7 @@ static void verify(void) {
     }
 }
 
-/* Fills all that may be used of a new block, and sees to it that nothing else changed. */
+/* Fills the usable bytes of a new block, and checks that nothing else changed. */
 static void *keep(void *block, size_t size, size_t align) {
     check(block && (uintptr_t)block % align == 0 && count < KEPT);
     struct kept *one = &kept[count];
@@ -56,7 +56,7 @@ static void family(void) {
         check(!posix_memalign(&block, align, 24) && errno == 7);
         keep(block, 24, align);
     }
-    /* It moves, with what it held; the old block is as it was. */
+    /* It moves with its content; the old block is unchanged. */
     unsigned char *small = keep(malloc(100), 100, STEP);
     unsigned char *large = realloc(small, 300);
     for (int at = 0; at < 100; at++) check(large != small && large[at] == small[at]);
@@ -68,7 +68,7 @@ static void family(void) {
     free(malloc(50));
     free(NULL);
     verify();
-    /* What cannot be is refused, and takes nothing away. */
+    /* Impossible requests are refused, and take nothing away. */
     size_t never[] = {SIZE_MAX, SIZE_MAX - 7, SIZE_MAX - 8, SIZE_MAX - 24, SIZE_MAX / 2, ALL, ALL - STEP};
     for (int i = 0; i < 7; i++) {
         errno = 0;
@@ -89,7 +89,7 @@ static void family(void) {
     verify();
 }
 
-/* To the last chunk. */
+/* Takes memory to the last chunk. */
 static void fill(void) {
     size_t all = 0, size = 1000;
     for (; size > 0; size /= 2) {
@@ -133,11 +133,11 @@ int dl_iterate_phdr(each_object each, void *data) {
     if (!what || !strcmp(what, "nothing") || !strcmp(what, "constructor")) return real(each, data);
     depth++;
     if (!asked) {
-        /* The first block that anybody asks for has the next allocator looked up. */
+        /* The first block of the program triggers the look-up of the next allocator. */
         asked = 1;
         free(malloc(1));
     } else if (asked == 1 && depth == 2) {
-        /* In the middle of that. */
+        /* In the middle of that look-up. */
         asked = 2;
         if (!strcmp(what, "recursion")) family();
         if (!strcmp(what, "full")) fill();
@@ -158,13 +158,13 @@ int dl_iterate_phdr(each_object each, void *data) {
     return result;
 }
 
-/* Its library is loaded after the one under test, and so is started before it. */
+/* This library is loaded after the one under test, and so is started before it. */
 __attribute__((constructor)) static void constructor(void) {
     const char *what = getenv("LOOKUP");
     for (int i = 0; what && !strcmp(what, "constructor") && i < 200; i++) check(allocate(1000));
 }
 
-/* What the program does with them. */
+/* Functions for the program's checks. */
 int early_count(void) { return count; }
 unsigned char *early_block(int at) { return kept[at].block; }
 void early_verify(void) { verify(); }

@@ -1,6 +1,6 @@
-/* An allocator of the test's own. Its blocks lie as close as 16 bytes, as musl's do. The word before a block is like
-   glibc's for those below 100000 bytes, and says nothing for larger ones: that these headers cannot be relied on
-   shows only by whose malloc it is. */
+/* An allocator of the test's own. Its blocks lie as close as 16 bytes, like musl's. The word before a block is like
+   glibc's for blocks below 100000 bytes, and meaningless for larger ones: only the owner of malloc shows that these
+   headers cannot be relied on. */
 #include "common.h"
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@ static void *unused[CLASSES];
 
 static size_t *header(void *block) { return (size_t *)block - 1; }
 
-/* What stands there for a number. */
+/* Returns the word for a number. */
 static size_t coded(size_t number) {
 #ifdef SECRET
     return ~number;
@@ -30,12 +30,12 @@ static void *take(size_t chunk, size_t align) {
         end = next + more;
     }
     char *block = (char *)(((uintptr_t)next + 8 + align - 1) & ~(align - 1));
-    /* The next one's header lies in the last word of this chunk, as in glibc. */
+    /* The next block's header is in the last word of this chunk, like in glibc. */
     next = block + chunk - 8;
     return block;
 }
 
-/* Chunks that glibc could have: 16 bytes at least, which is less than its 32. */
+/* Chunks of at least 16 bytes, which is less than glibc's 32. */
 static void *get(size_t align, size_t size) {
     if (size > PTRDIFF_MAX) {
         errno = ENOMEM;
@@ -71,7 +71,7 @@ void *malloc(size_t size) { return get(STEP, size); }
 void *memalign(size_t align, size_t size) { return get(align, size); }
 void *aligned_alloc(size_t align, size_t size) { return get(align, size); }
 
-/* As simple allocators do, it calls its own functions by their names, where another library may stand before them. */
+/* Calls its own functions by their names, like simple allocators. Another library may replace them. */
 int posix_memalign(void **into, size_t align, size_t size) {
     void *block = memalign(align, size);
     if (!block) return ENOMEM;

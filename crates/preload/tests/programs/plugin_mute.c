@@ -1,3 +1,3 @@
-/* The allocator of plugin_says.c that does not say beforehand what it gives. */
+/* The allocator of plugin_says.c without predictions. */
 #define MUTE
 #include "plugin_says.c"

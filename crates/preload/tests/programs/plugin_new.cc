@@ -1,4 +1,4 @@
-// Blocks by way of C++'s operators, which live in another library.
+// Blocks by C++'s operators, which are in another library.
 #include <memory>
 #include <new>
 
@@ -6,7 +6,7 @@ struct alignas(64) Wide {
     char bytes[1000];
 };
 
-// (Not static: g++ leaves out an allocation that nobody can see.)
+// Not static: g++ would drop an allocation that is not visible.
 void *kept[400];
 
 extern "C" void give() {
@@ -16,7 +16,7 @@ extern "C" void give() {
         kept[4 * i + 2] = ::operator new(2000, std::nothrow);
         kept[4 * i + 3] = new Wide;
     }
-    // What is refused is thrown, through us.
+    // A refusal throws through the library.
     bool thrown = false;
     volatile std::size_t huge = static_cast<std::size_t>(-1) / 2;
     try {

@@ -1,5 +1,5 @@
-/* An allocator of the test's own that says beforehand what it gives for a request (nallocx), and counts how often it is
-   asked how large a block is. SAYS=no: it does not say; it would be wrong, too, since every other block is larger. */
+/* An allocator of the test's own that predicts the size for a request (nallocx), and counts how often it is asked
+   for the size of a block. SAYS=no: it predicts nothing, and could not, since every other block is larger. */
 #include "common.h"
 
 #include <sys/mman.h>
@@ -68,7 +68,7 @@ void *calloc(size_t count, size_t size) {
     return memset(get(STEP, count * size), 0, count * size);
 }
 
-/* A block that becomes smaller stays where it is, and gives back what is over. */
+/* A block that shrinks stays in place, and returns the rest. */
 void *realloc(void *block, size_t size) {
     if (!block) return malloc(size);
     size_t held = *header(block), bytes = rounded(size);

@@ -1,4 +1,4 @@
-/* A malloc_usable_size that keeps eight bytes of each block for itself. */
+/* A malloc_usable_size for which eight bytes of each block are not usable. */
 #include "common.h"
 
 size_t malloc_usable_size(void *block) {

@@ -1,4 +1,4 @@
-/* Functions that hand everything to glibc's and look on, as those of heap profilers do. The rest of the family, and
+/* Functions that pass everything to glibc's and count, like those of heap profilers. The rest of the family, and
    malloc_usable_size, are glibc's own. */
 #include "common.h"
 

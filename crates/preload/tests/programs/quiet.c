@@ -1,4 +1,4 @@
-/* quiet: allocates nothing, and says whether it has a heap all the same. */
+/* quiet: allocates nothing, and prints whether it has a heap nevertheless. */
 #include "common.h"
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
-/* realloc others: at a limit of 8 MiB a worker reallocs what main allocated.
-   realloc own: as told by a signal, when the worker's own row has a limit of 1 MiB.
+/* realloc others: at a limit of 8 MiB a worker reallocs main's blocks.
+   realloc own: triggered by a signal, when the worker's own row has a limit of 1 MiB.
    realloc fails: the allocator has no such block. */
 #include "common.h"
 
@@ -18,7 +18,7 @@ static void *grows(void *unused) {
     return unused;
 }
 
-/* Small blocks, too, of which a batch may lie prepaid and the last may not. */
+/* Small blocks too: a batch of them may lie prepaid, and the last may not. */
 static void *fills(void *unused) {
     check(!pthread_setname_np(pthread_self(), "worker"));
     char **blocks = unused;

@@ -1,4 +1,5 @@
-/* reload PLUGIN...: loads each, has it allocate, and unloads it before the next. Says where each function lay. */
+/* reload PLUGIN...: loads each, makes it allocate, and unloads it before the next. Prints the address of each
+   function. */
 #include "common.h"
 
 int main(int argc, char **argv) {

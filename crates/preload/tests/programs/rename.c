@@ -3,7 +3,7 @@
 
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "odd")) {
-        /* An override of direction and a line; a letter that is cut; no text at all. */
+        /* An override of direction and a line; a cut letter; bytes that are no text. */
         const char *names[] = {"\xe2\x80\xae" "evil\n", "gr\xc3\xb6\xc3", "\xff\x1b[2J"};
         for (int i = 0; i < 3; i++) {
             check(!prctl(PR_SET_NAME, names[i]));

@@ -54,7 +54,7 @@ static void install_this(struct sock_fprog program) {
     }
 }
 
-/* What this program, glibc's malloc, threads and fork need. */
+/* Allows the calls of this program, glibc's malloc, threads and fork. */
 static void install(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -76,16 +76,16 @@ static void install(void) {
         ALLOW(SYS_sched_getaffinity),
         ALLOW(SYS_set_robust_list),
         ALLOW(SYS_rseq),
-        /* glibc goes on with clone. */
+        /* glibc falls back to clone. */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 435 /* clone3 */, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        /* What a thread's stack and a malloc arena are given back by, and nothing else of it. */
+        /* The calls that return a thread's stack and a malloc arena, and no others of madvise. */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        /* What the loader does, which this program does not do unless it executes itself. */
+        /* The loader's calls, which this program makes only if it executes itself. */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_ACCMODE, 1, 0),
@@ -168,7 +168,7 @@ static void *hurry(void *seed) {
     for (int i = 0; i < 4000; i++) {
         int at = (int)(next_random(&state) % 50);
         free(blocks[at]);
-        /* (Some are too much for any limit.) */
+        /* Some requests exceed any limit. */
         size_t most = i % 64 == 0 ? 16 << 20 : i % 2 ? 2000 : 100000;
         blocks[at] = allocate(most / 2 + next_random(&state) % most / 2);
     }
@@ -176,8 +176,8 @@ static void *hurry(void *seed) {
     return NULL;
 }
 
-/* A thread needs memory, which is refused while the others have all that there is: then it begins when they have less.
-   (Nothing is asked of the kernel to wait for that.) */
+/* A thread needs memory, which is refused while the others hold all of it. It begins when they hold less. Waiting
+   for that makes no system call. */
 static void begin(pthread_t *thread, uintptr_t seed) {
     int refused;
     while ((refused = pthread_create(thread, NULL, hurry, (void *)seed)))

@@ -1,6 +1,6 @@
-/* sizes pairs N: so many pairs of malloc and free; how often the allocator was asked for a size.
-   sizes churn:   blocks of many sizes come, change and go, also in another thread than theirs; what is left, in blocks
-                  and bytes. With one more word all of it is freed then. */
+/* sizes pairs N: N pairs of malloc and free; prints how often the allocator was asked for a size.
+   sizes churn:   blocks of many sizes come, change and go, also in another thread than theirs; prints the rest, in
+                  blocks and bytes. With one more word all of it is freed before. */
 #define _GNU_SOURCE
 #include "common.h"
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ static unsigned below(unsigned n) {
     return (random_state >> 8) % n;
 }
 
-/* Small ones mostly, as programs have them. */
+/* Mostly small ones, as in real programs. */
 static size_t size(void) { return below(8) ? 1 + below(300) : 1 + below(9000); }
 
 static void *churn(void *rounds) {
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         _exit(0);
     }
     churn((void *)40000L);
-    /* One thread after the other, so that each frees what the others made. */
+    /* One thread after the other, so that each frees blocks of the previous ones. */
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
         check(!pthread_create(&thread, NULL, churn, (void *)10000L));

@@ -1,4 +1,4 @@
-/* stack: asks for 50 MiB, in a function that a function calls. Says where both lie in the file. */
+/* stack: asks for 50 MiB, two calls deep. Prints the places of both functions in the file. */
 #include "common.h"
 
 __attribute__((noinline)) void *inner(size_t size) {
@@ -18,7 +18,7 @@ int main(void) {
     unsigned long base = (unsigned long)info.dli_fbase;
     say("%lu %lu\n", (unsigned long)inner - base, (unsigned long)outer - base);
     check(!outer(50 << 20));
-    /* The first alone is told. */
+    /* Only the first one is reported. */
     check(!outer(60 << 20));
     errno = 77;
     check(inner(50) && errno == 77);

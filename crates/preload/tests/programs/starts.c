@@ -1,4 +1,4 @@
-/* starts HOW SCRIPT: has a shell run the script, and says how that ended. */
+/* starts HOW SCRIPT: makes a shell run the script, and prints its status. */
 #include "common.h"
 
 extern char **environ;

@@ -1,4 +1,5 @@
-/* Where it lies at a fixed address, its code has malloc's as a constant: that of a stub, which the linker made. */
+/* If the program lies at a fixed address, its code has malloc's address as a constant: that of a stub of the
+   linker's. */
 #include "common.h"
 
 __attribute__((noinline)) static void *(*address(void))(size_t) { return malloc; }

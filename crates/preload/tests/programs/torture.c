@@ -1,5 +1,5 @@
-/* Eight threads malloc, realloc, free and align at random, blocks of their own and each other's, each
-   filled with what its address and size make; at the end everything is freed. */
+/* Eight threads malloc, realloc, free and align at random, their own and each other's blocks. Each block is filled
+   with a pattern of its address and size; at the end everything is freed. */
 #include "common.h"
 
 enum { THREADS = 8, SLOTS = 512, TURNS = 12000 };
@@ -13,7 +13,7 @@ static _Atomic(struct block *) shared[SLOTS];
 static uint64_t word(size_t size, size_t i) { return (size * 0x9e3779b97f4a7c15u) ^ i; }
 static size_t words(size_t size) { return (size - sizeof(struct block)) / 8; }
 
-/* All of a small block, of a large one some: that is enough to notice another one's hand. */
+/* Checks all words of a small block, and some of a large one: enough to notice another thread's write. */
 static size_t step(size_t size) { return size < 4096 ? 1 : words(size) / 64; }
 
 static struct block *fill(struct block *block, size_t size) {

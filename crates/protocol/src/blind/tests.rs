@@ -1,4 +1,4 @@
-//! The inspection, on files made for the purpose and on real programs.
+//! Tests of the inspection, on generated files and on real programs.
 
 use super::*;
 use std::ffi::CString;
@@ -47,8 +47,7 @@ const HEADER_LENGTH: usize = 64;
 /// The type of the program header that names the dynamic loader.
 const INTERP: u32 = 3;
 
-/// The start of an ELF file with one program header of the type `kind`, which
-/// names `loader`.
+/// Returns the start of an ELF file with one program header of the type `kind`, which names `loader`.
 fn elf_file(class: u8, machine: u16, kind: u32, loader: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LENGTH + 56];
     bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
@@ -76,7 +75,7 @@ fn an_elf_file_says_what_it_is() {
         ("musl", elf_file(2, 62, INTERP, b"/lib/ld-musl-x86_64.so.1\0"), Some(Blind::OtherLibc)),
         ("narrow", elf_file(1, 3, INTERP, b"/lib/ld-linux.so.2\0"), Some(Blind::OtherArchitecture)),
         ("foreign", elf_file(2, 183, INTERP, b"/lib/ld.so\0"), Some(Blind::OtherArchitecture)),
-        // Too short or not ELF at all: the kernel will say.
+        // Too short, or not ELF at all: the kernel decides.
         ("text", b"echo hello\n".to_vec(), None),
         ("magic", b"\x7fELF".to_vec(), None),
         ("empty", Vec::new(), None),
@@ -151,7 +150,7 @@ fn this_very_program_is_an_ordinary_one_and_with_a_sanitizers_names_it_is_not() 
     let Ok(status) = std::process::Command::new("cc").arg("--version").output() else { return };
     assert!(status.status.success());
     let directory = Directory::new("sanitizer");
-    // With -DRECORDED it calls what the recorder has.
+    // With -DRECORDED it calls the recorder's function.
     let source = directory.file(
         "main.c",
         b"#ifdef RECORDED\nvoid __tsan_init(void);\n#else\n#define __tsan_init()\n#endif\n\
@@ -168,7 +167,7 @@ fn this_very_program_is_an_ordinary_one_and_with_a_sanitizers_names_it_is_not() 
         (&["-fsanitize=address"], Some(Blind::Sanitizer)),
         (&["-fsanitize=thread"], Some(Blind::Sanitizer)),
         (&["-fsanitize=leak"], Some(Blind::Sanitizer)),
-        // They replace no allocator.
+        // These replace no allocator.
         (&["-fsanitize=undefined"], None),
         (&["-DRECORDED", "-L."], None),
     ] {
@@ -200,7 +199,7 @@ fn no_bytes_make_it_fail() {
     for _ in 0..2_000 {
         let mut bytes = sound[..random() % sound.len()].to_vec();
         for _ in 0..1 + random() % 20 {
-            // Mostly in the headers.
+            // Most changes are in the headers.
             let end = if random() % 4 == 0 { bytes.len() } else { bytes.len().min(1024) };
             if end > 0 {
                 bytes[random() % end] = random() as u8;

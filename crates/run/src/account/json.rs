@@ -23,7 +23,7 @@ impl Serialize for Document<'_> {
             to.serialize_entry("command", &account.command)?;
             to.serialize_entry("exit_code", &account.status.code())?;
             to.serialize_entry("signal", &account.status.signal())?;
-            // Milliseconds are as much as starting a process lets one mean.
+            // More digits than milliseconds are noise from starting a process.
             let seconds = (account.wall.as_secs_f64() * 1000.0).round() / 1000.0;
             to.serialize_entry("wall_seconds", &seconds)?;
             to.serialize_entry("mode", &account.mode)?;
@@ -56,7 +56,7 @@ struct Group<'a> {
 struct First {
     size: u64,
     seconds: Option<f64>,
-    /// The units in use below the limit.
+    /// The units in use below the limit at that time.
     in_use: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ impl Serialize for Group<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (row, counted) = (self.row, &self.row.counted);
         let mut to = serializer.serialize_map(None)?;
-        // What a damaged row says is no fact.
+        // The numbers of a damaged row are not facts.
         let sound = row.state != State::Damaged;
         let fact = |number: u64| sound.then_some(number);
         let limit = |units| sound.then_some(Limit(units));
@@ -117,18 +117,18 @@ impl Serialize for Group<'_> {
     }
 }
 
-/// The whole document, with a newline at its end.
+/// Returns the whole document, with a newline at its end.
 pub fn document(account: &Account) -> String {
     pretty(&Document { account, is_whole: true })
 }
 
-/// The groups alone, of a ledger whose program goes on.
+/// Returns the groups alone, of a ledger whose program is still running.
 pub fn groups(account: &Account) -> String {
     pretty(&Document { account, is_whole: false })
 }
 
-/// A document as text, with a newline at its end. Letters that would steer a terminal are escaped, also those that JSON
-/// need not escape.
+/// Returns a document as text, with a newline at its end. Characters that could control a terminal are escaped, even if
+/// JSON does not require that.
 pub fn pretty(document: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(document)
         .expect("strings, numbers and lists of them always make a document");

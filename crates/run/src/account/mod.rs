@@ -1,9 +1,9 @@
-//! The account of a program: who held how much of its memory, and how it ended; as `ledgerline run` and `show` print it.
+//! The account of a program as `ledgerline run` and `show` print it: the shares of its memory, and its exit status.
 //!
-//! | module    | what it holds                                                                |
+//! | module    | contents                                                                     |
 //! |-----------|------------------------------------------------------------------------------|
-//! | `model`   | the account as owned data, made of a ledger and of what its supervisor knows |
-//! | `status`  | how a program ended                                                          |
+//! | `model`   | the account as owned data, made of a ledger and its supervisor's data        |
+//! | `status`  | the exit status of a program                                                 |
 //! | `tree`    | the lines of the account: processes below those that started them, folded    |
 //! | `render`  | the account as a tree of text                                                |
 //! | `json`    | the account as a document                                                    |

@@ -21,34 +21,35 @@ pub use ledgerline_view::watch::counted::{Mapped, Origin, Refusals};
 pub use seen::{Asked, Seen};
 use serde::{Serialize, Serializer};
 
-/// Who held how much, and how the program ended.
+/// The shares of memory, and the program's exit status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// How the program ended.
+    /// The program's exit status.
     pub status: Status,
-    /// How long it took, by the clock.
+    /// The elapsed time.
     pub wall: Duration,
     /// How the ledger's cells were updated: `rseq` or `fallback`.
     pub mode: String,
-    /// Memory that the ledger itself took.
+    /// The memory of the ledger itself.
     pub ledger_bytes: u64,
-    /// When the program was started, in milliseconds of `CLOCK_MONOTONIC`; `None` of somebody else's.
+    /// The start of the program, in milliseconds of `CLOCK_MONOTONIC`; `None` for a program that this command did not
+    /// start.
     pub started: Option<u64>,
-    /// The most memory that the kernel saw resident in one process; `None` while the program goes on.
+    /// The largest resident size that the kernel saw in one process; `None` while the program is running.
     pub max_resident: Option<u64>,
-    /// The most that blocks held in all processes together; `None` where they have no limit of their own.
+    /// The peak of blocks in all processes together; `None` if blocks have no limit of their own.
     pub heap_peak: Option<u64>,
-    /// `None` where they make no sense, since a program wrote over them.
+    /// `None` if they make no sense, because a program overwrote them.
     pub mistakes: Option<Mistakes>,
     /// The processes that were not accounted.
     pub not_accounted: Vec<NotAccounted>,
-    /// Whether a program wrote over the ledger, as far as that can be seen.
+    /// Whether a program is known to have overwritten the ledger.
     pub damaged: bool,
-    /// What the run knew of its container at the end, if it followed that.
+    /// The container's state at the end of the run, if the run followed it.
     pub container: Option<Container>,
-    /// What is counted: `bytes`.
+    /// The unit of the ledger: `bytes`.
     pub unit: String,
     /// The root first, then depth-first.
     pub rows: Vec<Row>,
@@ -57,12 +58,12 @@ pub struct Account {
 /// Processes of one program that were not accounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotAccounted {
-    /// `None` of processes that could not even say who they are.
+    /// `None` for processes that could not report their program.
     pub program: Option<String>,
-    /// Why they were not.
+    /// The reason.
     #[serde(rename = "reason", serialize_with = "name")]
     pub why: Blind,
-    /// How many.
+    /// The number of such processes.
     pub processes: u64,
 }
 
@@ -90,11 +91,11 @@ pub struct Row {
     pub depth: usize,
     /// Charged now.
     pub current: u64,
-    /// The most that was charged at a time.
+    /// The peak of `current`.
     pub peak: u64,
-    /// Charges ever, of the row and those below it.
+    /// All charges so far, of the row and those below it.
     pub charges: u64,
-    /// Uncharges ever, of the row and those below it.
+    /// All uncharges so far, of the row and those below it.
     pub uncharges: u64,
     /// Limits; `None` is no limit.
     pub max: Option<u64>,
@@ -104,30 +105,29 @@ pub struct Row {
     pub max_events: u64,
     /// Charges that ended above the row's own high.
     pub high_events: u64,
-    /// What the group held when its process ended, if that ended before the
-    /// program did.
+    /// The units that the group held when its process ended, if that ended before the program did.
     pub at_exit: u64,
-    /// What has become of the row.
+    /// The state of the row.
     pub state: State,
     /// The process of the row; 0 for the root.
     pub pid: u32,
-    /// The process of a row of a process, by which rows belong together; 0 for others.
+    /// The owner of a process's row, which connects rows of one process; 0 for other rows.
     pub owner: u32,
     /// The name of the process in `ps`: its title, or the name that it gave itself, or its program.
     pub called: String,
-    /// The program; empty for rows that are no process's.
+    /// The program; empty for rows that are not a process's.
     pub program: String,
-    /// What the run counted of it.
+    /// The run's counts of it.
     pub counted: Counted,
-    /// The most bytes that the kernel saw resident in the row's process; of one that goes on, what it sees now. `None`
-    /// where that is not known, and where the process has executed another program, whose row has it.
+    /// The peak of resident bytes that the kernel saw in the row's process; for a running process, the present size.
+    /// `None` if it is not known, and if the process has executed another program, whose row has it.
     pub resident: Option<u64>,
 }
 
 impl Row {
     fn of(group: &GroupSnapshot, counted: Counted, processes: &Processes<'_>) -> Row {
         let is_process = group.depth == 1 && (group.owner != 0 || counted.processes > 0);
-        // (Another program, or another process, may have that number by now.)
+        // Another program, or another process, may have that number by now.
         let goes_on = group.owner != 0
             && is_process
             && group.state == GroupState::Live
@@ -174,7 +174,7 @@ impl Row {
         }
     }
 
-    /// A row that a program wrote over: nothing that it says is a fact.
+    /// Returns a row that a program overwrote: none of its numbers are facts.
     fn damaged(group: &GroupSnapshot) -> Row {
         Row {
             path: group.path.clone(),
@@ -186,43 +186,43 @@ impl Row {
         }
     }
 
-    /// The id of its process, if the row is a process's and no part of one.
+    /// Returns the id of its process, if the row is a process's own and not a part of one.
     pub fn pid_if_process(&self) -> u32 {
         if self.depth == 1 { self.pid } else { 0 }
     }
 
-    /// What its blocks take.
+    /// Returns the bytes of its blocks.
     pub fn heap(&self) -> u64 {
         self.current.max(self.at_exit).saturating_sub(self.counted.mapped.private)
     }
 }
 
-/// What has become of a row.
+/// The state of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Of a process that still ran when the program had ended.
+    /// The row of a process that was still running when the program had ended.
     Running,
-    /// Of the program itself, or the root.
+    /// The row of the program itself, or the root.
     #[default]
     Live,
-    /// Of a process that ended before the program did.
+    /// The row of a process that ended before the program did.
     Exited,
-    /// A program wrote over it; its numbers are zero here, and are not shown.
+    /// A program overwrote the row; its numbers are zero here, and are not shown.
     Damaged,
 }
 
-/// What of processes the ledger does not know.
+/// Facts about processes that are not in the ledger.
 pub struct Processes<'a> {
-    /// Whether one still runs.
+    /// Returns whether a process is still running.
     pub running: &'a dyn Fn(u32) -> bool,
-    /// Looks at one that ran a program, and goes on or not; returns the last look at one that has ended.
+    /// Looks at a process that ran a program, and is still running or not; returns the last look at an ended one.
     pub seen: &'a dyn Fn(Asked, &str, bool) -> Option<Seen>,
-    /// Whether it is a run, of which each row is a process's.
+    /// Whether the ledger is a run's, in which each row is a process's.
     pub of_run: bool,
 }
 
-/// The processes that were not accounted, by program and reason, as far as the rows that say so make sense; and whether the
+/// Returns the processes that were not accounted, by program and reason, from the rows that make sense; and whether the
 /// ledger counts more of them than a run can have.
 fn not_accounted(
     ledger: &Ledger,
@@ -236,7 +236,7 @@ fn not_accounted(
             *found.entry((name, why)).or_default() += counted.processes.max(1);
         }
     }
-    // What the root and the ledger's header count is told where the root makes sense.
+    // The counts of the root and of the ledger's header are used only if the root makes sense.
     let root = rows.first().filter(|(group, counted)| !is_damaged(group, counted));
     let of_header = root.map_or([0; 2], |(_, root)| [ledger.turned_away(), root.left_out]);
     let is_absurd = of_header.into_iter().any(|number| number > counted::MOST_PROCESSES);
@@ -253,20 +253,21 @@ fn not_accounted(
     (found.into_iter().map(told).collect(), is_absurd)
 }
 
-/// What a row counted.
+/// Returns the counts of a row.
 fn count(ledger: &Ledger, id: GroupId) -> Counted {
     let lines = ledger.group(id).stat().lines;
     let rules = Rules::new(lines.iter().map(|line| line.name.as_str()));
     rules.count(|line| lines[line].own, |line| lines[line].subtree)
 }
 
-/// Whether a group of a ledger makes no sense, as far as that can be seen.
+/// Returns whether a group of a ledger visibly makes no sense.
 pub fn is_damaged(ledger: &Ledger, group: &GroupSnapshot) -> bool {
     counted::is_damaged(group, &count(ledger, group.id), false)
 }
 
 impl Account {
-    /// Adds to what the supervisor knows what the ledger does: rows, who was not accounted, and whether all that makes sense.
+    /// Adds the ledger's data to the supervisor's: rows, processes that were not accounted, and whether all that makes
+    /// sense.
     pub fn with_rows(self, ledger: &Ledger, processes: &Processes<'_>) -> Account {
         let snapshot = ledger.snapshot();
         let counted: Vec<(&GroupSnapshot, Counted)> =
@@ -277,7 +278,7 @@ impl Account {
         let (not_accounted, is_absurd) = not_accounted(ledger, &counted, is_damaged);
         let mut rows: Vec<Row> = counted
             .into_iter()
-            // Who has charged nothing has no row of numbers.
+            // A process that has charged nothing has no row of numbers.
             .filter(|(group, counted)| counted.blind.is_none() || group.charges > 0)
             .map(|(group, counted)| match is_damaged(group, &counted) {
                 true => Row::damaged(group),
@@ -286,7 +287,7 @@ impl Account {
             .collect();
         let damaged =
             snapshot.damaged || is_absurd || rows.iter().any(|row| row.state == State::Damaged);
-        // What ended processes had mapped is theirs, and not the root's any more.
+        // Mappings of ended processes are not the root's any more.
         let going_on = rows.iter().filter(|row| row.depth == 1 && row.state != State::Exited);
         let now = going_on.fold(Mapped::default(), |sum, row| Mapped {
             private: sum.private.saturating_add(row.counted.mapped.private),
@@ -308,17 +309,18 @@ impl Account {
         }
     }
 
-    /// Whether any process has charged anything.
+    /// Returns whether any process has charged anything.
     pub fn saw_any(&self) -> bool {
         self.rows.iter().any(|row| row.depth > 0 && row.name != UNTRACKED)
     }
 
-    /// The peak of the root, of which every row's peak is a share.
+    /// Returns the peak of the root. Bars show each row's peak as a share of it.
     pub fn root_peak(&self) -> u64 {
         self.rows.first().map_or(0, |root| root.peak)
     }
 
-    /// Seconds from the start of the program, where both are known. (Under a seccomp filter a refusal has no time: zero.)
+    /// Returns the seconds since the start of the program, if both times are known. Under a seccomp filter a refusal
+    /// has the time zero.
     pub fn since_start(&self, time: u64) -> Option<f64> {
         self.started
             .filter(|_| time > 0)
@@ -370,7 +372,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// An account of a run that followed its container.
+    /// Returns an account of a run that followed its container.
     pub fn contained(rows: Vec<Row>) -> Account {
         let container = Container {
             limit: Some(256 << 20),
@@ -383,7 +385,7 @@ pub(crate) mod tests {
         Account { container: Some(container), ..account(rows) }
     }
 
-    /// The largest number in a document.
+    /// Returns the largest number in a document.
     fn largest(value: &serde_json::Value) -> u64 {
         match value {
             serde_json::Value::Number(number) => number.as_u64().unwrap_or(0),
@@ -393,7 +395,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A program writes over each word of the header, of the root and of a row.
+    /// A program overwrites each word of the header, of the root and of a row.
     #[test]
     fn no_number_is_told_that_no_machine_counts_whichever_word_was_written_over() {
         use crate::account::render::Extent;
@@ -426,7 +428,7 @@ pub(crate) mod tests {
         assert_eq!(before["not_accounted"][0]["processes"], 1, "{before:#}");
         assert!(text.contains("Not accounted: 1 process: sh"), "{text}");
         let mut opened = 0;
-        // (The rows begin behind the header's page.)
+        // The rows begin behind the header's page.
         for at in (0..1024).chain(4096..4096 + 2 * 256).step_by(8) {
             let mut word = [0; 8];
             file.read_exact_at(&mut word, at).unwrap();

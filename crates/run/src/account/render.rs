@@ -16,36 +16,35 @@ use ledgerline_view::terminal::style::{Paint, Style};
 use sentences::{beyond, refused, summary};
 use words::{bar, count, processes, quoted, shortened, times, width};
 
-/// More lines than this are left to `--all` and the JSON document.
+/// The most lines; more are left to `--all` and the JSON document.
 const LINES: usize = 18;
-/// Group names are not cut shorter than this, however narrow the terminal is.
+/// The least width to which group names are cut, on any terminal.
 const NARROWEST: usize = 16;
-/// They are cut to this where no terminal says how wide it is.
+/// The width to which they are cut without a terminal.
 const LONGEST: usize = 48;
-/// A command longer than this is cut where no terminal says how wide it is; the
-/// JSON document has all of it.
+/// The length to which a command is cut without a terminal; the JSON document has all of it.
 const COMMAND: usize = 60;
 
-/// How much of an account is printed.
+/// The printed part of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Some twenty lines: processes of one program share one, and small ones another.
+    /// Some twenty lines: processes of one program share one, and small processes another.
     #[default]
     Folded,
-    /// Each row, with all that is known of it.
+    /// Each row, with all of its data.
     All,
 }
 
-/// Prints the account on standard error, as that can show it.
+/// Prints the account on standard error, in a form that fits the terminal.
 pub fn to_stderr(account: &Account, extent: Extent) {
     let text = text(account, extent, &Style::of_stderr());
-    // Where standard error is closed there is nobody to tell.
+    // If standard error is closed, there is no other place for the error.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// One printed line, before it is known how wide the columns are.
+/// A printed line, before the columns' widths are known.
 struct Printed {
-    /// The lines that lead to the name.
+    /// The connecting lines in front of the name.
     stem: String,
     name: (Paint, String),
     /// The count behind the name, which is never cut.
@@ -54,7 +53,7 @@ struct Printed {
     note: Option<(Paint, String)>,
 }
 
-/// The whole text, with a newline at its end.
+/// Returns the whole text, with a newline at its end.
 pub fn text(account: &Account, extent: Extent, style: &Style) -> String {
     let mut out = String::new();
     header(&mut out, account, style);
@@ -67,7 +66,7 @@ pub fn text(account: &Account, extent: Extent, style: &Style) -> String {
     out
 }
 
-/// The groups of a ledger whose program goes on, and the line about the ledger itself.
+/// Returns the groups of a running program's ledger, and the line about the ledger itself.
 pub fn groups(account: &Account, extent: Extent, style: &Style) -> String {
     let mut out = String::new();
     table(&mut out, account, extent, "current", style);
@@ -75,7 +74,7 @@ pub fn groups(account: &Account, extent: Extent, style: &Style) -> String {
     out
 }
 
-/// What is said below the table.
+/// Appends the lines below the table.
 fn below(out: &mut String, account: &Account, extent: Extent, style: &Style) {
     refused(out, account);
     beyond(out, account, style);
@@ -86,7 +85,7 @@ fn below(out: &mut String, account: &Account, extent: Extent, style: &Style) {
     footer(out, account, extent, style);
 }
 
-/// The line that answers: how it ended, the peak, the limit, whether it refused, and who held most.
+/// Appends the summary line: the exit status, the peak, the limit, refusals, and the largest holder.
 fn header(out: &mut String, account: &Account, style: &Style) {
     let command: Vec<String> = account.command.iter().map(|word| quoted(word)).collect();
     let command = command.join(" ");
@@ -99,7 +98,7 @@ fn header(out: &mut String, account: &Account, style: &Style) {
     };
     let seconds = format!(" after {:.3} s", account.wall.as_secs_f64());
     let rest = summary(account).map_or(String::new(), |summary| format!("; {summary}"));
-    // "ledgerline: " and ": " around the command.
+    // "ledgerline: " and ": " enclose the command.
     let around = 12 + 2 + [&ending, &seconds, &rest].map(|part| width(part)).iter().sum::<usize>();
     let most = style.width.map_or(COMMAND, |width| width.saturating_sub(around).max(NARROWEST));
     let command = shortened(&command, most, style);
@@ -112,7 +111,7 @@ fn header(out: &mut String, account: &Account, style: &Style) {
     );
 }
 
-/// A column: its title, whether this account has it, and what a line has in it.
+/// A column: its title, whether this account has it, and its content for a line.
 type Column<'a> = (&'a str, bool, Box<dyn Fn(&Line) -> String + 'a>);
 
 fn columns<'a>(
@@ -144,7 +143,7 @@ fn columns<'a>(
         column("resident", any(|row| row.resident.is_some()), move |line| {
             some(line.row.resident.unwrap_or(0))
         }),
-        // (Several processes did not hold their sums at one time.)
+        // Several processes did not hold their sums at one time.
         column(held, true, |line| match line.processes {
             0 | 1 => size::format(line.row.current.max(line.row.at_exit)),
             _ => "-".to_owned(),
@@ -178,7 +177,7 @@ fn table(out: &mut String, account: &Account, extent: Extent, held: &str, style:
     let numbers: usize = widths.iter().map(|width| width + 2).sum();
     let named =
         lines.iter().map(|line| width(&line.stem) + width(&line.name.1) + width(&line.times));
-    // ("group")
+    // The width of "group".
     let wanted = named.fold(5, usize::max);
     let notes =
         lines.iter().filter_map(|line| line.note.as_ref()).map(|note| width(&note.1) + 2).max();
@@ -224,7 +223,7 @@ fn print_line(out: &mut String, line: &Printed, names: usize, widths: &[usize], 
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// Adds a line and those below; `follows` says for each level above whether more lines follow there.
+/// Appends a line and those below; `follows` has for each level above whether more lines follow there.
 fn add_lines(
     lines: &mut Vec<Printed>,
     line: &Line,
@@ -270,8 +269,8 @@ fn printed(line: &Line, stem: String, columns: &[Column<'_>], style: &Style) -> 
     Printed { stem, name: (paint, name), times, cells, note: note(line, style) }
 }
 
-/// The name of a line and its number of processes, `cc` and ` ×30`; or the names of processes too small for lines of their
-/// own.
+/// Returns the name of a line and its number of processes, `cc` and ` ×30`; or the names of processes too small for
+/// lines of their own.
 fn name(line: &Line, style: &Style) -> (String, String) {
     let sign = if style.unicode { "×" } else { "x" };
     let times = |times: u64| match times {
@@ -288,12 +287,13 @@ fn name(line: &Line, style: &Style) -> (String, String) {
     (line.small.iter().map(name).collect::<Vec<_>>().join(", "), String::new())
 }
 
-/// Whether a limit of the row's own refused something, or was exceeded.
+/// Returns whether a limit of the row's own refused something, or was exceeded.
 fn went_over(row: &Row) -> bool {
     row.max_events > 0 || (row.counted.max_heap.is_some() && row.counted.refused_heap > 0)
 }
 
-/// The effects of the row's own limits, the programs that the process executed before, and whether it is still there.
+/// Returns the effects of the row's own limits, the programs that the process executed before, and whether it is still
+/// running.
 fn note(line: &Line, style: &Style) -> Option<(Paint, String)> {
     let row = &line.row;
     if row.state == State::Damaged {
@@ -310,7 +310,7 @@ fn note(line: &Line, style: &Style) -> Option<(Paint, String)> {
         }
     };
     let counted = &row.counted;
-    // The program felt only those events that were refusals. The other charges went over the limit.
+    // Of these events only refusals reached the program. The other charges exceeded the limit.
     match row.max_events.min(counted.refused.saturating_sub(counted.refused_heap)) {
         0 => limit("max", row.max, "exceeded", row.max_events),
         refused => limit("max", row.max, "refused", refused),
@@ -354,7 +354,7 @@ fn nothing_seen(out: &mut String, account: &Account, style: &Style) {
     }
 }
 
-/// Which processes were not accounted, and why.
+/// Lists the processes that were not accounted, with the reasons.
 fn not_accounted(out: &mut String, account: &Account, style: &Style) {
     let all = &account.not_accounted;
     if all.is_empty() {

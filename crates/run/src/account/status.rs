@@ -1,6 +1,6 @@
-//! How a program ended.
+//! The exit status of a program.
 
-/// How a program ended.
+/// The exit status of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// By itself, with this code.
@@ -16,7 +16,7 @@ impl Default for Status {
 }
 
 impl Status {
-    /// The exit code that tells a shell the same.
+    /// Returns the exit code that has the same meaning in a shell.
     pub fn code(self) -> u8 {
         match self {
             Status::Exited(code) => code,
@@ -26,7 +26,7 @@ impl Status {
         }
     }
 
-    /// The name of the signal that killed the program.
+    /// Returns the name of the signal that killed the program.
     pub fn signal(self) -> Option<String> {
         macro_rules! name {
             ($number:ident: $($name:ident)*) => {

@@ -16,21 +16,21 @@ use ledgerline_protocol::Identity;
 
 use crate::account::model::{Account, Row, State};
 
-/// Peaks below this part of the root's are folded.
+/// Peaks below one part in this many of the root's are folded.
 const SMALL: u64 = 100;
-/// Levels below the root. Deeper processes stand on the last one: no reader follows so far.
+/// The most levels below the root. Deeper processes are shown on the last one, since no reader follows that far.
 const DEEPEST: usize = 40;
 
 /// A line, and the lines below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The numbers. Of several rows: the largest peak and the sums of what was charged, refused and held.
+    /// The numbers. For several rows: the largest peak, and the sums of the charged, refused and held units.
     pub row: Row,
     /// The programs that the process executed before, the first one first.
     pub before: Vec<String>,
-    /// How many processes it stands for; 0 of what is none.
+    /// The number of processes that it stands for; 0 for other lines.
     pub processes: u64,
-    /// Of a line of several small ones, what they are called and how often; else empty.
+    /// For a line of several small ones, their names with counts; otherwise empty.
     pub small: Vec<(String, u64)>,
     /// The lines below.
     pub below: Vec<Line>,
@@ -49,12 +49,12 @@ impl Line {
         }
     }
 
-    /// The largest peak of the line and of those below.
+    /// Returns the largest peak of the line and of those below.
     fn most(&self) -> u64 {
         self.below.iter().map(Line::most).fold(self.row.peak, u64::max)
     }
 
-    /// Whether it has something to say beside its size.
+    /// Returns whether it has more information than its size.
     fn is_notable(&self) -> bool {
         let row = &self.row;
         row.state == State::Damaged
@@ -65,7 +65,7 @@ impl Line {
             || self.below.iter().any(Line::is_notable)
     }
 
-    /// Counts what it and the lines below are called.
+    /// Counts the names of the line and of those below.
     fn count_names(&self, into: &mut BTreeMap<String, u64>) {
         match self.small.is_empty() {
             true => *into.entry(self.row.called.clone()).or_default() += self.processes.max(1),
@@ -78,11 +78,11 @@ impl Line {
         self.below.iter().for_each(|line| line.count_names(into));
     }
 
-    /// Adds another line's numbers, and has its lines below its own.
+    /// Adds another line's numbers, and takes over its lines below.
     fn add(&mut self, other: Line) {
         let (row, more) = (&mut self.row, other.row);
         self.processes += other.processes;
-        // (The numbers are of several processes.)
+        // The numbers are of several processes.
         (row.pid, row.owner) = (0, 0);
         row.current = row.current.saturating_add(more.current);
         row.at_exit = row.at_exit.saturating_add(more.at_exit);
@@ -97,14 +97,14 @@ impl Line {
         self.below.extend(other.below);
     }
 
-    /// How many lines these are.
+    /// Returns the number of lines in this tree.
     fn count(&self) -> usize {
         1 + self.below.iter().map(Line::count).sum::<usize>()
     }
 }
 
 impl Line {
-    /// The process with the largest peak, of those that have a line of their own.
+    /// Returns the process with the largest peak, among those with a line of their own.
     pub fn largest_process(&self) -> Option<&Line> {
         let below = self.below.iter().filter_map(Line::largest_process);
         let own = Some(self).filter(|line| line.row.depth == 1 && line.row.pid != 0);
@@ -112,22 +112,22 @@ impl Line {
     }
 }
 
-/// The lines that are shown of an account.
+/// The shown lines of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// The root's line; `None` of an account without rows.
+    /// The root's line; `None` for an account without rows.
     pub root: Option<Line>,
-    /// How many lines were left out.
+    /// The number of omitted lines.
     pub hidden: usize,
 }
 
 impl Tree {
-    /// All rows, each process in one line.
+    /// Returns all rows, each process in one line.
     pub fn whole(account: &Account) -> Tree {
         Tree { root: whole(account), hidden: 0 }
     }
 
-    /// At most so many lines.
+    /// Returns at most `most` lines.
     pub fn folded(account: &Account, most: usize) -> Tree {
         let Some(mut root) = whole(account) else { return Tree::default() };
         fold(&mut root, account.root_peak() / SMALL);
@@ -144,7 +144,7 @@ fn whole(account: &Account) -> Option<Line> {
     let parents = distinct.parents();
     let rows = &distinct.rows;
     rows.first()?;
-    // (Row 0 is the root, which is its own parent.)
+    // Row 0 is the root, which is its own parent.
     let chains = chains(rows);
     let mut first_of: Vec<usize> = (0..rows.len()).collect();
     for chain in &chains {
@@ -158,7 +158,7 @@ fn whole(account: &Account) -> Option<Line> {
         })
         .collect();
     let mut lines: Vec<Option<Line>> = rows.iter().map(|row| Some(Line::new(row))).collect();
-    // The row of the program that a process executed last counts.
+    // The row of the last executed program stands for the process.
     for (chain, at) in
         chains.iter().flat_map(|chain| chain.iter().skip(1).map(move |&at| (chain, at)))
     {
@@ -168,7 +168,8 @@ fn whole(account: &Account) -> Option<Line> {
             become_later(line, later);
         }
     }
-    // From the last to the first would do for a tree by paths; a process may stand before the one that started it.
+    // In a tree by paths a pass from the last row to the first would do, but a process may precede the one that started
+    // it.
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); rows.len()];
     (1..rows.len()).filter(|&at| first_of[at] == at).for_each(|at| below[above[at]].push(at));
     let (mut order, mut level) = (vec![0], vec![0; rows.len()]);
@@ -197,7 +198,7 @@ fn is_process(row: &Row) -> bool {
     row.depth == 1 && row.owner != 0
 }
 
-/// The rows of each process that executed others, the first program's first.
+/// Returns the rows of each process that executed others, the first program's first.
 fn chains(rows: &[Row]) -> Vec<Vec<usize>> {
     let mut by_owner: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate().filter(|(_, row)| is_process(row)) {
@@ -206,14 +207,14 @@ fn chains(rows: &[Row]) -> Vec<Vec<usize>> {
     let mut chains: Vec<Vec<usize>> = Vec::new();
     for mut all in by_owner.into_values() {
         all.sort_by_key(|&at| (rows[at].counted.origin.started, at));
-        // (Without the mark the number was another process's before.)
+        // Without the mark, an earlier row with the same id was another process's.
         let goes_on = |&before: &usize, _: &usize| rows[before].counted.origin.executed;
         chains.extend(all.chunk_by(goes_on).filter(|chain| chain.len() > 1).map(<[usize]>::to_vec));
     }
     chains
 }
 
-/// The processes by number and namespace.
+/// The processes by id and namespace.
 struct Processes<'r> {
     rows: &'r [Row],
     by_number: HashMap<(u32, i64), Vec<usize>>,
@@ -230,8 +231,8 @@ impl<'r> Processes<'r> {
         Processes { rows, by_number }
     }
 
-    /// The row of the process that started another one, or all that a row stands for: of those with that number, the last
-    /// that is older.
+    /// Returns the row of the process that started another one, or all processes of a row: among those with the
+    /// parent's id, the youngest one that is older.
     fn starter(&self, at: usize) -> Option<usize> {
         let row = &self.rows[at];
         let age = |at: usize| (self.rows[at].counted.origin.started, at);
@@ -242,12 +243,12 @@ impl<'r> Processes<'r> {
     }
 }
 
-/// How far a process's namespace is from the run's.
+/// Returns the distance of a process's namespace from the run's.
 fn distance(row: &Row) -> i64 {
     Identity::from_owner(row.owner).distance()
 }
 
-/// A process executed another program: its line is that program's by now, and the peak is the larger one.
+/// Merges the row of a program that the process executed later: the line becomes that program's, with the larger peak.
 fn become_later(line: &mut Line, mut later: Line) {
     let mut before = std::mem::take(&mut line.before);
     before.push(line.row.called.clone());
@@ -261,7 +262,7 @@ fn become_later(line: &mut Line, mut later: Line) {
     *line = Line { before, ..later };
 }
 
-/// Puts the largest first; of equals the one that came first.
+/// Sorts the largest first, and equal lines in their old order.
 fn sort(line: &mut Line) {
     line.below.iter_mut().for_each(sort);
     line.below
@@ -294,18 +295,18 @@ fn fold(line: &mut Line, small: u64) {
     } else {
         line.below.extend(few);
     }
-    // (A folded line has its place by its peak.)
+    // A folded line is sorted by its peak.
     sort_folded(line);
 }
 
-/// As [`sort`], of the lines right below, with those of small ones at the end.
+/// Like [`sort`], but only the lines right below, with those of small ones at the end.
 fn sort_folded(line: &mut Line) {
     line.below.sort_by_key(|line| {
         (!line.small.is_empty(), std::cmp::Reverse(line.most()), line.row.counted.origin.started)
     });
 }
 
-/// One line for several.
+/// Returns one line for several.
 fn small_ones(few: Vec<Line>) -> Line {
     let mut names = BTreeMap::new();
     few.iter().for_each(|line| line.count_names(&mut names));
@@ -323,16 +324,16 @@ fn small_ones(few: Vec<Line>) -> Line {
     line
 }
 
-/// A line and those below, each by itself.
+/// Returns a line and those below as separate lines.
 fn flat(mut line: Line) -> Vec<Line> {
     let below = std::mem::take(&mut line.below);
     std::iter::once(line).chain(below.into_iter().flat_map(flat)).collect()
 }
 
-/// Which lines are shown where only `most` fit, in the order of the tree: those that are notable, those with the largest peaks,
-/// and the way from each to the root.
+/// Returns which lines are shown if only `most` fit, in the order of the tree: the notable ones, those with the largest
+/// peaks, and the path from each to the root.
 fn chosen(root: &Line, most: usize) -> Vec<bool> {
-    /// Adds a line's own weight, and those of the lines below it.
+    /// Collects a line's own weight, and those of the lines below it.
     fn weigh(line: &Line, above: usize, into: &mut Vec<(usize, (bool, u64, u64))>) {
         let at = into.len();
         let damaged = line.row.state == State::Damaged;
@@ -363,7 +364,7 @@ fn chosen(root: &Line, most: usize) -> Vec<bool> {
     shown
 }
 
-/// Takes out what is not shown; `at` counts the lines in the order of the tree.
+/// Removes the lines that are not shown; `at` counts the lines in the order of the tree.
 fn keep(line: &mut Line, shown: &[bool], at: &mut usize) {
     *at += 1;
     let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! Why a program was not run: one line, and an exit code that a shell knows.
+//! The reason why a program was not run: one line, and an exit code with a meaning in shells.
 
 use std::process::ExitCode;
 
@@ -12,38 +12,38 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The command line is wrong: 2, as with every other usage error.
+    /// Makes the failure for a wrong command line: 2, as for every other usage error.
     pub fn usage(message: String) -> Failure {
         Failure { code: 2, message }
     }
 
-    /// The program exists and cannot be executed: 126, as in a shell.
+    /// Makes the failure for a program that exists and cannot be executed: 126, as in a shell.
     pub fn not_executable(message: String) -> Failure {
         Failure { code: 126, message }
     }
 
-    /// There is no such program: 127, as in a shell.
+    /// Makes the failure for a program that does not exist: 127, as in a shell.
     pub fn not_found(message: String) -> Failure {
         Failure { code: 127, message }
     }
 
-    /// Ledgerline itself could not do its part: 125, as with `timeout` and
-    /// `env`, so that it cannot be taken for the program's own code.
+    /// Makes the failure for an error of Ledgerline itself: 125, as in `timeout` and `env`, so that it cannot be taken
+    /// for the program's own code.
     pub fn internal(message: String) -> Failure {
         Failure { code: 125, message }
     }
 
-    /// Whether a search may go on to the next place.
+    /// Returns whether a search may continue at the next place.
     pub fn means_not_found(&self) -> bool {
         self.code == 127
     }
 
-    /// What a user reads.
+    /// Returns the text for the user.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Tells the user and gives the exit code.
+    /// Prints the message and returns the exit code.
     pub fn report(&self) -> ExitCode {
         say(format_args!("ledgerline: {}", printable(&self.message)));
         ExitCode::from(self.code)

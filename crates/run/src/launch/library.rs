@@ -1,4 +1,4 @@
-//! Which library is preloaded, and how the loader is told.
+//! The preloaded library, and its entry in the loader's variable.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -14,29 +14,30 @@ use super::failure::Failure;
 use super::place::{self, Placed};
 use super::target::replace;
 
-/// A library that programs are started with. It lies in the command: another file could be of another version.
+/// A library that programs are started with. It is embedded in the command: a separate file could be of another
+/// version.
 #[derive(Clone, Copy)]
 pub struct Library {
-    /// What its files are called.
+    /// The name in its files' names.
     name: &'static str,
     bytes: &'static [u8],
-    /// The variable of the environment that names a file to be used instead.
+    /// The variable of the environment that overrides the file.
     variable: &'static str,
-    /// Of which C libraries it serves programs.
+    /// The C libraries whose programs it serves.
     pub(crate) serves: Serves,
 }
 
 /// A library as a file that the loader can open.
 pub enum Ready {
-    /// The user's.
+    /// The file that the user named.
     Named(PathBuf),
-    /// What lies in the command. It goes when this is dropped.
+    /// The embedded library, placed in a file that is removed on drop.
     Placed(Placed),
 }
 
 impl Library {
-    /// A library of these bytes (none where it could not be built), whose files are called after `name`, in whose place the
-    /// user's own is taken that `variable` names. It serves programs of these C libraries.
+    /// Makes a library of these bytes, which are empty if it could not be built. `name` is part of its files' names;
+    /// `variable` overrides the path. It serves programs of these C libraries.
     pub const fn new(
         name: &'static str,
         bytes: &'static [u8],
@@ -46,9 +47,9 @@ impl Library {
         Library { name, bytes, variable, serves }
     }
 
-    /// What its file holds.
+    /// Returns the content of its file.
     pub fn bytes(&self) -> Result<&'static [u8], Failure> {
-        // So it is where the command itself can be built, and the library cannot.
+        // On some targets the command can be built, but the library cannot.
         if self.bytes.is_empty() {
             return Err(Failure::internal(format!(
                 "this command carries no library to preload: none can be built where it was (`run` needs Linux \
@@ -60,7 +61,7 @@ impl Library {
         Ok(self.bytes)
     }
 
-    /// Makes it a file: the one that the environment names, or a new one with what lies in the command.
+    /// Makes it a file: the one that the environment names, or a new one with the embedded content.
     pub(crate) fn ready(&self) -> Result<Ready, Failure> {
         match self.users() {
             Some(named) => self.named(&named).map(Ready::Named),
@@ -68,8 +69,9 @@ impl Library {
         }
     }
 
-    /// Makes it a file that stays, for programs that are linked with it: the one that the environment names, or one below
-    /// the user's data, written where it differs from what lies in the command. Its name is what such programs look for.
+    /// Makes it a permanent file, for programs that are linked with it: the one that the environment names, or one
+    /// below the user's data, written if it differs from the embedded content. Its name is the one that such programs
+    /// look for.
     pub fn installed(&self) -> Result<PathBuf, Failure> {
         let file = format!("libledgerline_{}.so", self.name);
         let refuse = |path: &Path, why: &dyn Display| {
@@ -102,7 +104,7 @@ impl Library {
         Ok(path)
     }
 
-    /// The user's own, if the environment names one.
+    /// Returns the user's own file, if the environment names one.
     fn users(&self) -> Option<OsString> {
         std::env::var_os(self.variable).filter(|value| !value.is_empty())
     }
@@ -116,7 +118,7 @@ impl Library {
                  unset it, and the library in this command is used"
             )));
         }
-        // The loader looks the path up in each process, wherever that has gone.
+        // The loader looks the path up in each process, from any working directory.
         let path = path.canonicalize().unwrap_or(path.to_owned());
         if !place::can_be_listed(&path) {
             return Err(Failure::internal(format!(
@@ -127,8 +129,8 @@ impl Library {
         Ok(path)
     }
 
-    /// The value of `LD_PRELOAD`: this library first, then what the user preloads already, but for copies of this one:
-    /// of a run around this one.
+    /// Returns the value of `LD_PRELOAD`: this library first, then the user's other libraries. Copies of this one, from
+    /// a run around this one, are left out.
     pub(crate) fn before(&self, ready: &Ready, users: Option<OsString>) -> OsString {
         let mut value = ready.path().as_os_str().as_bytes().to_vec();
         for other in users.unwrap_or_default().as_bytes().split(|byte| b" :".contains(byte)) {
@@ -142,13 +144,13 @@ impl Library {
     }
 }
 
-/// Where programs keep what is the user's and stays.
+/// Returns the folder for a user's permanent data.
 fn data() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")))
 }
 
-/// Writes a file that others may execute, at once and only where it is not so yet: a program that runs may have it mapped.
+/// Writes a file that others may execute, atomically and only if it differs: a running program may have it mapped.
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(());

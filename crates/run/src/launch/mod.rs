@@ -1,18 +1,18 @@
-//! Starting a program under a library of this project: what `run` and `layout record` have in common.
+//! Starting a program under a library of this project: the common part of `run` and `layout record`.
 //!
 //! ```text
 //! program::find(name)                the program, as a shell would find it
-//! Launch::new(program, words, …)     the library that is preloaded (a [`Library`]), as a file; what keeps it out of the program
-//! Target::check(option, file)        whether what is said afterwards can be written
+//! Launch::new(program, words, …)     the library that is preloaded (a [`Library`]), as a file; what keeps it out
+//! Target::check(option, file)        whether the file for the later output can be written
 //! Signals::hold()                    from here on signals are the program's
 //! Launch::start(variables, signals)  the environment, LD_PRELOAD; fork and exec
-//! Session::watch(period, tick)       passes signals on and collects what has ended, until the program has
+//! Session::watch(period, tick)       passes signals on and collects ended processes, until the program ends
 //! Ended::exit(written)               signals act on this process again; the exit code
-//! Launch::drop                       the library's file goes, unless processes of the run live on
+//! Launch::drop                       removes the library's file, unless processes of the run live on
 //! ```
 //!
-//! All that can be wrong with a command line is found before the program starts. A [`Failure`] is told in one line
-//! and ends the command with a code that a shell knows.
+//! Every mistake in a command line is found before the program starts. A [`Failure`] is printed as one line and ends
+//! the command with a code that has a meaning in shells.
 
 mod closed;
 mod failure;
@@ -45,12 +45,12 @@ pub struct Launch<'w> {
     words: &'w [OsString],
     library: &'static Library,
     ready: Ready,
-    /// What keeps the library out of the program, if anything does.
+    /// The reason why the program cannot load the library, if there is one.
     pub blind: Option<Blind>,
 }
 
 impl<'w> Launch<'w> {
-    /// Makes the library ready for a program; the first of `words` is what the user called the program.
+    /// Makes the library ready for a program; the first of `words` is the user's name for the program.
     pub fn new(
         program: Program,
         words: &'w [OsString],
@@ -60,12 +60,13 @@ impl<'w> Launch<'w> {
         Ok(Launch { program, words, library, ready: library.ready()?, blind })
     }
 
-    /// The library's file.
+    /// Returns the library's file.
     pub fn library(&self) -> &Path {
         self.ready.path()
     }
 
-    /// The library's folder, if that is closed to other users: a program that such a one executes cannot load it.
+    /// Returns the library's folder if it is closed to other users. Programs that run as another user cannot load it
+    /// then.
     pub fn closed(&self) -> Option<&Path> {
         match &self.ready {
             Ready::Placed(placed) if !placed.for_all => placed.file.path().parent(),
@@ -73,8 +74,8 @@ impl<'w> Launch<'w> {
         }
     }
 
-    /// Starts the program with these variables in its environment, under the library if that does not keep the
-    /// program from starting.
+    /// Starts the program with these variables in its environment, under the library unless that would keep the program
+    /// from starting.
     pub fn start<'a>(
         &self,
         variables: impl IntoIterator<Item = (&'a OsStr, &'a OsStr)>,
@@ -91,7 +92,7 @@ impl<'w> Launch<'w> {
     }
 }
 
-/// Starts a program under no library: one that prepares what is run afterwards. Signals are its own to answer, so this
+/// Starts a program without the library: one that prepares the program to run. It handles signals itself, so this
 /// process lives to clean up after it.
 pub fn start_plain(command: &mut Command, signals: Signals) -> Result<Session, Failure> {
     closed::leave_to(command);
@@ -102,8 +103,8 @@ pub fn start_plain(command: &mut Command, signals: Signals) -> Result<Session, F
 
 impl Drop for Launch<'_> {
     fn drop(&mut self) {
-        // What processes of the run execute from now on looks for the library, and complains where it is gone. A later run
-        // of this user removes it when nobody uses it any more.
+        // Programs that remaining processes execute look for the library, and print a message if it is gone. A later
+        // run of this user removes it when no process uses it any more.
         if let Ready::Placed(placed) = &mut self.ready
             && !supervise::alone()
         {

@@ -1,18 +1,18 @@
-//! Where a library lies while programs are started with it.
+//! The place of a library while programs are started with it.
 //!
 //! ```text
-//! put(name, bytes)     for each place, until one takes it:
-//!     trusted            only root and this user can make or exchange names there; everybody can open them, if possible
-//!     sweep              removes what earlier runs of this user left, and nobody uses
-//!     make               a new file, locked for as long as this process lives; mapped as the loader will, and compared
-//! Launch::drop         removes it, unless processes of the run live, and what they execute will look for it
+//! put(name, bytes)     for each place, until one works:
+//!     trusted            only root and this user can make or exchange names there; all users can open them, if possible
+//!     sweep              removes unused files that earlier runs of this user left
+//!     make               a new file, locked for as long as this process lives; mapped like the loader does, and compared
+//! Launch::drop         removes it, unless processes of the run live, since programs that they execute look for it
 //! ```
 //!
-//! The file has a path of its own, because programs change their user, their root for other mounts, and their
-//! descriptors: nothing but a path comes along. The path outlives the file: in environments that were saved, and in
-//! processes that outlive the run. The loader takes whatever lies there then. So no folder of the path may take names
-//! from other users, not even where the sticky bit keeps what is there, as in `/tmp`: the name would be free to them when the file
-//! has gone.
+//! The file has its own path, because programs change their user, their root or their mounts, and close descriptors:
+//! only a path survives. The path outlives the file: in saved environments, and in processes that outlive the run. The
+//! loader takes any file that lies there then. So no folder of the path may accept names from other users. The sticky
+//! bit, as in `/tmp`, is not enough: it protects existing files, but the name would be free to other users once the
+//! file is gone.
 
 use std::collections::HashSet;
 use std::env::var_os;
@@ -32,27 +32,27 @@ use tempfile::{Builder, NamedTempFile};
 
 use super::failure::Failure;
 
-/// The folders for the library of root's runs, in this order. (`/run` is mounted noexec on some systems, and sandboxes replace it
-/// more often.)
+/// The folders for the library of root's runs, in this order. `/run` comes second: some systems mount it noexec, and
+/// sandboxes replace it more often.
 const OF_ROOT: [&str; 2] = ["/var/lib/ledgerline", "/run/ledgerline-lib"];
 /// The name of a user's folder in that user's cache.
 const OF_USER: &str = "ledgerline";
-/// And in the user's runtime directory, where announced ledgers lie in a folder that is closed to others.
+/// The folder in the user's runtime directory. Announced ledgers are next to it, in a folder that is closed to others.
 const AT_RUNTIME: &str = "ledgerline-lib";
 
 const PREFIX: &str = "ledgerline-";
 const SUFFIX: &str = ".so";
-/// Letters and digits that nobody can guess.
+/// The number of random letters and digits, against guessing.
 const RANDOM: usize = 8;
 
-/// How often a process that changes to another program is looked at, before files are left to a later run. The pauses
+/// How often a process that is executing another program is looked at, before files are left to a later run. The pauses
 /// between grow from a millisecond to 64: on a busy machine such a process may have no CPU for that long.
 const LOOKS: u32 = 7;
 
-/// What is made ready for an environment at first. Few are longer; three quarters of 8 MiB is the kernel's limit.
+/// The initial size of the buffer for an environment. Few are longer; the kernel's limit is three quarters of 8 MiB.
 const ENVIRONMENT: usize = 64 << 10;
 
-/// A library's file. It goes when this is dropped.
+/// A library's file, removed on drop.
 #[derive(Debug)]
 pub struct Placed {
     pub(crate) file: NamedTempFile,
@@ -63,17 +63,17 @@ pub struct Placed {
 /// A folder in which the library may lie.
 struct Place {
     folder: PathBuf,
-    /// Whether it is made where it is not there, and its parent, too.
+    /// Whether the folder is made if it is missing, and its parent, too.
     is_made: bool,
 }
 
-/// Makes a file with these bytes that programs of any user can be started with, where this user has a place for such a
-/// one; otherwise one for programs of this user.
+/// Makes a file with these bytes that programs of any user can be started with, if this user has a place for it;
+/// otherwise one for programs of this user.
 pub(crate) fn put(name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
     put_in(&places(), Path::new("/"), name, bytes)
 }
 
-/// The folders that this user may have, the best first.
+/// Returns the folders that this user may use, the best first.
 fn places() -> Vec<Place> {
     let named = |name| var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = geteuid();
@@ -87,7 +87,7 @@ fn places() -> Vec<Place> {
     made.chain(named("TMPDIR").map(|folder| Place { folder, is_made: false })).collect()
 }
 
-/// [`put`] in one of these places. What is above `base` is trusted.
+/// Does [`put`]'s work in one of these places. Folders above `base` are trusted.
 fn put_in(places: &[Place], base: &Path, name: &str, bytes: &[u8]) -> Result<Placed, Failure> {
     let put = |folder: &Path, for_all| {
         sweep(folder);
@@ -126,10 +126,10 @@ fn put_in(places: &[Place], base: &Path, name: &str, bytes: &[u8]) -> Result<Pla
 }
 
 impl Place {
-    /// The folder without links in its path.
+    /// Returns the folder without links in its path.
     fn find(&self, base: &Path) -> Result<PathBuf, String> {
         let found = |folder: &Path| folder.canonicalize().map_err(|error| error.to_string());
-        // (The parent may be closed to others, as the user's cache is.)
+        // The parent may be closed to others, like the user's cache.
         let parent = self.folder.parent().unwrap_or(&self.folder);
         for (folder, mode) in [(parent, 0o700), (&self.folder, 0o755)] {
             if !self.is_made || folder.exists() {
@@ -137,7 +137,7 @@ impl Place {
             }
             trusted(&found(folder.parent().unwrap_or(folder))?, base)?;
             let made = DirBuilder::new().mode(mode).create(folder);
-            // (The umask may have closed it.)
+            // The umask may have closed it.
             made.and_then(|()| fs::set_permissions(folder, Permissions::from_mode(mode)))
                 .map_err(|error| error.to_string())?;
         }
@@ -145,12 +145,12 @@ impl Place {
     }
 }
 
-/// Whether `LD_PRELOAD`, a list without quoting in which names are expanded, can carry a path.
+/// Returns whether `LD_PRELOAD`, a list without quoting in which names are expanded, can carry a path.
 pub(crate) fn can_be_listed(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|byte| b" :$\t\n".contains(byte))
 }
 
-/// Whether a file is called as those that [`put`] makes.
+/// Returns whether a file has a name like those that [`put`] makes.
 pub(crate) fn is_name(name: &str, file: &OsStr) -> bool {
     let random = |file: &str| {
         let rest = file.strip_prefix(PREFIX)?.strip_prefix(name)?.strip_prefix('-')?;
@@ -161,14 +161,14 @@ pub(crate) fn is_name(name: &str, file: &OsStr) -> bool {
     })
 }
 
-/// Whether everybody can look files up in a folder, if nobody else can make or exchange names there. What is above `base`
-/// is not looked at.
+/// Returns whether all users can look files up in a folder; an error if another user can make or exchange names there.
+/// Folders above `base` are not checked.
 fn trusted(folder: &Path, base: &Path) -> Result<bool, String> {
     let status = |path: &Path| path.metadata().map_err(|error| error.to_string());
     if !can_be_listed(folder) {
         return Err("LD_PRELOAD cannot carry a space, a colon or a dollar sign".to_owned());
     }
-    // Who owns the root may do anything; in a user namespace that need not look like root.
+    // The owner of the root may do anything; in a user namespace that need not look like root.
     let root = status(Path::new("/"))?.uid();
     let mut for_all = true;
     for step in folder.ancestors().take_while(|step| step.starts_with(base)) {
@@ -190,11 +190,11 @@ fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(&prefix).suffix(SUFFIX).rand_bytes(RANDOM);
     loop {
-        // A name that was not there, for this user alone until it is done.
+        // A new name, for this user alone until the file is complete.
         let mut file = builder.tempfile_in(folder)?;
         match file.as_file().try_lock() {
             Ok(()) => {}
-            // A run that sweeps was faster: it takes this for left.
+            // A concurrent run that sweeps has locked the file as abandoned.
             Err(TryLockError::WouldBlock) => continue,
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -213,11 +213,11 @@ fn make(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<NamedTempFile> {
     }
 }
 
-/// Maps a file as the loader will, which fails where nothing may be executed, and compares what it holds.
+/// Maps a file like the loader does, which fails on a noexec mount, and compares its content.
 fn compare(file: &File, bytes: &[u8]) -> io::Result<()> {
     let (length, how) = (bytes.len(), libc::PROT_READ | libc::PROT_EXEC);
-    // SAFETY: a new mapping, which replaces none; it is looked at below, while it is there. The file is as long as
-    // the bytes that were just written, and of this user alone. (The tests below guard it.)
+    // SAFETY: a new mapping, which replaces none; it is read below while it exists. The file is as long as the bytes
+    // that were just written, and only this user can write to it. Guarded by the tests below.
     unsafe {
         let start = libc::mmap(null_mut(), length, how, libc::MAP_PRIVATE, file.as_raw_fd(), 0);
         if start == libc::MAP_FAILED {
@@ -229,8 +229,8 @@ fn compare(file: &File, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Removes the files of this user whose run has ended and which no process uses. What `/proc` does not show, or does
-/// not let this user read, is taken to be no process of such a run.
+/// Removes the files of this user whose run has ended and which no process uses. A process that `/proc` does not show,
+/// or that this user may not read, is assumed to be no process of such a run.
 fn sweep(folder: &Path) {
     let mut left = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -251,7 +251,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The lock of a file, if it is this user's and its run has ended.
+/// Returns the lock of a file, if it is this user's and its run has ended.
 fn abandoned(path: &Path) -> Option<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -260,8 +260,8 @@ fn abandoned(path: &Path) -> Option<File> {
     (ours && file.try_lock().is_ok()).then_some(file)
 }
 
-/// Which of these names a process has in its memory map, or had in its environment when it began; `None` where that
-/// cannot be told.
+/// Returns which of these names a process has in its memory map, or had in its environment when it began; `None` if
+/// that cannot be determined.
 fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
     let mut used = HashSet::new();
     let entries = fs::read_dir("/proc").ok()?.flatten();
@@ -271,7 +271,7 @@ fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
         .collect();
     for look in 0..LOOKS {
         processes.retain(|process| {
-            // In this order: where the map is already a new program's, so is the environment.
+            // The order matters: if the map is already a new program's, so is the environment.
             let map = fs::read(process.join("maps")).unwrap_or_default();
             let Ok(environment) = in_one(&process.join("environ")) else { return false };
             for text in [&map, &environment] {
@@ -289,8 +289,8 @@ fn used(names: &HashSet<&[u8]>) -> Option<HashSet<OsString>> {
     None
 }
 
-/// What the kernel says in a single call. Between two calls the process may change to another program, and the second
-/// then says that the first was all.
+/// Reads a file of the kernel's in a single call. Between two calls the process may execute another program, and the
+/// second call would report the end.
 fn in_one(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = vec![0; ENVIRONMENT];
     loop {
@@ -303,16 +303,16 @@ fn in_one(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Whether a process without an environment is about to get one, since it changes to another program.
+/// Returns whether a process without an environment is about to get one, since it executes another program.
 fn begins(process: &Path) -> bool {
     let Ok(stat) = fs::read(process.join("stat")) else { return false };
-    // The name, in parentheses, may hold anything. What follows starts with the third field of proc_pid_stat(5).
+    // The name, in parentheses, may hold anything. The rest starts with the third field of proc_pid_stat(5).
     let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
     let fields: Vec<_> = rest.split(|&byte| byte == b' ').skip(1).collect();
     let field = |number: usize| fields.get(number - 3).copied().unwrap_or(b"0");
     let (size, code, start, end) = (field(23), field(27), field(50), field(51));
-    // The kernel's own threads and what has ended have no memory. The end of the code is written last, when a new
-    // program's environment has its place; until then the place may look as that of one who has no variables.
+    // The kernel's own threads and ended processes have no memory. The end of the code is written last, when a new
+    // program's environment has its place; until then the process may look like one without variables.
     size != b"0" && (code == b"0" || start != end)
 }
 

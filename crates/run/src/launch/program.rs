@@ -1,4 +1,4 @@
-//! The program to run: where it lies, and whether a preload can see into it.
+//! The program to run: its path, and whether a preload can see into it.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use super::failure::Failure;
 /// A program that exists and may be executed.
 #[derive(Debug)]
 pub struct Program {
-    /// Where it lies; a path in any case, never a bare name.
+    /// Its path, never a bare name.
     pub path: PathBuf,
 }
 
 /// Looks the program up as a shell would.
 pub fn find(name: &OsStr) -> Result<Program, Failure> {
-    // Where PATH is not set, this is what execvp would search.
+    // execvp searches these folders if PATH is not set.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     find_in(name, &path)
 }
@@ -31,8 +31,7 @@ fn find_in(name: &OsStr, path: &OsStr) -> Result<Program, Failure> {
         return check(PathBuf::from(name));
     }
     let mut refused = None;
-    // An empty entry stands for the current directory, and joins to `./name`
-    // so that the result is a path in any case.
+    // An empty entry stands for the current directory, and joins to `./name`, so that the result is always a path.
     for entry in std::env::split_paths(path) {
         let entry = if entry.as_os_str().is_empty() { PathBuf::from(".") } else { entry };
         match check(entry.join(name)) {
@@ -73,18 +72,19 @@ fn executable(path: &Path) -> bool {
 }
 
 impl Program {
-    /// What keeps a library out of this program that serves programs of these C libraries, if anything does.
+    /// Returns the reason why a library cannot be loaded into this program, if there is one. The library serves
+    /// programs of these C libraries.
     ///
-    /// A file that cannot be read is taken to be an ordinary program.
+    /// A file that cannot be read is assumed to be an ordinary program.
     pub fn blind_spot(&self, serves: Serves) -> Option<Blind> {
         blind::of(&CString::new(self.path.as_os_str().as_bytes()).ok()?, serves).ok().flatten()
     }
 
-    /// The failure for a program that passed every check and did not start.
+    /// Returns the failure for a program that passed every check and did not start.
     pub fn start_failed(&self, error: &std::io::Error) -> Failure {
         let message = format!("{:?} cannot be executed: {error}", self.path);
         match error.kind() {
-            // The program is there, so what is missing is its interpreter.
+            // The program exists, so its interpreter is missing.
             std::io::ErrorKind::NotFound => {
                 Failure::not_found(format!("{message}; install the interpreter that it names"))
             }

@@ -1,7 +1,7 @@
-//! Signals that are the program's to answer, held back from this process.
+//! Signals for the program, held back from this process.
 //!
-//! They are blocked and waited for, not caught: so the program inherits those that were ignored (by `nohup`, say)
-//! as ignored. Neither the standard library nor rustix has these calls, so this file makes them through libc.
+//! They are blocked and waited for, not caught. So the program inherits ignored signals, as under `nohup`, as ignored.
+//! Neither the standard library nor rustix has these calls, so this file makes them through libc.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::failure::Failure;
 
-/// Signals that would end or stop this process before it has said what there is to say, or that are of use to the
-/// program alone. (Those that tell of a fault in this process itself stay its own.)
+/// Signals that would end or stop this process before its output is complete, or that are useful to the program alone.
+/// Signals for faults of this process itself stay its own.
 const PASSED_ON: [libc::c_int; 16] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -32,28 +32,28 @@ const PASSED_ON: [libc::c_int; 16] = [
     libc::SIGCONT,
 ];
 
-/// All that are held back: those, the real-time signals, and the one that tells of ended children.
+/// Returns all that are held back: those, the real-time signals, and SIGCHLD.
 fn all_held() -> impl Iterator<Item = libc::c_int> {
     PASSED_ON.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).chain([libc::SIGCHLD])
 }
 
-/// Holds the signals back until it is dropped.
+/// A guard that holds the signals back until it is dropped.
 pub struct Signals {
     held: libc::sigset_t,
     before: libc::sigset_t,
 }
 
-/// A signal that came.
+/// A signal that arrived.
 pub struct Arrived {
-    /// Which.
+    /// The signal's number.
     pub number: libc::c_int,
-    /// Whether the kernel sent it of itself: a terminal's Ctrl-C, to the whole foreground group.
+    /// Whether the kernel itself sent it, like a terminal's Ctrl-C, to the whole foreground group.
     pub by_kernel: bool,
 }
 
 impl Signals {
-    /// Holds the signals back. To be called before anything that may start a thread: a thread that does not hold
-    /// a signal back receives it for all.
+    /// Holds the signals back. Called before anything that may start a thread: a thread that does not hold a signal
+    /// back receives it for all.
     pub fn hold() -> Result<Signals, Failure> {
         // SAFETY: a sigset_t is an array of integers, for which zeros are valid.
         let (mut held, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -74,7 +74,7 @@ impl Signals {
         Ok(Signals { held, before })
     }
 
-    /// The next signal, or nothing after `patience`.
+    /// Returns the next signal, or `None` after `patience`.
     pub fn next(&self, patience: Duration) -> Option<Arrived> {
         let timeout = libc::timespec {
             tv_sec: patience.as_secs().cast_signed(),
@@ -85,12 +85,12 @@ impl Signals {
         // SAFETY: all three are live for the whole call, and `info` is writable.
         let signal = unsafe { libc::sigtimedwait(&self.held, &mut info, &timeout) };
         let by_kernel = info.si_code == libc::SI_KERNEL;
-        // An interruption counts as nothing: the caller asks again anyway.
+        // An interruption counts as no signal: the caller asks again.
         (signal > 0).then_some(Arrived { number: signal, by_kernel })
     }
 
-    /// Lets a program get the signals as whoever started this process left them. Makes sure as well that children
-    /// wait to be collected: where SIGCHLD was ignored, the kernel would throw their statuses away.
+    /// Restores the signals in a program to the state in which this process was started. Also ensures that children
+    /// wait to be collected: if SIGCHLD was ignored, the kernel would discard their statuses.
     pub fn leave_to(&self, command: &mut Command) -> io::Result<()> {
         let mask = self.before;
         // SAFETY: a zeroed sigaction is the default action with an empty mask.
@@ -118,7 +118,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // Those that arrived too late for the program are dropped with it.
+        // Signals that arrived too late for the program are dropped with it.
         while self.next(Duration::ZERO).is_some() {}
         // SAFETY: `before` is a set that sigprocmask itself filled in.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, null_mut()) };

@@ -1,4 +1,4 @@
-//! The program's life: start it, pass signals on, collect what has ended.
+//! The program's life: starts it, passes signals on, collects ended processes.
 
 use std::io;
 use std::process::Command;
@@ -14,21 +14,20 @@ use super::signals::{Arrived, Signals};
 use crate::account::Status;
 use ledgerline_protocol::resident_ever;
 
-/// A program that runs.
+/// A running program.
 pub struct Session {
     main: Pid,
     started: Instant,
     signals: Signals,
 }
 
-/// A program that has ended. Signals are still held back, so that what is to be said of it is not lost to an
-/// impatient Ctrl-C.
+/// A program that has ended. Signals are still held back, so that its account is not lost to an impatient Ctrl-C.
 pub struct Ended {
-    /// How it ended.
+    /// Its exit status.
     pub status: Status,
     /// From its start to its end.
     pub wall: Duration,
-    /// The most bytes that were resident in one process, of those that were waited for.
+    /// The largest resident size of one process, among those that were waited for.
     pub max_resident: u64,
     signals: Signals,
 }
@@ -37,7 +36,7 @@ impl Session {
     /// Starts the program, with this process as the one that inherits its orphans.
     pub(crate) fn start(command: &mut Command, signals: Signals) -> io::Result<Session> {
         signals.leave_to(command)?;
-        // Where this fails, orphans go to init and are merely collected there.
+        // If this fails, orphans go to init and are collected there.
         let _ = set_child_subreaper(Some(getpid()));
         let started = Instant::now();
         // The handle is dropped on purpose: `watch` collects the status together with the orphans'.
@@ -45,12 +44,12 @@ impl Session {
         Ok(Session { main, started, signals })
     }
 
-    /// The process id of the program.
+    /// Returns the process id of the program.
     pub fn main(&self) -> u32 {
         self.main.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Waits for the end of the program. `tick` runs at the start, whenever the time has passed that it asked for, and a
+    /// Waits for the end of the program. `tick` runs at the start, whenever the time that it returned has passed, and a
     /// last time right after the end.
     pub fn watch(self, mut tick: impl FnMut() -> Duration) -> Result<Ended, Failure> {
         let mut period = tick();
@@ -75,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Collects every child that has ended; the program's status, if it is among them.
+    /// Collects every child that has ended; returns the program's status, if it is among them.
     fn collect(&self) -> io::Result<Option<Status>> {
         while let Some((child, status)) = rustix::io::retry_on_intr(|| wait(WaitOptions::NOHANG))? {
             if child == self.main {
@@ -86,16 +85,16 @@ impl Session {
     }
 
     fn pass_on(&self, signal: &Arrived) {
-        // What the terminal sends goes to the whole foreground group, and so has reached the program already; a
-        // second Ctrl-C would often mean something else to it. What somebody sent to this process alone is passed
-        // on. (The program has not been waited for yet, so its process id is still its own.)
+        // The terminal's signals go to the whole foreground group, and so have reached the program already; a second
+        // Ctrl-C would often have another meaning for it. A signal to this process alone is passed on. The program has
+        // not been waited for yet, so its process id is still its own.
         let same_group = || getpgid(Some(self.main)) == Ok(getpgrp());
         if signal.number == libc::SIGCHLD {
             return;
         }
         if !(signal.by_kernel && same_group()) {
-            // By libc, since rustix names no real-time signals. Where it fails the program has ended, and the
-            // signal has nobody to reach.
+            // By libc, since rustix names no real-time signals. An error means that the program has ended, and the
+            // signal has no target.
             // SAFETY: kill takes no pointers.
             unsafe { libc::kill(self.main.as_raw_nonzero().get(), signal.number) };
         }
@@ -106,8 +105,8 @@ impl Session {
     }
 }
 
-/// Whether no process of a run lives: each would be a child of this process, or below one, since orphans come here.
-/// Collects what has ended.
+/// Returns whether no process of a run lives: each would be a child of this process, or below one, since orphans come
+/// here. Collects ended processes.
 pub(crate) fn alone() -> bool {
     loop {
         match rustix::io::retry_on_intr(|| wait(WaitOptions::NOHANG)) {
@@ -121,14 +120,14 @@ pub(crate) fn alone() -> bool {
 fn status_of(status: WaitStatus) -> Status {
     match status.terminating_signal() {
         Some(signal) => Status::Killed(signal),
-        // Only the low eight bits of an exit code ever reach a parent.
+        // A parent receives only the low eight bits of an exit code.
         None => Status::Exited(status.exit_status().unwrap_or_default() as u8),
     }
 }
 
 impl Ended {
-    /// Lets signals act on this process again. Returns the program's exit code. That something could not be
-    /// written replaces success alone: it must not hide a failure of the program.
+    /// Lets signals act on this process again. Returns the program's exit code. An error in writing replaces only
+    /// success: it must not hide a failure of the program.
     pub fn exit(self, written: Result<(), Failure>) -> Result<u8, Failure> {
         drop(self.signals);
         match (self.status.code(), written) {

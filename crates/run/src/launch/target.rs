@@ -24,16 +24,14 @@ enum Kind {
     Stdout,
     /// A device or a pipe, open already.
     Stream(File),
-    /// A file in a directory that takes no new names: emptied and written.
+    /// A file in a directory that accepts no new names: emptied and written.
     InPlace(File),
-    /// A file, replaced at once by renaming a finished one over it, so that
-    /// nobody ever reads half an account.
+    /// A file, replaced atomically by renaming a finished one over it, so that no reader sees half an account.
     Replace(PathBuf),
 }
 
 impl Target {
-    /// Finds out whether `file` can be written, without changing what it
-    /// holds.
+    /// Checks that `file` can be written, without changing its content.
     pub fn check(option: &'static str, file: &OsStr) -> Result<Target, Failure> {
         let name = PathBuf::from(file);
         let kind = if file == "-" { Ok(Kind::Stdout) } else { Target::open(&name) };
@@ -47,16 +45,16 @@ impl Target {
     }
 
     fn open(name: &Path) -> std::io::Result<Kind> {
-        // Names such as /dev/stdout and /dev/fd/3 stand for a descriptor that
-        // somebody else writes to as well, even where a file lies behind it.
+        // Names such as /dev/stdout and /dev/fd/3 stand for a descriptor that other processes write to as well, even if
+        // a file lies behind it.
         let descriptor = name.starts_with("/dev") || name.starts_with("/proc");
         match name.metadata() {
             Ok(_) if descriptor => Ok(Kind::Stream(OpenOptions::new().append(true).open(name)?)),
             Ok(found) if found.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
             Ok(found) if found.is_file() => {
-                // Appending is a way to ask for permission that writes nothing.
+                // Opening for appending checks the permission and writes nothing.
                 let file = OpenOptions::new().append(true).open(name)?;
-                // The account goes where a symbolic link leads, not over it.
+                // The account is written through a symbolic link, not over it.
                 let path = name.canonicalize()?;
                 match neighbour(&path, NEW) {
                     Ok(_) => Ok(Kind::Replace(path)),
@@ -72,8 +70,8 @@ impl Target {
         }
     }
 
-    /// Whether what is written goes over a file: there is no other by that name, or will be none. (Devices, pipes and standard
-    /// output have room for all.)
+    /// Returns whether writing here replaces a file: it is the only one with that name, or will be. Devices, pipes and
+    /// standard output have room for all.
     #[must_use]
     pub fn is_over(&self, file: &Path) -> bool {
         match &self.kind {
@@ -83,7 +81,7 @@ impl Target {
         }
     }
 
-    /// Writes all of `bytes`, or none where the file can be replaced.
+    /// Writes all of `bytes`, or nothing if the file can be replaced and writing fails.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match &self.kind {
             Kind::Stdout => {
@@ -100,7 +98,7 @@ impl Target {
     }
 }
 
-/// Whether two paths lead to one file, which need not be there yet.
+/// Returns whether two paths lead to one file, which need not exist yet.
 #[must_use]
 pub fn is_one(one: &Path, other: &Path) -> bool {
     match (one.metadata(), other.metadata()) {
@@ -110,21 +108,21 @@ pub fn is_one(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Where a new file would lie: its folder, and its name there.
+/// Returns the place of a new file: its folder, and its name there.
 fn place(path: &Path) -> Option<(PathBuf, &OsStr)> {
     Some((folder(path).canonicalize().ok()?, path.file_name()?))
 }
 
-/// The folder that a file lies in.
+/// Returns the folder that a file lies in.
 fn folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// As any new file: the umask takes its share.
+/// The permissions of any new file: the umask reduces them.
 const NEW: u32 = 0o666;
 
-/// A file beside `path` that replaces it once it is written; it goes when it is dropped before.
+/// Makes a file beside `path` that replaces it once it is written; it is removed if it is dropped before.
 fn neighbour(path: &Path, mode: u32) -> std::io::Result<NamedTempFile> {
     Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(folder(path))
 }
@@ -133,13 +131,13 @@ fn write_all(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Writes a file that nobody sees before it is whole, with these permissions, or those that it had before.
+/// Writes a file that is visible only when complete, with these permissions, or those that it had before.
 pub(crate) fn replace(
     path: &Path,
     bytes: &[u8],
     permissions: Option<Permissions>,
 ) -> std::io::Result<()> {
-    // Nobody else opens it to write before it has the permissions that it is to have.
+    // No other process may open it for writing before it has its final permissions.
     let mut file = neighbour(path, permissions.as_ref().map_or(NEW, |_| 0o600))?;
     file.write_all(bytes)?;
     let before = || path.metadata().ok().map(|old| old.permissions());
@@ -205,7 +203,7 @@ mod tests {
                 });
                 while !writer.is_finished() {
                     let files = std::fs::read_dir(&directory).unwrap().flatten();
-                    // (One that has another name by now is the file itself.)
+                    // An entry without metadata was renamed to the final file since the listing.
                     for found in files.filter_map(|file| file.metadata().ok()) {
                         let whole = found.len() == bytes.len() as u64;
                         let expected = if whole { [0o600, 0o755] } else { [0o600; 2] };

@@ -1,21 +1,21 @@
-//! What an operator types: organisations, paths, sizes and times.
+//! The operator's arguments: organisations, paths, sizes and times.
 
 use ledgerline::size;
 use ledgerline_fleet::message::MAX_UNITS;
 
-/// A budget's number that is to be set.
+/// A number of a budget to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// How much may be leased.
+    /// The most that may be leased.
     Max(u64),
-    /// What is kept from others for each node.
+    /// The part that is kept from others for each node.
     Min(u64),
 }
 
 /// Reads `max=200G`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A sentence that names the mistake.
 pub fn size_of(text: &str) -> Result<Size, String> {
     let written = "a size is written like max=200G: max or min, with its new value";
     let (name, value) = text.split_once('=').ok_or(written)?;
@@ -37,7 +37,7 @@ pub fn size_of(text: &str) -> Result<Size, String> {
             ));
         }
     };
-    // A budget is of machines: a small number without a unit is a slip.
+    // A budget spans machines: a small number without a unit is a slip.
     let is_slip = (1..1 << 20).contains(&units) && value.bytes().all(|byte| byte.is_ascii_digit());
     match name {
         "max" | "min" if is_slip => {
@@ -52,7 +52,7 @@ pub fn size_of(text: &str) -> Result<Size, String> {
 /// Reads `10s`, `1500ms` or `2min`.
 ///
 /// # Errors
-/// How times are written.
+/// A sentence about the format of times.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -70,10 +70,10 @@ pub fn milliseconds(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Reads the name of an organisation; a slash before it does not matter.
+/// Reads the name of an organisation; a leading slash is ignored.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A sentence that names the mistake.
 pub fn organisation(text: &str) -> Result<String, String> {
     let name = text.strip_prefix('/').unwrap_or(text);
     match name.split_once('/') {
@@ -87,10 +87,10 @@ pub fn organisation(text: &str) -> Result<String, String> {
     }
 }
 
-/// The organisation of a budget's path.
+/// Returns the organisation of a budget's path.
 ///
 /// # Errors
-/// How paths are written.
+/// A sentence about the format of paths.
 pub fn organisation_of(path: &str) -> Result<&str, String> {
     let first = path.strip_prefix('/').and_then(|rest| rest.split('/').next()).unwrap_or_default();
     if first.is_empty() {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::read::{Book, Books, Damaged};
 
-/// All books in one document. Sizes are units (bytes, unless a fleet counts other things), times milliseconds.
+/// Returns all books in one document. Sizes are units (bytes, unless a fleet counts other things), times milliseconds.
 #[must_use]
 pub fn text(books: &Books) -> Value {
     let told: Vec<Value> = books.books.iter().map(book).collect();
@@ -20,7 +20,7 @@ pub fn text(books: &Books) -> Value {
 fn book(Book { organisation, view }: &Book) -> Value {
     let mut book = serde_json::to_value(view).expect("names are text");
     book["organisation"] = organisation.as_str().into();
-    // (What a store keeps of these has other names.)
+    // A store's own record of events has other names.
     book["events"] = view.events.iter().map(happened).collect();
     book["refusals"] = view.refusals.iter().map(refused).collect();
     book

@@ -1,17 +1,17 @@
-//! Budgets of many machines, for those who operate them: `ledgerline fleet show`, `top` and `serve`.
+//! Budgets of many machines, for their operators: `ledgerline fleet show`, `top` and `serve`.
 //!
-//! | module     | what it holds                                                       |
+//! | module     | contents                                                            |
 //! |------------|---------------------------------------------------------------------|
-//! | `watch`    | reads the books again and again, on a thread, whatever the store does |
-//! | `screen`   | the screen of `top`: what is shown, made of books and keys, and drawn to any buffer |
+//! | `watch`    | reads the books periodically, on a thread, independent of the store's speed |
+//! | `screen`   | the screen of `top`: its state, made of books and keys, drawn to any buffer |
 //! | `served`   | the page, the metrics and the JSON of `ledgerline fleet serve`      |
 //! | `table`    | books for a person                                                  |
 //! | `document` | books as JSON                                                       |
-//! | `read`     | which books are read, and what that costs the store                 |
+//! | `read`     | the choice of books to read, and their cost for the store           |
 //! | `words`    | times, events and refusals in words                                 |
-//! | `arguments` | what an operator types                                             |
+//! | `arguments` | the operator's arguments                                           |
 //!
-//! Nothing here changes a book (but that a Redis forgets, when it is looked at, what has ended by then).
+//! Nothing here changes a book, with one exception: reading a book makes a Redis drop entries that have ended by then.
 
 mod arguments;
 mod document;

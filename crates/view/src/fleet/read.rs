@@ -1,4 +1,4 @@
-//! Which books are read, and what that costs the store.
+//! The choice of books to read, and their cost for the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use ledgerline_fleet::store::{Kind, Store, StoreError};
 pub struct Book {
     /// The first name of its budgets' paths.
     pub organisation: String,
-    /// What the store says.
+    /// The store's view of it.
     pub view: View,
 }
 
 impl Book {
-    /// It has neither budgets nor nodes: nobody has made it.
+    /// Returns whether it has neither budgets nor nodes: it was never made.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         self.view.budgets.is_empty() && self.view.nodes.is_empty()
@@ -28,23 +28,23 @@ impl Book {
 pub struct Damaged {
     /// The first name of its budgets' paths.
     pub organisation: String,
-    /// The damage, with its key and field as far as they are known. It may have any letters.
+    /// The damage, with its key and field as far as they are known. It may contain any characters.
     pub why: String,
 }
 
-/// The books that were asked for.
+/// The requested books.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     /// Sorted by organisation, or in the order in which they were named.
     pub books: Vec<Book>,
-    /// Organisations whose books make no sense. The others' are as good as ever.
+    /// Organisations whose books make no sense. The other books are not affected.
     pub damaged: Vec<Damaged>,
-    /// Organisations that have books and are not among these.
+    /// The number of further organisations with books.
     pub more: usize,
 }
 
-/// Reads books of a store. A reading is one call for each book, one after the other. Where no organisation is named it
-/// asks for the list of them as well, but at most once in [`LIST_AGAIN`](Self::LIST_AGAIN).
+/// Reads books of a store. A reading is one call for each book, one after the other. Without named organisations it
+/// also requests their list, but at most once in [`LIST_AGAIN`](Self::LIST_AGAIN).
 pub struct Reader {
     store: Arc<dyn Store>,
     named: Vec<String>,
@@ -53,13 +53,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// How long a list of organisations serves.
+    /// The time for which a list of organisations is used.
     pub const LIST_AGAIN: Duration = Duration::from_secs(30);
 
-    /// How many books a view that is read again and again has, where no organisation is named.
+    /// The most books in a view that is read periodically, if no organisation is named.
     pub const MOST: usize = 50;
 
-    /// Of the named organisations, each once; if none is named, of all that the store has, and `most` of them at most.
+    /// Makes a reader of the named organisations, each once; if none is named, of all in the store, but at most `most`
+    /// of them.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, named: &[String], most: usize) -> Self {
         let mut once: Vec<String> = Vec::new();
@@ -71,16 +72,18 @@ impl Reader {
         Self { store, named: once, most, listed: None }
     }
 
-    /// How many damaged books are told of. With more the store is no store.
+    /// The most damaged books that are reported. With more the store is not a fleet's.
     const DAMAGED: usize = 64;
 
-    /// How many budgets, leases, nodes and events are read, of all organisations together. (They are kept in memory.)
+    /// The most budgets, leases, nodes and events that are read, of all organisations together. They are kept in
+    /// memory.
     const ROWS: usize = 200_000;
 
-    /// Reads the books. Of organisations that are not named, those without budgets and nodes are left out. A book that makes no
-    /// sense is told of, and keeps nobody from the others.
+    /// Reads the books. Among organisations that are not named, those without budgets and nodes are left out. A book
+    /// that makes no sense is reported, and does not affect the others.
     ///
     /// # Errors
+    /// The first error of the store that concerns more than one organisation.
     /// The first error of the store that is not one organisation's alone.
     pub async fn read(&mut self) -> Result<Books, StoreError> {
         let (all, most) = match self.named.is_empty() {
@@ -184,7 +187,7 @@ mod tests {
             assert_eq!((names, read.more), (vec!["a", "z"], 0));
             let [Damaged { organisation, why }] = &read.damaged[..] else { panic!("{read:?}") };
             assert!(organisation == "nonsense" && why.contains("key budgets"), "{why}");
-            // A store that cannot be reached is the trouble of all.
+            // A store that cannot be reached affects all organisations.
             store.administer("gone", &set("/gone")).await.unwrap();
             let error = Reader::new(store, &[], 10).read().await.unwrap_err();
             assert_eq!(error.kind, Kind::Unreachable);

@@ -21,7 +21,7 @@ fn hold(node: &str, lease: u64, used: u64, unmet: u64, excess: u64, refused: u64
     }
 }
 
-/// The book of an organisation with three nodes, of which much is amiss.
+/// Returns the book of an organisation with three nodes and many problems.
 pub fn view() -> View {
     let start = |fenced, ends| {
         let freed = ends + 1500;

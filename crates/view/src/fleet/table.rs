@@ -1,4 +1,4 @@
-//! Books for a person: a table of budgets with what each node has of them, then nodes, then what happened, and who was refused.
+//! Books for a person: a table of budgets with each node's part, then nodes, then events and refusals.
 
 use std::fmt::Write as _;
 
@@ -12,19 +12,19 @@ use crate::fleet::words::{
     NONE, age, ends, happened, holder, of_budget, of_hold, refused, terms, title,
 };
 
-/// What is said of a budget, or of what a node has of it.
+/// The columns for a budget, or for a node's part of it.
 const COLUMNS: [&str; 8] = ["budget", "max", "leased", "used", "idle", "unmet", "over", "refused"];
 
-/// A row, and how it is shown.
+/// A row, and its style.
 struct Row {
     cells: [String; COLUMNS.len()],
     paint: Option<Paint>,
 }
 
-/// How many refusals are told of each book: the last ones.
+/// The most refusals of each book: the last ones.
 const REFUSALS: usize = 10;
 
-/// All books, one after the other.
+/// Returns all books, one after the other.
 #[must_use]
 pub fn text(books: &Books, style: &Style) -> String {
     let told = |Book { organisation, view }: &Book| book(organisation, view, style);
@@ -85,7 +85,7 @@ fn book(organisation: &str, view: &View, style: &Style) -> String {
     text
 }
 
-/// A budget's row, and one for each node that has some.
+/// Returns a budget's row, and one for each node that holds a part.
 fn rows_of(budget: &BudgetView, nodes: &[NodeView]) -> impl Iterator<Item = Row> {
     let [max, leased, used, idle, unmet, over, refused] = of_budget(budget);
     let first = Row {

@@ -1,4 +1,4 @@
-//! Reads the books again and again, on a thread of its own, so that nobody waits for a store that is slow.
+//! Reads the books periodically, on its own thread, so that readers never wait for a slow store.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use tokio::runtime::Builder;
 use crate::fleet::read::{Books, Reader};
 use crate::fleet::words::{advised, unknown};
 
-/// What was seen last.
+/// The results of the last readings.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The last books that could be read, and when.
+    /// The last books that could be read, and the time.
     pub books: Option<(Arc<Books>, Instant)>,
-    /// Why the last reading failed, if it did.
+    /// The error of the last reading, if it failed.
     pub trouble: Option<String>,
-    /// How many readings there were.
+    /// The number of readings so far.
     pub readings: u64,
 }
 
@@ -38,10 +38,10 @@ struct Shared {
 }
 
 impl Watch {
-    /// Starts to read.
+    /// Starts the thread that reads.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system refuses a thread.
     pub fn start(mut reader: Reader, interval: Duration) -> io::Result<Self> {
         let watch = Self { shared: Arc::default() };
         watch.set_interval(interval);
@@ -67,16 +67,16 @@ impl Watch {
         Ok(watch)
     }
 
-    /// What was seen last. Waits for nothing.
+    /// Returns the last results without waiting.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.shared.seen().clone()
     }
 
-    /// Waits for a reading after so many, up to a time.
+    /// Waits for a reading after this many, up to a time.
     #[must_use]
     pub fn after(&self, readings: u64, patience: Duration) -> Seen {
-        // (Longer than a year is as good as for ever.)
+        // More than a year is as good as for ever.
         let patience = patience.min(Duration::from_secs(366 * 86_400));
         let seen = self.shared.seen();
         let waited = self
@@ -86,7 +86,7 @@ impl Watch {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Why the first reading failed, or which of the named organisations have no book. Waits for it, up to a time.
+    /// Returns the error of the first reading, or the named organisations without a book. Waits for it, up to a time.
     #[must_use]
     pub fn missing(&self, patience: Duration) -> Vec<String> {
         let seen = self.after(0, patience);
@@ -98,10 +98,10 @@ impl Watch {
         blank.map(|book| unknown(&book.organisation)).collect()
     }
 
-    /// Tells each reading until nobody listens: books, or why there are none.
+    /// Passes each reading to `tell`, books or an error, until `tell` returns false.
     ///
     /// # Errors
-    /// What `tell` returns; it returns whether anybody listens.
+    /// Any error that `tell` returns.
     pub fn tell(
         &self,
         mut tell: impl FnMut(Result<&Books, &str>) -> Result<bool, String>,
@@ -121,19 +121,19 @@ impl Watch {
         }
     }
 
-    /// How often it reads.
+    /// Returns the interval between readings.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_millis(self.shared.interval.load(Ordering::Relaxed))
     }
 
-    /// Reads so often from now on: once in a tenth of a second at most.
+    /// Sets the interval: a tenth of a second at least.
     pub fn set_interval(&self, interval: Duration) {
         let milliseconds = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(100);
         self.shared.interval.store(milliseconds, Ordering::Relaxed);
     }
 
-    /// Reads no more, or goes on.
+    /// Pauses the readings, or resumes them.
     pub fn pause(&self, paused: bool) {
         self.shared.paused.store(paused, Ordering::Relaxed);
     }
@@ -145,9 +145,9 @@ impl Shared {
     }
 }
 
-/// Waits until the next reading is due. `None` when nobody wants one any more.
+/// Waits until the next reading is due. `None` when the watch was dropped.
 fn due(shared: &Weak<Shared>) -> Option<Instant> {
-    /// How late a change of the interval is seen.
+    /// The delay after which a change of the interval is noticed.
     const TICK: Duration = Duration::from_millis(50);
     let mut waited = Duration::ZERO;
     loop {
@@ -170,7 +170,7 @@ mod tests {
     use ledgerline_fleet::message::{Reply, Sync};
     use ledgerline_fleet::store::{Answer, Kind, Memory, Nudges, Store, StoreError};
 
-    /// A store that answers, or does not before its time limit, and then says so.
+    /// A store that answers, or exceeds its time limit and reports that.
     struct Slow(Memory, Arc<AtomicBool>);
 
     impl Store for Slow {

@@ -8,7 +8,7 @@ use ledgerline_fleet::book::{
 };
 use ledgerline_fleet::store::{Kind, StoreError};
 
-/// A store's error, and what to do about it.
+/// Returns a store's error, with advice.
 #[must_use]
 pub fn advised(error: &StoreError) -> String {
     let advice = match error.kind {
@@ -24,7 +24,7 @@ pub fn advised(error: &StoreError) -> String {
     format!("{error}{advice}")
 }
 
-/// What to say of an organisation without a book.
+/// Returns the message for an organisation without a book.
 #[must_use]
 pub fn unknown(organisation: &str) -> String {
     format!(
@@ -32,37 +32,37 @@ pub fn unknown(organisation: &str) -> String {
     )
 }
 
-/// What stands for none.
+/// The text for no value.
 pub(crate) const NONE: &str = "-";
 
-/// Units, or a dash where there are none.
+/// Returns a number of units, or a dash for zero.
 pub(crate) fn some(units: u64) -> String {
     if units == 0 { NONE.to_owned() } else { size::format(units) }
 }
 
-/// A number, or a dash instead of 0.
+/// Returns a number, or a dash for 0.
 pub(crate) fn count(number: u64) -> String {
     if number == 0 { NONE.to_owned() } else { number.to_string() }
 }
 
-/// How many nodes are here.
+/// Returns the number of nodes that are present.
 pub(crate) fn here(view: &View) -> usize {
     view.nodes.iter().filter(|node| !node.incarnations.is_empty()).count()
 }
 
-/// How many nodes are here, and how long leases hold.
+/// Returns the number of nodes that are present, and the time that leases hold.
 pub(crate) fn terms(view: &View) -> String {
     let nodes = counted(here(view), "node");
     let (ttl, grace) = (seconds(view.ttl), seconds(view.grace));
     format!("{nodes}; leases hold {ttl}, then {grace} of grace")
 }
 
-/// What nodes used of a budget when they last spoke.
+/// Returns the units of a budget that nodes used at their last report.
 pub(crate) fn used(budget: &BudgetView) -> u64 {
     budget.holds.iter().map(|hold| hold.used).sum()
 }
 
-/// What is said of a budget: max, leased, used, idle, unmet, over and refused.
+/// Returns the cells of a budget: max, leased, used, idle, unmet, over and refused.
 pub(crate) fn of_budget(budget: &BudgetView) -> [String; 7] {
     [
         size::format(budget.limit),
@@ -75,7 +75,7 @@ pub(crate) fn of_budget(budget: &BudgetView) -> [String; 7] {
     ]
 }
 
-/// The same of what a node has of it, but for a max.
+/// Returns the same cells of a node's part, but without a max.
 pub(crate) fn of_hold(hold: &HoldView) -> [String; 6] {
     [
         some(hold.lease),
@@ -87,7 +87,7 @@ pub(crate) fn of_hold(hold: &HoldView) -> [String; 6] {
     ]
 }
 
-/// A budget's path, with its minimum and whether it is deleted.
+/// Returns a budget's path, with its minimum and whether it is deleted.
 pub(crate) fn title(budget: &BudgetView) -> String {
     let minimum = match budget.minimum {
         0 => String::new(),
@@ -100,7 +100,7 @@ pub(crate) fn seconds(milliseconds: u64) -> String {
     format!("{:.1} s", milliseconds as f64 / 1000.0)
 }
 
-/// A time that has passed, in its largest unit.
+/// Returns a time that has passed, in its largest unit.
 pub(crate) fn age(milliseconds: u64) -> String {
     match milliseconds / 1000 {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -110,7 +110,7 @@ pub(crate) fn age(milliseconds: u64) -> String {
     }
 }
 
-/// The name of who has a lease; it says so where another process has that name by now.
+/// Returns the name of a lease's holder, marked if another process has that name by now.
 pub(crate) fn holder(hold: &HoldView, nodes: &[NodeView]) -> String {
     let node = nodes.iter().find(|node| node.name == hold.node);
     let starts = node.map(|node| node.incarnations.as_slice()).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(crate) fn holder(hold: &HoldView, nodes: &[NodeView]) -> String {
     format!("{}{older}", hold.node)
 }
 
-/// When the leases of a node's start end, or when others get its units.
+/// Returns when the leases of a node's start end, or when others get its units.
 pub(crate) fn ends(start: &IncarnationView, at: u64) -> String {
     let left = seconds(start.ends.saturating_sub(at));
     let freed = seconds(start.freed.saturating_sub(at));
@@ -155,7 +155,7 @@ pub(crate) fn happened(event: &Event) -> String {
     }
 }
 
-/// Who was refused how much, and why.
+/// Returns the subject, the size and the reason of a refusal.
 pub(crate) fn refused(refused: &Refused) -> String {
     let Refused { since, at, units, count, .. } = *refused;
     let (node, group, budget) =

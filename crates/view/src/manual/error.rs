@@ -1,12 +1,12 @@
-//! Errors of a command line, as a terminal may show them.
+//! Errors of a command line, in a form that is safe for a terminal.
 
 use crate::terminal::output::printable;
 use clap::error::{ContextKind, ContextValue};
 
-/// Letters of a word of the command line that an error quotes.
+/// The longest quotation of a word from the command line.
 const QUOTED: usize = 100;
 
-/// Shortens the words that an error quotes from the command line, and takes out of them what steers a terminal.
+/// Shortens the words that an error quotes from the command line, and removes terminal control characters from them.
 pub fn tame(mut error: clap::Error) -> clap::Error {
     let quoted = |(kind, value): (ContextKind, &ContextValue)| match value {
         ContextValue::String(word) => Some((kind, word.clone())),

@@ -1,4 +1,4 @@
-//! Pages of the manual for a command that clap knows: its definitions in the sections that readers of manuals expect.
+//! Manual pages for a clap command: its definitions in the sections that readers of manuals expect.
 //!
 //! ```
 //! use clap::{Arg, Command};
@@ -22,14 +22,13 @@ use clap_mangen::roff::{Roff, bold, roman};
 use std::fs;
 use std::path::Path;
 
-/// Writes the page of a command and of those below it into a folder, which is made where there is none.
+/// Writes the pages of a command and of its subcommands into a folder, which is made if it is missing.
 ///
-/// At the foot of each page stand the `source`, which is what the command comes with and its version, and the name of the
-/// `manual`.
+/// The foot of each page has the `source`, which is the package with its version, and the name of the `manual`.
 ///
 /// # Errors
 ///
-/// The path that cannot be written, and why.
+/// The path that cannot be written, with the cause.
 pub fn write_pages(
     folder: &Path,
     command: &mut Command,
@@ -68,25 +67,25 @@ pub fn completions(shell: Shell, command: &mut Command) -> String {
     clap_complete::generate(shell, command, name.as_str(), &mut script);
     let script = String::from_utf8(script).expect("generators write text");
     match shell {
-        // clap_complete 4.6 writes a hyphen of the name in one way where it chooses a case, and in another in the cases of
-        // subcommands, which are never chosen then.
+        // clap_complete 4.6 writes a hyphen of the name in one way where it chooses a case, and in another in the cases
+        // of subcommands, so those would never be chosen.
         Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
         _ => script,
     }
 }
 
-/// The name of a command's page.
+/// Returns the name of a command's page.
 pub fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The commands right below one that have pages. (`help` repeats what they say.)
+/// Returns the direct subcommands that have pages. `help` has none, since it only repeats the others.
 pub fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
 }
 
-/// The page of a command that was built, with that of the command `above` it under "see also". At the foot stand the `source`,
-/// which is what the command comes with and its version, and the name of the `manual`.
+/// Returns the page of a built command, with the command `above` it under "see also". The foot has the `source`, which
+/// is the package with its version, and the name of the `manual`.
 pub fn page(command: &Command, above: Option<&Command>, source: &str, manual: &str) -> Vec<u8> {
     let mut page = Vec::new();
     let man =
@@ -102,7 +101,7 @@ pub fn page(command: &Command, above: Option<&Command>, source: &str, manual: &s
     page
 }
 
-/// What stands before the options: how to call it, and what it does.
+/// Returns the part before the options: the usage and the description.
 fn first(command: &Command) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["SYNOPSIS"]);
@@ -119,7 +118,7 @@ fn first(command: &Command) -> Roff {
     roff
 }
 
-/// What stands behind the options: subcommands, what --help says last, and other pages.
+/// Returns the part after the options: subcommands, the end of --help, and other pages.
 fn last(command: &Command, above: Option<&Command>) -> Roff {
     let mut roff = Roff::new();
     let subcommands: Vec<_> = below(command).collect();
@@ -144,7 +143,7 @@ fn last(command: &Command, above: Option<&Command>) -> Roff {
     roff
 }
 
-/// What --help says behind the options, by headings: a line of one word and a colon is one.
+/// Splits the text after the options in --help by headings: a line of one word and a colon is one.
 fn sections(text: &str) -> Vec<(String, String)> {
     let mut found = vec![("NOTES".to_owned(), String::new())];
     for line in text.lines() {

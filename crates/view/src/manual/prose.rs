@@ -1,13 +1,13 @@
-//! Text of --help as roff: paragraphs are filled, indented lines stay as they are, words in backticks are bold.
+//! The text of --help as roff: paragraphs are filled, indented lines are kept, words in backticks are bold.
 
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
-/// By how much --help indents what is to stay as it is.
+/// The indentation of kept lines in --help.
 const INDENT: &str = "  ";
 
 /// Appends `text`.
 pub fn render(roff: &mut Roff, text: &str) {
-    // Lines that stay as they are follow each other, blank ones between them included.
+    // Kept lines are consecutive, including blank ones between them.
     let mut kept = false;
     let mut gap = false;
     let mut anything = false;
@@ -47,7 +47,7 @@ pub fn render(roff: &mut Roff, text: &str) {
     }
 }
 
-/// A line with what stands in backticks in bold.
+/// Returns a line with the text in backticks in bold.
 fn inlines(line: &str) -> Vec<Inline> {
     let whole = line.matches('`').count().is_multiple_of(2);
     let parts = line.split('`').enumerate();

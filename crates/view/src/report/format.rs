@@ -1,4 +1,4 @@
-//! How a recording lies in a file.
+//! The file format of recordings.
 //!
 //! ```text
 //! file      magic "ledgrec\n", version (4 bytes, little-endian), 4 bytes of zero, frames
@@ -19,26 +19,26 @@
 //! kind 5    End: time, how the program ended
 //!
 //! values    current, peak, charges, refused, reclaimed, max (2^64 - 1: none): bits 0 to 5, in this order, as changes
-//!           from what was written last of this group, from zeros if nothing was
-//! state     0 lives, 1 ended: bit 6 says that a group ended. (It holds nothing from then on, whatever current says.)
+//!           from the last written values of this group, from zeros if there are none
+//! state     0 lives, 1 ended: bit 6 marks the end of a group. It holds nothing from then on, whatever current is.
 //! ```
 //!
-//! The first frame is Begin. A group comes before what names its index; indexes count up from 0. Frames of other kinds
-//! are skipped by who does not know them. What follows a frame that is torn or whose checksum is wrong is not read:
-//! each sample says only what changed.
+//! The first frame is Begin. A group precedes each frame that names its index; indexes count up from 0. Readers skip
+//! frames of unknown kinds. The part after a torn frame or a wrong checksum is not read, since each sample states only
+//! changes.
 //!
 //! Frames are only ever appended, and the file is replaced as a whole, by renaming another over it, when it becomes too
-//! long. So whoever writes may be killed at any time: what was written until then is read.
+//! long. So the writer may be killed at any time: everything written until then can be read.
 
 use std::time::Duration;
 
 pub(crate) const MAGIC: [u8; 8] = *b"ledgrec\n";
 pub(crate) const VERSION: u32 = 1;
-/// Magic, version, four bytes of nothing.
+/// Magic, version, four bytes of zero.
 pub(crate) const HEADER: usize = 16;
-/// What a frame has besides its payload.
+/// The bytes of a frame besides its payload.
 const FRAME: usize = 9;
-/// A frame is no larger: a sample of 65 536 groups, all of whose values changed, is not.
+/// The longest payload: a sample of 65 536 groups in which all values changed is shorter.
 const LONGEST: usize = 8 << 20;
 
 pub(crate) const BEGIN: u8 = 1;
@@ -47,14 +47,14 @@ pub(crate) const POINTS: u8 = 3;
 pub(crate) const SAMPLE: u8 = 4;
 pub(crate) const END: u8 = 5;
 
-/// The bit of a sample's entry that says that the group ended.
+/// The bit of a sample's entry for the end of a group.
 pub(crate) const ENDED: u8 = 1 << 6;
-/// How many values a group has.
+/// The number of values of a group.
 pub(crate) const VALUES: usize = 6;
 /// No limit.
 pub(crate) const NO_MAX: u64 = u64::MAX;
 
-/// What is known of a group at a time: current, peak, charges, refused, reclaimed, max.
+/// The values of a group at a time: current, peak, charges, refused, reclaimed, max.
 pub(crate) type Values = [u64; VALUES];
 pub(crate) const CURRENT: usize = 0;
 pub(crate) const PEAK: usize = 1;
@@ -63,7 +63,7 @@ pub(crate) const REFUSED: usize = 3;
 pub(crate) const RECLAIMED: usize = 4;
 pub(crate) const MAX: usize = 5;
 
-/// What a recording begins with.
+/// Returns the beginning of a recording.
 pub(crate) fn header() -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -71,7 +71,7 @@ pub(crate) fn header() -> Vec<u8> {
     bytes
 }
 
-/// Bytes that are written.
+/// A buffer that is being written.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
@@ -90,7 +90,7 @@ impl Writer {
     }
 
     pub(crate) fn time(&mut self, time: Duration) {
-        // (A clock reaches 2^64 nanoseconds after 584 years.)
+        // A clock reaches 2^64 nanoseconds after 584 years.
         self.number(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
@@ -99,14 +99,14 @@ impl Writer {
         self.0.extend(text.as_bytes());
     }
 
-    /// The bits of the values that changed, and `others`; then the changes.
+    /// Writes the bits of the changed values, and `others`; then the changes.
     pub(crate) fn changes(&mut self, before: &Values, now: &Values, others: u8) {
         let changed = (0..VALUES).filter(|&at| before[at] != now[at]);
         self.0.push(changed.clone().fold(others, |bits, at| bits | 1 << at));
         changed.for_each(|at| self.change(before[at], now[at]));
     }
 
-    /// A frame with what `payload` writes.
+    /// Writes a frame with the output of `payload`.
     pub(crate) fn frame(&mut self, kind: u8, payload: impl FnOnce(&mut Writer)) {
         let start = self.0.len();
         self.0.extend([kind, 0, 0, 0, 0]);
@@ -118,7 +118,7 @@ impl Writer {
     }
 }
 
-/// Bytes that are read. Each method is `None` where they do not say what was asked for.
+/// A buffer that is being read. Each method returns `None` if the bytes are not of the requested form.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'b>(pub(crate) &'b [u8]);
 
@@ -168,7 +168,7 @@ impl<'b> Reader<'b> {
         String::from_utf8(self.bytes(length)?.to_vec()).ok()
     }
 
-    /// Changes the values whose bits are set, and says what other bits are.
+    /// Changes the values whose bits are set, and returns the other bits.
     pub(crate) fn changes(&mut self, values: &mut Values) -> Option<u8> {
         let bits = self.byte()?;
         for (at, value) in values.iter_mut().enumerate() {
@@ -179,7 +179,7 @@ impl<'b> Reader<'b> {
         Some(bits)
     }
 
-    /// The next frame: its kind and payload. `None` if it is torn, or not what was written.
+    /// Returns the next frame: its kind and payload. `None` if it is torn or damaged.
     pub(crate) fn frame(&mut self) -> Option<(u8, Reader<'b>)> {
         let mut ahead = *self;
         let kind = ahead.byte()?;

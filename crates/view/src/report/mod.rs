@@ -1,14 +1,14 @@
-//! Recordings of a ledger over time, and what is made of them: a page, a picture, a summary.
+//! Recordings of a ledger over time, and their presentations: a page, a picture, a summary.
 //!
-//! | module      | what it holds                                                            |
+//! | module      | contents                                                                 |
 //! |-------------|--------------------------------------------------------------------------|
-//! | `format`    | how a recording lies in a file: the specification, frames, numbers       |
+//! | `format`    | the file format of recordings: the specification, frames, numbers        |
 //! | `recorder`  | writes a recording, look by look, in bounded space                       |
-//! | `recording` | reads one, whatever its bytes are                                        |
-//! | `timeline`  | puts what was read on one grid of time, for pictures                     |
-//! | `words`     | times and dates as people write them                                     |
+//! | `recording` | reads one, with any content                                              |
+//! | `timeline`  | puts the data on one grid of time, for pictures                          |
+//! | `words`     | times and dates for people                                               |
 //! | `summary`   | the peaks and refusals as text or JSON                                   |
-//! | `picture`   | who held what when, as SVG                                               |
+//! | `picture`   | the holdings over time, as SVG                                           |
 //! | `page`      | all of it as one HTML file that needs no server                          |
 
 mod format;

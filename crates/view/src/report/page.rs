@@ -1,8 +1,8 @@
 //! A recording as one HTML file that needs no server and loads nothing.
 //!
-//! The page holds what it shows as JSON, in an element that is no script. Names in it are words of others: every `<`,
-//! `>` and `&` in it is written as an escape of JSON, so nothing in there ends that element, whatever it is called;
-//! and the page's script writes them as text, never as markup. A policy in the page's head forbids it to load anything.
+//! The page contains its data as JSON, in an element that is no script. Names in it are untrusted: every `<`, `>` and
+//! `&` is written as an escape of JSON, so no name can end that element; and the page's script writes names as text,
+//! never as markup. A policy in the page's head forbids it to load anything.
 
 use crate::report::picture::{COLOURS, svg, told};
 use crate::report::summary::{Facts, notes};
@@ -14,9 +14,9 @@ use html_escape::encode_safe;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Groups on the page: those with the largest peaks, and the way from each to the root.
+/// The most groups on the page: those with the largest peaks, and the path from each to the root.
 const GROUPS: usize = 500;
-/// Values of all groups together, which decide how fine the time is.
+/// The most values of all groups together. They limit the resolution in time.
 const VALUES: usize = 600_000;
 
 const STYLE: &str = include_str!("page/style.css");
@@ -36,22 +36,22 @@ struct Entry<'r> {
     #[serde(flatten)]
     facts: Facts<'r>,
     name: String,
-    /// Its place among the groups; the root's is its own.
+    /// The index of its parent; the root's is its own.
     parent: usize,
-    /// The column of the first value, and what was held at the end of each from there on.
+    /// The column of the first value, and the units that were held at the end of each column from there on.
     first: usize,
     last: Vec<u64>,
-    /// The most in each; empty where it is the same.
+    /// The maximum in each column; empty if it equals `last`.
     most: Vec<u64>,
-    /// Columns in which charges were refused, and in which caches gave back, with how much.
+    /// Columns with refused charges, and columns in which caches gave units back, with the numbers.
     refusals: Vec<(usize, u64)>,
     reclaims: Vec<(usize, u64)>,
 }
 
-/// The page.
+/// Returns the page.
 ///
 /// # Errors
-/// None that can happen: it is an error of writing JSON.
+/// None in practice: the type is that of writing JSON.
 pub fn html(recording: &Recording) -> Result<String, serde_json::Error> {
     let json = safe(&serde_json::to_string(&data(recording))?);
     let title = encode_safe(&one_line(&recording.title)).into_owned();
@@ -122,7 +122,7 @@ pub fn html(recording: &Recording) -> Result<String, serde_json::Error> {
     ))
 }
 
-/// JSON in which nothing ends, or begins, an element, and no letter steers what is shown.
+/// Returns JSON that cannot end or begin an element, without control characters.
 fn safe(json: &str) -> String {
     json_with(json, |letter| {
         let steers = !(' '..='~').contains(&letter) && !is_plain(letter);
@@ -143,7 +143,7 @@ fn data(recording: &Recording) -> Data<'_> {
             place = parents[place];
         }
     }
-    // (The way to the root may have met the bound: then what hangs in the air is not shown.)
+    // The path to the root may have met the bound: then the unconnected groups are not shown.
     let places: Vec<usize> =
         (0..shown.len()).filter(|&place| shown[place] && shown[parents[place]]).collect();
     let new: HashMap<usize, usize> =
@@ -174,7 +174,7 @@ fn data(recording: &Recording) -> Data<'_> {
     }
 }
 
-/// The place of each group's parent: the last one before it that has its parent's path, or the root.
+/// Returns the index of each group's parent: the last one before it with its parent's path, or the root.
 fn parents(recording: &Recording) -> Vec<usize> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut parents = Vec::with_capacity(recording.groups.len());

@@ -1,7 +1,7 @@
-//! Who held what when, as SVG: areas on top of each other, and below them the lives of the largest.
+//! The holdings over time, as SVG: stacked areas, and below them the lives of the largest groups.
 //!
-//! Colours are ones that colour-blind people can tell apart (Okabe and Ito's), and each area is named beside the
-//! picture, in the order in which the areas stand.
+//! The colours can be distinguished by colour-blind people (Okabe and Ito's), and each area is named beside the
+//! picture, in the order of the areas.
 
 use crate::report::timeline::{Grid, Track, stacked};
 use crate::report::words::{date, length, times};
@@ -21,11 +21,11 @@ const HEIGHT: f64 = 240.0;
 const ROW: f64 = 18.0;
 /// One column for each unit between left and right.
 const COLUMNS: usize = 626;
-/// Groups that have an area, and a row.
+/// The most groups with an area and a row.
 const AREAS: usize = 7;
 const LIVES: usize = 12;
 
-/// The colours of the areas; the last is that of all others.
+/// The colours of the areas; the last is for all other groups.
 pub(crate) const COLOURS: [&str; AREAS + 1] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#a6921f", "#8a8f98"];
 
@@ -46,7 +46,7 @@ pub fn svg(recording: &Recording) -> String {
 
     let mut out = String::new();
     let title = words(&recording.title, 90);
-    // (Writing to a string does not fail.)
+    // Writing to a string does not fail.
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
@@ -88,7 +88,7 @@ pub fn svg(recording: &Recording) -> String {
     let all: Vec<u64> = (0..COLUMNS).map(|column| parent.at(column).max(floor[column])).collect();
     area(&mut out, COLOURS[AREAS], &floor, &all, &x, &y);
 
-    // The most in each column, where it was more than what was left at its end.
+    // The maximum in each column, if it exceeded the value at the column's end.
     let mut path = String::new();
     for (at, &most) in root.most.iter().enumerate() {
         point(&mut path, x(root.first + at), y(most));
@@ -119,7 +119,7 @@ pub fn svg(recording: &Recording) -> String {
     out
 }
 
-/// What the picture shows, in a sentence or two.
+/// Returns a description of the picture in a sentence or two.
 pub(crate) fn told(recording: &Recording) -> String {
     let root = recording.root();
     let at = root.peak_at.map(|at| at.saturating_sub(recording.start)).map(length);
@@ -150,7 +150,7 @@ const STYLE: &str = "<style>\
 .grid{stroke:#3d444d}.most{stroke:#e6edf3}.max{stroke:#ffa657}.refused{fill:#ffa657}.reclaimed{fill:#3fb950}}\
 </style>\n";
 
-/// Words of others: short, and nothing but text.
+/// Returns an untrusted text, shortened and escaped.
 fn words(text: &str, most: usize) -> String {
     let text = one_line(text);
     let text = match text.chars().count() > most {
@@ -160,13 +160,13 @@ fn words(text: &str, most: usize) -> String {
     encode_safe(&text).into_owned()
 }
 
-/// A step of one, two or four times a power of 1024 or a part of it, of which there are three to six.
+/// Returns a step of one, two or four times a power of 1024 or a part of it, such that there are three to six steps.
 fn nice(most: u64) -> u64 {
     let step = (most / 4).max(1);
     1 << (63 - step.leading_zeros())
 }
 
-/// A text that ends at a place.
+/// Writes a text that ends at a place.
 fn ending(out: &mut String, x: f64, y: f64, class: &str, text: &str) {
     let _ = writeln!(
         out,
@@ -174,7 +174,7 @@ fn ending(out: &mut String, x: f64, y: f64, class: &str, text: &str) {
     );
 }
 
-/// A name, and what is said of it.
+/// Writes a name, and a quieter remark behind it.
 fn named(out: &mut String, x: f64, y: f64, name: &str, quiet: &str) {
     let _ = writeln!(
         out,
@@ -182,7 +182,7 @@ fn named(out: &mut String, x: f64, y: f64, name: &str, quiet: &str) {
     );
 }
 
-/// The mark of refusals: a path from a place on.
+/// Writes the mark of refusals: a path that starts at a place.
 fn refusal(out: &mut String, x: f64, y: f64, path: &str, many: u64) {
     let _ = writeln!(
         out,
@@ -190,7 +190,7 @@ fn refusal(out: &mut String, x: f64, y: f64, path: &str, many: u64) {
     );
 }
 
-/// The next point of a path.
+/// Appends the next point of a path.
 fn point(path: &mut String, x: f64, y: f64) {
     let letter = if path.is_empty() { 'M' } else { 'L' };
     let _ = write!(path, "{letter}{x} {y:.1}");
@@ -234,7 +234,7 @@ fn area(
         return;
     }
     let mut path = String::new();
-    // A point where the line bends is enough.
+    // Only points at which the line bends are needed.
     let mut line = |values: &[u64], back: bool| {
         let many = values.len();
         for step in 0..many {
@@ -262,7 +262,7 @@ fn legend(out: &mut String, recording: &Recording, largest: &[(usize, Track)], m
     let square = |colour| {
         format!("<rect x=\"{x}\" y=\"Y\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{colour}\"/>")
     };
-    // As the areas stand: the topmost first.
+    // In the order of the areas: the topmost first.
     entry(
         square(COLOURS[AREAS]),
         "all others".to_owned(),
@@ -295,7 +295,7 @@ fn legend(out: &mut String, recording: &Recording, largest: &[(usize, Track)], m
     }
 }
 
-/// A row for each life.
+/// Writes a row for each life.
 fn rows(out: &mut String, recording: &Recording, grid: &Grid, lives: &[usize], top: f64) {
     for (row, &place) in lives.iter().enumerate() {
         let group = &recording.groups[place];

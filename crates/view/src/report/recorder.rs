@@ -1,9 +1,9 @@
 //! Writes a recording, look by look, in bounded space.
 //!
 //! ```text
-//! each look       what is new is appended, in one call: births, then what changed
-//! when too long   a second file gets what the history still knows, coarser with age, and is renamed over the first
-//! a full disk     the file is cut to what was whole, and the next look but some tries again: nothing is lost but time
+//! each look       the changes are appended in one call: births, then values
+//! when too long   a second file gets the history, coarser with age, and is renamed over the first
+//! a full disk     the file is cut to the last whole frame, and a later look tries again: only resolution in time is lost
 //! ```
 
 use crate::report::format::{
@@ -19,35 +19,35 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
 
-/// The least bytes that a recording can be held to.
+/// The smallest allowed size of a recording.
 pub const LEAST_SIZE: u64 = 256 << 10;
-/// Points of each group that a file which was compacted has at most.
+/// The most points of each group in a compacted file.
 const POINTS_EACH: u64 = 1000;
-/// Bytes of the file for each group that is followed at a time, of whom there are some in any case.
+/// The bytes of the file per group that is followed at the same time. Some groups are followed in any case.
 const BYTES_EACH: u64 = 40_000;
 const LEAST_GROUPS: u64 = 16;
-/// Half of a file holds points when it is made anew; this is what one takes, or less.
+/// Half of a compacted file holds points; this is the most that a point takes.
 const BYTES_OF_POINT: u64 = 20;
-/// How long no writing is tried after it failed.
+/// The pause after a failed write.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a recording is told of itself.
+/// The settings of a recording.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is recorded: a command, say.
+    /// The subject of the recording, for example a command.
     pub title: String,
-    /// How often there will be a look.
+    /// The interval between looks.
     pub every: Duration,
-    /// Bytes that the file has at most, [`LEAST_SIZE`] at least. (For a moment, when it is replaced, there is a second
-    /// one of half that.)
+    /// The largest size of the file, at least [`LEAST_SIZE`]. While it is replaced there is a second file of half that
+    /// size.
     pub size: u64,
 }
 
 /// Writes a recording of one ledger.
 ///
-/// Each look costs about a microsecond a group and one call of the kernel. The memory it takes is that of a
-/// [`History`] of one group for each 40 000 bytes of the file's size, with 1000 points each: 20 MB for 16 MB, if there are
-/// as many groups and they lived long enough.
+/// Each look costs about a microsecond per group and one system call. The recorder takes the memory of a [`History`] of
+/// one group for each 40 000 bytes of the file's size, with 1000 points each: 20 MB for 16 MB, if there are that many
+/// groups and they lived long enough.
 ///
 /// ```
 /// use ledgerline::Ledger;
@@ -78,23 +78,23 @@ pub struct Recorder {
     path: PathBuf,
     settings: Settings,
     file: File,
-    /// Bytes of the file that are whole frames.
+    /// The bytes of the file that are whole frames.
     length: u64,
     history: History,
     written: HashMap<GroupId, Written>,
-    /// How many groups the file knows.
+    /// The number of groups in the file.
     indexes: u64,
     /// The first look.
     began: Option<(Duration, SystemTime, &'static str)>,
-    /// The look that was written last.
+    /// The last written look.
     clock: Duration,
-    /// Groups of which the file no longer says anything.
+    /// The number of groups that the file no longer covers.
     left_out: u64,
-    /// Until when no writing is tried.
+    /// The end of the pause after a failed write.
     paused: Option<Duration>,
 }
 
-/// What the file says of a group.
+/// The state of a group in the file.
 #[derive(Clone, Debug)]
 struct Written {
     index: u64,
@@ -104,12 +104,12 @@ struct Written {
 }
 
 impl Recorder {
-    /// Makes the file, in place of one of that name, and writes what says that it is a recording.
+    /// Makes the file, which replaces one of that name, and writes the header.
     ///
     /// # Errors
-    /// `path` is something else than a file, or its folder takes no new file.
+    /// `path` is not a regular file, or its folder accepts no new file.
     pub fn create(path: &Path, settings: Settings) -> io::Result<Recorder> {
-        // (It goes where a symbolic link leads, not over it.)
+        // The recording is written through a symbolic link, not over it.
         let path = match path.metadata() {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) if !found.is_file() => {
@@ -139,16 +139,17 @@ impl Recorder {
         })
     }
 
-    /// Where the recording is.
+    /// Returns the path of the recording.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what changed since the look before.
+    /// Writes the changes since the previous look.
     ///
     /// # Errors
-    /// It could not be written: the disk is full, say. What was written before can be read all the same. Looks of the
-    /// next second are not written; then the next one is tried again, and says all that changed since the last that was.
+    /// It could not be written, for example because the disk is full. Everything written before can still be read.
+    /// Looks of the next second are not written; then the next one is tried again, with all changes since the last
+    /// written look.
     pub fn push(&mut self, look: &Look) -> io::Result<()> {
         self.history.push(look);
         if self.paused.is_some_and(|until| look.clock < until && look.clock + PAUSE >= until) {
@@ -158,10 +159,10 @@ impl Recorder {
         self.try_to_push(look).inspect_err(|_| self.paused = Some(look.clock + PAUSE))
     }
 
-    /// Says how what was recorded ended. Nothing should come after that.
+    /// Writes how the recorded program ended. No look may follow.
     ///
     /// # Errors
-    /// As [`Recorder::push`] has them.
+    /// As for [`Recorder::push`].
     pub fn end(&mut self, how: &str) -> io::Result<()> {
         let mut writer = Writer::default();
         writer.frame(END, |frame| {
@@ -203,7 +204,7 @@ impl Recorder {
                 }
             }
         }
-        // Those that are gone, or made room for larger ones.
+        // Groups that are gone, or made room for larger ones.
         for (id, written) in &self.written {
             let lives = self.history.get(*id).is_some_and(|group| !group.ended);
             if !written.ended && !lives && !changed.iter().any(|(changed, _)| changed == id) {
@@ -222,7 +223,7 @@ impl Recorder {
         self.clock = self.clock.max(look.clock);
         self.indexes = indexes;
         self.written.extend(changed);
-        // (What the history forgot has been said to have ended.)
+        // The groups that the history forgot were marked as ended above.
         if self.written.len() > self.history.len() {
             let before = self.written.len();
             self.written.retain(|id, _| self.history.get(*id).is_some());
@@ -246,7 +247,7 @@ impl Recorder {
     /// Appends whole frames, or nothing.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all_at(bytes, self.length) {
-            // (A reader stops at a torn frame anyhow; but the disk is full.)
+            // A reader stops at a torn frame anyway; but the disk is full.
             let _ = self.file.set_len(self.length);
             return Err(error);
         }
@@ -254,13 +255,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Replaces the file by one with what the history knows, which is all up to this look.
+    /// Replaces the file by one with the data of the history, which covers all looks up to this one.
     fn compact(&mut self, look: &Look) -> io::Result<()> {
         let rows: HashMap<GroupId, &Row> = look.rows.iter().map(|row| (row.id, row)).collect();
         let mut groups: Vec<&Chronicle> = self.history.iter().collect();
         groups.sort_by_key(|group| (group.depth > 0, group.ended, std::cmp::Reverse(group.peak)));
         let mut writer = Writer(format::header());
-        // (Its number has the same length whatever is left out, but for a byte or two.)
+        // The length of the number of omitted groups varies by a byte or two only.
         let room = (self.settings.size / 2) as usize;
         let mut body = Writer::default();
         let mut written = HashMap::new();
@@ -285,7 +286,7 @@ impl Recorder {
         if let Some(began) = self.began {
             self.begin(began, &mut writer);
         }
-        // An empty sample says when this was.
+        // An empty sample records the time.
         let passed =
             self.began.map_or(Duration::ZERO, |(began, ..)| look.clock.saturating_sub(began));
         body.frame(SAMPLE, |frame| frame.time(passed));
@@ -300,10 +301,10 @@ impl Recorder {
     }
 }
 
-/// Puts a file with these bytes where another may be, at once.
+/// Puts a file with these bytes in place atomically; it may replace another.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // Names of programs are nobody else's to read.
+    // Other users must not read the names of programs.
     let file: NamedTempFile = tempfile::Builder::new()
         .prefix(".ledgerline-record")
         .permissions(Permissions::from_mode(0o600))

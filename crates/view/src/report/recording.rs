@@ -1,4 +1,4 @@
-//! Reads a recording, whatever its bytes are.
+//! Reads a recording, with any content.
 
 use crate::report::format::{self, ENDED, Reader, Values};
 use crate::watch::Point;
@@ -7,58 +7,58 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A recording is not longer: nobody asked for one, and it is read into memory.
+/// The longest recording that is read, since it is read into memory.
 const LONGEST: u64 = 512 << 20;
-/// Groups that are read; a file with more is none that was written here.
+/// The most groups that are read; the recorder never writes more.
 const MOST_GROUPS: usize = 1 << 18;
-/// Points that are kept: of more, neighbours are merged.
+/// The most points that are kept: if there are more, neighbours are merged.
 const MOST_POINTS: usize = 1 << 21;
 
-/// What a ledger held over time.
+/// The holdings of a ledger over time.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What was recorded: a command, say.
+    /// The subject of the recording, for example a command.
     pub title: String,
-    /// What is counted: `bytes`.
+    /// The unit of the ledger: `bytes`.
     pub unit: String,
-    /// When the first look was, by the wall clock.
+    /// The time of the first look, by the wall clock.
     pub at: SystemTime,
-    /// How often there was to be a look.
+    /// The intended interval between looks.
     pub every: Duration,
     /// The first look; all times are by this clock.
     pub start: Duration,
     /// The last look.
     pub end: Duration,
-    /// How the program ended. `None`: who recorded it went first, or goes on.
+    /// The end of the program. `None` if the recorder ended first, or is still running.
     pub how: Option<String>,
     /// Groups that were left out for space.
     pub left_out: u64,
-    /// Bytes at the end that could not be read.
+    /// The number of bytes at the end that could not be read.
     pub torn: u64,
-    /// The groups, in the order in which they were seen; the root is the first.
+    /// The groups, in the order of their first appearance; the root is the first.
     pub groups: Vec<Group>,
 }
 
-/// What one group held over time.
+/// The holdings of one group over time.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     /// Its path; `/` is the root.
     pub path: String,
     /// Levels below the root.
     pub depth: u32,
-    /// Its process; 0 where it has none.
+    /// Its process; 0 without one.
     pub pid: u32,
     /// Its program's name, or its own.
     pub program: String,
-    /// When it was seen first.
+    /// The time of its first appearance.
     pub born: Duration,
-    /// When it was seen to have ended; `None` if it lived to the end.
+    /// The time at which it was seen to have ended; `None` if it lived to the end.
     pub ended: Option<Duration>,
-    /// What it held last; of one that ended, what it held at its end.
+    /// The last holding; for a group that ended, the one at its end.
     pub current: u64,
-    /// The most that it held at a time.
+    /// The peak of its holding.
     pub peak: u64,
-    /// When it was seen to have held that, if this lies within the recording.
+    /// The time at which the peak was seen, if this lies within the recording.
     pub peak_at: Option<Duration>,
     /// Charges, with those before the recording.
     pub charges: u64,
@@ -68,7 +68,7 @@ pub struct Group {
     pub reclaimed: u64,
     /// Its limit.
     pub max: Option<u64>,
-    /// What it held when: the last of a point is held until the next one. None overlap.
+    /// Its holdings over time: the last value of a point holds until the next point. None overlap.
     pub points: Vec<Point>,
 }
 
@@ -76,7 +76,7 @@ impl Recording {
     /// Reads the recording in a file.
     ///
     /// # Errors
-    /// A sentence that names the file: it cannot be read, or is no recording.
+    /// A sentence that names the file: it cannot be read, or is not a recording.
     pub fn open(path: &Path) -> Result<Recording, String> {
         let name = path.display();
         let told = |error: std::io::Error| format!("{name}: {error}");
@@ -93,11 +93,11 @@ impl Recording {
         Recording::parse(&bytes).map_err(|why| format!("{name} {why}"))
     }
 
-    /// Reads a recording that is in memory.
+    /// Reads a recording from memory.
     ///
     /// # Errors
-    /// What it is not, as `is no recording`. A recording that breaks off is none: what is whole is read, and
-    /// [`Recording::torn`] says how much is not.
+    /// Half a sentence, such as `is no recording`. A recording that breaks off is not an error: its whole frames are
+    /// read, and [`Recording::torn`] has the size of the rest.
     pub fn parse(bytes: &[u8]) -> Result<Recording, String> {
         let none = || "is no recording of `ledgerline run --record`".to_owned();
         let rest = bytes.strip_prefix(&format::MAGIC).ok_or_else(none)?;
@@ -130,19 +130,19 @@ impl Recording {
         Ok(state.recording)
     }
 
-    /// How long it is.
+    /// Returns the length of time.
     pub fn length(&self) -> Duration {
         self.end.saturating_sub(self.start)
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> &Group {
         &self.groups[0]
     }
 }
 
 impl Group {
-    /// The last part of the path; `/` for the root.
+    /// Returns the last part of the path; `/` for the root.
     pub fn name(&self) -> &str {
         match self.path.rsplit('/').next() {
             Some(name) if !name.is_empty() => name,
@@ -150,7 +150,7 @@ impl Group {
         }
     }
 
-    /// How long it lived, as far as the recording knows.
+    /// Returns how long it lived, as far as the recording shows.
     pub fn lived(&self, recording: &Recording) -> Duration {
         self.ended.unwrap_or(recording.end).saturating_sub(self.born)
     }
@@ -172,17 +172,17 @@ fn begin(payload: &mut Reader<'_>) -> Option<Recording> {
     })
 }
 
-/// What was read so far.
+/// The state of the reader.
 struct State {
     recording: Recording,
-    /// What each group's values were; `None` before its first sample.
+    /// The current values of each group; `None` before its first sample.
     values: Vec<Option<Values>>,
     points: usize,
     samples: u64,
 }
 
 impl State {
-    /// Reads a frame; `None` if it says what no recorder writes.
+    /// Reads a frame; `None` if no recorder writes such a frame.
     fn frame(&mut self, kind: u8, payload: &mut Reader<'_>) -> Option<()> {
         match kind {
             format::GROUP => self.group(payload),
@@ -233,7 +233,7 @@ impl State {
             start = start.checked_add(payload.time()?)?;
             let length = payload.time()?;
             last = payload.change(last)?;
-            // (The first may begin on a coarse grid.)
+            // The first point may begin on a coarse grid.
             let from = start.max(self.recording.start);
             let length = start.saturating_add(length).saturating_sub(from);
             let point = Point {
@@ -252,7 +252,7 @@ impl State {
             group.push(point);
             self.points += 1;
         }
-        // (A peak of before the recording is not in its points.)
+        // A peak from before the recording is not in its points.
         if most < group.peak {
             group.peak_at = None;
         }
@@ -272,7 +272,7 @@ impl State {
             let mut values = known.unwrap_or_default();
             let bits = payload.changes(&mut values)?;
             let group = &mut self.recording.groups[place];
-            // What a group had counted when the recording began happened before it.
+            // Counts at the beginning of the recording are from before it.
             let then = known.unwrap_or(if self.samples == 0 { values } else { Values::default() });
             let rose = values[format::PEAK] > then[format::PEAK];
             let ended = bits & ENDED != 0;
@@ -284,7 +284,7 @@ impl State {
             }
             group.take(&values);
             self.values[place] = Some(values);
-            // (A row that stands for processes that ended gets more of them.)
+            // A row for several ended processes gets more of them.
             if known.is_some() && group.ended.is_some() {
                 continue;
             }
@@ -316,11 +316,11 @@ impl State {
             group.points = group.points.chunks(2).filter_map(merged).collect();
             self.points += group.points.len();
         }
-        // (With one point each there is nothing to merge; groups are few beside points.)
+        // With one point each there is nothing to merge; groups are few beside points.
     }
 }
 
-/// What follows each other, as one point.
+/// Returns consecutive points as one point.
 fn merged(points: &[Point]) -> Option<Point> {
     points.iter().copied().reduce(|one, other| Point {
         start: one.start,
@@ -343,7 +343,7 @@ impl Group {
         self.max = Some(values[format::MAX]).filter(|&max| max != format::NO_MAX);
     }
 
-    /// Adds a point, which begins where the one before ended, or later.
+    /// Appends a point, which begins where the previous one ended, or later.
     fn push(&mut self, mut point: Point) {
         if let Some(before) = self.points.last() {
             let end = point.end();

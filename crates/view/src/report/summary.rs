@@ -11,17 +11,17 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Rows of the text, unless more are asked for.
+/// The default number of rows in the text.
 const ROWS: usize = 30;
 
-/// What a recording comes to, for a terminal: the largest groups with their peaks, when these were, their lives, charges
-/// and refusals.
+/// Returns the main facts of a recording for a terminal: the largest groups with their peaks and the times of these,
+/// their lives, charges and refusals.
 pub fn text(recording: &Recording) -> String {
     let mut text = String::new();
     let root = recording.root();
     let since = |time: Duration| length(time.saturating_sub(recording.start));
     let title = one_line(&recording.title);
-    // (Writing to a string does not fail.)
+    // Writing to a string does not fail.
     let _ = writeln!(text, "{title}");
     let how =
         recording.how.as_deref().map_or("not ended when it was written last".into(), printable);
@@ -78,7 +78,7 @@ pub fn text(recording: &Recording) -> String {
     text
 }
 
-/// What a reader must know of how whole a recording is.
+/// Returns notes on the completeness of a recording.
 pub(crate) fn notes(recording: &Recording) -> Vec<String> {
     let mut notes = Vec::new();
     if recording.left_out > 0 {
@@ -121,7 +121,7 @@ struct Entry<'r> {
     points: Vec<(f64, f64, u64, u64, u64, u64, u64)>,
 }
 
-/// What documents say of a group. Times are seconds from the recording's start.
+/// The facts about a group in documents. Times are seconds from the recording's start.
 #[derive(Serialize)]
 pub(crate) struct Facts<'r> {
     path: Cow<'r, str>,
@@ -168,10 +168,10 @@ fn since(time: Duration, recording: &Recording) -> f64 {
     time.saturating_sub(recording.start).as_secs_f64()
 }
 
-/// All that a recording says, as JSON.
+/// Returns everything in a recording as JSON.
 ///
 /// # Errors
-/// None that can happen: it is an error of writing JSON.
+/// None in practice: the type is that of writing JSON.
 pub fn json(recording: &Recording) -> Result<String, serde_json::Error> {
     let point = |point: &Point| {
         let length = point.length.as_secs_f64();

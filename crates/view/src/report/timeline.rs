@@ -1,12 +1,12 @@
-//! What was read, on one grid of time.
+//! A recording on one grid of time.
 
 use crate::report::{Group, Recording};
 use std::time::Duration;
 
-/// What groups held in columns of equal time.
+/// The holdings of groups in columns of equal time.
 pub(crate) struct Grid {
     start: Duration,
-    /// Nanoseconds of a column.
+    /// The nanoseconds of a column.
     width: f64,
     columns: usize,
 }
@@ -15,28 +15,28 @@ pub(crate) struct Grid {
 pub(crate) struct Track {
     /// The column of the first value.
     pub(crate) first: usize,
-    /// What was held at the end of each column.
+    /// The units held at the end of each column.
     pub(crate) last: Vec<u64>,
-    /// The most in each.
+    /// The maximum in each column.
     pub(crate) most: Vec<u64>,
-    /// Refusals in each, and units reclaimed, where there were any: the column and the number.
+    /// Refusals and reclaimed units: the columns that have any, with the number.
     pub(crate) refused: Vec<(usize, u64)>,
     pub(crate) reclaimed: Vec<(usize, u64)>,
 }
 
 impl Grid {
-    /// A grid over a recording.
+    /// Makes a grid over a recording.
     pub(crate) fn new(recording: &Recording, columns: usize) -> Grid {
         let columns = columns.max(1);
-        // (A recording of one look has a width all the same.)
+        // A recording of one look has a width nevertheless.
         let length = recording.length().max(Duration::from_millis(1));
         Grid { start: recording.start, width: length.as_nanos() as f64 / columns as f64, columns }
     }
 
-    /// The column that a time lies in.
+    /// Returns the column that a time lies in.
     pub(crate) fn column(&self, time: Duration) -> usize {
         let passed = time.saturating_sub(self.start).as_nanos() as f64;
-        // A time at the border belongs to what led up to it.
+        // A time at the border belongs to the column before it.
         ((passed / self.width).ceil() as usize).saturating_sub(1).min(self.columns - 1)
     }
 
@@ -55,7 +55,7 @@ impl Grid {
             add(&mut refused, first + at, point.refused);
             add(&mut reclaimed, first + at, point.reclaimed);
         }
-        // Where nothing was noted, nothing changed.
+        // Without a point, nothing changed.
         let mut held = 0;
         let last = last.into_iter().zip(&mut most).map(|(value, most)| {
             *most = (*most).max(held);
@@ -68,7 +68,7 @@ impl Grid {
 }
 
 impl Track {
-    /// What is held at the end of a column.
+    /// Returns the units held at the end of a column.
     pub(crate) fn at(&self, column: usize) -> u64 {
         column.checked_sub(self.first).and_then(|at| self.last.get(at)).copied().unwrap_or(0)
     }
@@ -82,8 +82,8 @@ fn add(marks: &mut Vec<(usize, u64)>, column: usize, many: u64) {
     }
 }
 
-/// The groups that are drawn on top of each other: those below the root, or, where one of them holds nearly all, those
-/// below that one. With it comes the place of the group that they stand below.
+/// Returns the groups that are stacked, with the index of their parent. They are the root's children or, along a chain
+/// of only children, those of the last one that has children.
 pub(crate) fn stacked(recording: &Recording) -> (usize, Vec<usize>) {
     let mut below = 0;
     loop {
@@ -98,7 +98,7 @@ pub(crate) fn stacked(recording: &Recording) -> (usize, Vec<usize>) {
     }
 }
 
-/// The groups right below another, those with the largest peaks first.
+/// Returns the children of a group, those with the largest peaks first.
 pub(crate) fn children(recording: &Recording, place: usize) -> Vec<usize> {
     let parent = &recording.groups[place];
     let prefix = if parent.depth == 0 { "/" } else { &*format!("{}/", parent.path) };
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(track.most, [9, 5, 5, 7, 7, 7, 7]);
         assert_eq!(track.refused, [(1, 1), (7, 1)]);
         assert_eq!((track.at(0), track.at(4), track.at(9)), (0, 7, 0));
-        // In one column, what was last and what was most.
+        // In one column: the last value and the maximum.
         let track = Grid::new(&recording(Vec::new()), 1).track(&group);
         assert_eq!((track.last, track.most, track.refused), (vec![0], vec![9], vec![(0, 2)]));
     }

@@ -1,9 +1,9 @@
-//! Times and dates as people write them.
+//! Times and dates for people.
 
 use crate::terminal::calendar::utc;
 use std::time::{Duration, SystemTime};
 
-/// A length of time, to three digits: `4.12 s`, `12.3 min`.
+/// Returns a length of time, to three digits: `4.12 s`, `12.3 min`.
 pub(crate) fn length(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (number, unit) = match seconds {
@@ -19,13 +19,13 @@ pub(crate) fn length(time: Duration) -> String {
     }
 }
 
-/// A date and time, as `2026-11-23 01:30:05 UTC`.
+/// Returns a date and time, like `2026-11-23 01:30:05 UTC`.
 pub(crate) fn date(at: SystemTime) -> String {
     let (date, time) = utc(at);
     format!("{date} {time} UTC")
 }
 
-/// `1 refusal`, `2 refusals`.
+/// Returns `1 refusal`, `2 refusals`.
 pub(crate) fn times(many: u64, one: &str, more: &str) -> String {
     format!("{many} {}", if many == 1 { one } else { more })
 }
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(of(1_735_689_599), "2024-12-31 23:59:59 UTC");
         assert_eq!(of(1_795_397_405), "2026-11-23 01:30:05 UTC");
         assert_eq!(of(4_107_542_400), "2100-03-01 00:00:00 UTC");
-        // The last time that there may be is some time.
+        // The greatest time is a valid time.
         assert!(of(i64::MAX.unsigned_abs()).ends_with("UTC"));
     }
 

@@ -1,4 +1,4 @@
-//! `/api/…`: the documents, which are JSON: ledgers, groups and history.
+//! `/api/…`: the JSON documents: ledgers, groups and history.
 
 use crate::serve::frame::{Frame, holds};
 use crate::watch::{Point, Rates, Row, State};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// `/api/ledgers`.
+/// The document of `/api/ledgers`.
 #[derive(Serialize)]
 pub(crate) struct Index {
     pub(crate) schema: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Index {
     pub(crate) ledgers: Vec<Summary>,
 }
 
-/// A ledger in a few words.
+/// A ledger in short.
 #[derive(Serialize)]
 pub(crate) struct Summary {
     id: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Summary {
     at: f64,
 }
 
-/// `/api/ledgers/ID/groups`, and the first event.
+/// The document of `/api/ledgers/ID/groups`, and the first event.
 #[derive(Serialize)]
 pub(crate) struct Groups<'f> {
     schema: &'static str,
@@ -68,7 +68,7 @@ pub(crate) struct GroupRow<'f> {
     items: BTreeMap<&'f str, i64>,
 }
 
-/// What changes of a group from look to look.
+/// The changing fields of a group.
 #[derive(Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Figures {
     pub(crate) state: &'static str,
@@ -87,7 +87,7 @@ pub(crate) struct Figures {
     pub(crate) rates: PerSecond,
 }
 
-/// What a group did, by the second: rounded, so that a change that nobody would see is none.
+/// A group's rates per second: rounded, so that an invisible change counts as none.
 #[derive(Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct PerSecond {
     pub(crate) growth: i64,
@@ -98,7 +98,7 @@ pub(crate) struct PerSecond {
     pub(crate) reclaimed: i64,
 }
 
-/// `/api/ledgers/ID/history`.
+/// The document of `/api/ledgers/ID/history`.
 #[derive(Serialize)]
 pub(crate) struct Hour<'f> {
     schema: &'static str,
@@ -189,7 +189,7 @@ impl<'f> GroupRow<'f> {
     }
 }
 
-/// The items of a group that mean something as a sum, without those that are zero.
+/// Returns the items of a group that are meaningful as a sum, without those that are zero.
 pub(crate) fn items(row: &Row) -> impl Iterator<Item = (&str, i64)> {
     let items = row.items.iter().map(|(name, value)| (&**name, *value));
     let is_sum =
@@ -239,7 +239,7 @@ impl PerSecond {
 impl<'f> Hour<'f> {
     pub(crate) fn of(frame: &'f Frame, row: &'f Row, points: &[Point]) -> Hour<'f> {
         let seconds = |time: Duration| (time.as_secs_f64() * 1e3).round() / 1e3;
-        // Points have the clock of looks, which readers do not have.
+        // Points use the clock of looks, which readers do not have.
         let ahead = frame.at() - seconds(frame.look.clock);
         let points = points.iter().map(|point| OnePoint {
             at: ((seconds(point.start) + ahead) * 1e3).round() / 1e3,

@@ -1,4 +1,4 @@
-//! What changed from one look to the next, as an event.
+//! The changes from one look to the next, as an event.
 
 use crate::serve::api::{Figures, GroupRow, Id, PerSecond, items};
 use crate::serve::frame::Frame;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How an event orders what changed.
+/// The order of the changes in an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum By {
-    /// By group: each with the fields that changed.
+    /// By group: each with its changed fields.
     #[default]
     Group,
-    /// By field: each with the groups in which it changed. That is half as long, and read in a third of the time.
+    /// By field: each with the groups in which it changed. That is half as long, and is read in a third of the time.
     Field,
 }
 
@@ -23,15 +23,15 @@ impl By {
     pub(crate) const ALL: [By; 2] = [By::Group, By::Field];
 }
 
-/// What changed from one look to the next, as an event.
+/// The changes from one look to the next, as an event.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
-    /// The number of the look that it leads to, from the one before.
+    /// The number of the look that it leads to, from the previous one.
     pub(crate) number: u64,
     pub(crate) text: Arc<str>,
 }
 
-/// What changed from one look to the next.
+/// The changes from one look to the next.
 pub(crate) struct Changed<'f> {
     now: &'f Frame,
     groups: Vec<ChangedGroup>,
@@ -113,7 +113,7 @@ impl Serialize for Differing<PerSecond> {
 /// The groups that changed, by field.
 struct Fields<'c>(&'c [ChangedGroup]);
 
-/// A field: its new values, and the places of their groups among the ids, unless all have one.
+/// A field: its new values, and the positions of their groups among the ids, unless all groups have one.
 #[derive(Serialize)]
 struct Column<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ struct Column<T> {
     is: Vec<T>,
 }
 
-/// Writes a column of the groups in which something changed, if there are any.
+/// Writes a column of the groups in which a value changed, if there are any.
 fn column<M: SerializeMap, T: Serialize>(
     map: &mut M,
     name: &'static str,
@@ -175,17 +175,17 @@ impl Serialize for RateFields<'_> {
 }
 
 impl<'f> Changed<'f> {
-    /// What changed from one look to the next.
+    /// Returns the changes from one look to the next.
     pub(crate) fn between(before: &Frame, now: &'f Frame) -> Changed<'f> {
         let mut changed = Changed { now, groups: Vec::new(), new: Vec::new(), gone: Vec::new() };
         let figures =
             |frame: &Frame, place: usize| Figures::of(&frame.look.rows[place], &frame.rates[place]);
         for (place, row) in now.look.rows.iter().enumerate() {
-            // A group stays where it is in most looks.
+            // Most groups keep their place from look to look.
             let same = before.look.rows.get(place).is_some_and(|before| before.id == row.id);
             let was = if same { Some(place) } else { before.places.get(&row.id).copied() };
             match was {
-                // (A group whose process became another program has another name.)
+                // A group whose process became another program has another name.
                 Some(was) if before.look.rows[was].path == row.path => {
                     let items = (before.look.rows[was].items != row.items).then(|| {
                         items(row).map(|(name, value)| (name.to_owned(), value)).collect()
@@ -221,9 +221,9 @@ impl<'f> Changed<'f> {
     }
 }
 
-/// An event with a document of one line.
+/// Returns an event with a document of one line.
 pub(crate) fn event(kind: &str, number: u64, document: &impl Serialize) -> String {
-    // (Its keys are strings, so it can be encoded.)
+    // Its keys are strings, so encoding it cannot fail.
     let json = serde_json::to_string(document).unwrap_or_else(|_| "{}".to_owned());
     let json = plain_json(&json);
     format!("event: {kind}\nid: {number}\ndata: {json}\n\n")
@@ -252,7 +252,7 @@ mod tests {
         groups.map(|group| (group["id"].as_str().unwrap().to_owned(), group.clone())).collect()
     }
 
-    /// Does what `feed.js` does.
+    /// Applies an event like `feed.js` does.
     fn apply(to: &mut Map<String, Value>, change: &Event) {
         let data = change.text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
         let change: Value = serde_json::from_str(data).unwrap();
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Puts a column's values where they belong.
+    /// Writes a column's values to their groups.
     fn put(
         to: &mut Map<String, Value>,
         ids: &Value,
@@ -337,7 +337,7 @@ mod tests {
                     3 => rates.growth = below(1000) as f64 - 500.0,
                     4 => row.state = if below(2) == 0 { State::Live } else { State::Exited },
                     5 => row.counts.refused += below(3),
-                    // Less than what is told of a rate.
+                    // Less than the precision of a rate.
                     6 => rates.counts.charges += 0.01,
                     _ => {}
                 }

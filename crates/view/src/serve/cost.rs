@@ -1,4 +1,4 @@
-//! What one refresh costs.
+//! The cost of one refresh.
 
 use crate::serve::api::Groups;
 use crate::serve::changes::{By, Changed};
@@ -8,22 +8,22 @@ use crate::serve::watched::Ledgers;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The parts of one refresh, and how large what it makes is.
+/// The parts of one refresh, and the sizes of its results.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Refresh {
-    /// Looking at the ledger, rates and history included.
+    /// The look at the ledger, with rates and history.
     pub look: Duration,
-    /// What changed, as the event that the page reads.
+    /// The changes, as the event that the page reads.
     pub event: Duration,
     /// All groups as JSON.
     pub json: Duration,
     /// All metrics.
     pub metrics: Duration,
-    /// Bytes of the event, of the JSON, of the metrics.
+    /// The bytes of the event, of the JSON, and of the metrics.
     pub bytes: [usize; 3],
 }
 
-/// Makes a refresh in a row with others, each as long after the one before as `pause` takes.
+/// Makes refreshes in a row, and calls `pause` between them.
 ///
 /// # Errors
 /// The ledger cannot be opened.

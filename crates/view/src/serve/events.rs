@@ -1,4 +1,4 @@
-//! `/api/ledgers/ID/events`: everything once, then what changed from look to look.
+//! `/api/ledgers/ID/events`: the whole state once, then the changes from look to look.
 
 use crate::serve::api::Groups;
 use crate::serve::changes::{By, event};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-/// How long whoever reads events may take for one before the stream ends.
+/// The longest time that a reader may take for one event before the stream ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a stream sees after whether its ledger is served still.
+/// The interval at which a stream checks whether its ledger is still served.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// Sends events of a ledger until nobody reads them, the ledger is gone, or the server ends.
+/// Sends events of a ledger until the reader leaves, the ledger is gone, or the server ends.
 pub(crate) async fn tell(
     ledgers: Arc<Ledgers>,
     ledger: Arc<Watched>,
@@ -32,7 +32,7 @@ pub(crate) async fn tell(
     let mut number = None;
     loop {
         let text = match number {
-            // At first, and for whoever fell behind: everything.
+            // At first, and for a reader that fell behind: the whole state.
             None => {
                 let ledger = ledger.clone();
                 let everything = tokio::task::spawn_blocking(move || {
@@ -81,7 +81,7 @@ pub(crate) async fn tell(
     }
 }
 
-/// The events as the body of an answer.
+/// The events as the body of a response.
 pub(crate) struct Told(pub(crate) mpsc::Receiver<Arc<str>>);
 
 impl Stream for Told {

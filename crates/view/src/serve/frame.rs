@@ -1,4 +1,4 @@
-//! One look at a ledger with its rates, as everybody who asks gets it.
+//! One look at a ledger with its rates, shared by all requests.
 
 use crate::watch::{Look, Rates, Row, State};
 use ledgerline::GroupId;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 /// One look at a ledger.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// Counts the looks; the first is 1.
+    /// The number of the look; the first is 1.
     pub(crate) number: u64,
     pub(crate) look: Look,
-    /// Of each row.
+    /// The rates of each row.
     pub(crate) rates: Vec<Rates>,
-    /// The place of each row's parent; the root's is its own.
+    /// The index of each row's parent; the root's is its own.
     pub(crate) parents: Vec<usize>,
-    /// The place of each group.
+    /// The index of each group.
     pub(crate) places: HashMap<GroupId, usize>,
-    /// When it was taken, by this process's clock.
+    /// The time of the look, by this process's clock.
     pub(crate) taken: Instant,
-    /// How long looking took.
+    /// The time that the look took.
     pub(crate) took: Duration,
 }
 
@@ -36,13 +36,13 @@ impl Frame {
         Frame { number, look, rates, parents, places, taken, took }
     }
 
-    /// When it was taken, in seconds since 1970.
+    /// Returns the time of the look, in seconds since 1970.
     pub(crate) fn at(&self) -> f64 {
         let at = self.look.at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         (at.as_secs_f64() * 1e3).round() / 1e3
     }
 
-    /// A group by its number, as in `3#2`, or by its path.
+    /// Returns a group by its number, like `3#2`, or by its path.
     pub(crate) fn find(&self, group: &str) -> Option<&Row> {
         let by_number = group.split_once('#').and_then(|(index, generation)| {
             let id = GroupId::from_parts(index.parse().ok()?, generation.parse().ok()?);
@@ -52,7 +52,8 @@ impl Frame {
     }
 }
 
-/// What a group holds now: nothing once its process has ended. (Its row says what it held then.)
+/// Returns the units that a group holds now: none once its process has ended. The row of an ended one has its last
+/// holding.
 pub(crate) fn holds(row: &Row) -> u64 {
     if row.state == State::Live { row.current } else { 0 }
 }

@@ -1,7 +1,7 @@
-//! Who may ask, and for what.
+//! Access control for requests.
 //!
-//! A page of any site can have a browser send requests here. What keeps it from reading the answers, or from having its
-//! own name lead here (DNS rebinding):
+//! A page of any site can make a browser send requests here. These rules keep such a page from reading the answers, and
+//! from directing its own name here (DNS rebinding):
 //!
 //! | rule                                               | answer otherwise |
 //! |----------------------------------------------------|------------------|
@@ -10,16 +10,17 @@
 //! | one `Host`: an address of this server, `localhost` | 421              |
 //! | `Origin`, if there is one, is that host            | 403              |
 //! | `Sec-Fetch-Site`, if there is one, is no other site, unless a link leads to the page itself | 403 |
-//! | the token, if there is one, by `Authorization: Bearer` or `?token=`, but for files that say nothing of a ledger | 401 |
+//! | the token, if there is one, by `Authorization: Bearer` or `?token=`, but for files without data of a ledger | 401
+//! |
 //!
-//! The last one keeps other users of this machine from the answers: they reach the loopback as well.
+//! The last rule keeps other users of this machine from the answers, since they reach the loopback as well.
 
 use crate::serve::token::Token;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
 use std::net::{IpAddr, SocketAddr};
 
-/// What every answer says: nothing comes from elsewhere, nothing is kept, nobody frames it.
+/// Headers of every response: nothing is loaded from elsewhere, cached or framed.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -34,15 +35,15 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Why a request is not answered.
+/// The reason why a request is refused.
 pub(crate) type Refusal = (StatusCode, &'static str);
 
-/// The resource that is asked for.
+/// The kind of the requested resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// A file of the page, which everybody may have.
+    /// A file of the page, which is public.
     ForTheOpen,
-    /// The resources that need a token.
+    /// A resource that needs a token.
     More,
 }
 
@@ -52,7 +53,7 @@ pub(crate) struct Guard {
     listen: IpAddr,
     hosts: Vec<String>,
     token: Option<Token>,
-    /// Paths of files that everybody may have.
+    /// The paths of public files.
     open: Vec<&'static str>,
 }
 
@@ -62,7 +63,7 @@ impl Guard {
         Guard { listen: listen.ip(), hosts, token: None, open: Vec::new() }
     }
 
-    /// Answers those alone who have the token, but for these files.
+    /// Requires the token for all requests but those for these files.
     pub(crate) fn with_token(
         self,
         token: Option<Token>,
@@ -71,7 +72,7 @@ impl Guard {
         Guard { token, open: open.into_iter().collect(), ..self }
     }
 
-    /// Whether a request may be answered.
+    /// Checks whether a request may be answered.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<Asks, Refusal> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err((
@@ -110,12 +111,12 @@ impl Guard {
         }
     }
 
-    /// The host that was asked for, in small letters, if this server is called so.
+    /// Returns the requested host, in lower case, if it is a name of this server.
     fn host<B>(&self, request: &Request<B>) -> Option<String> {
         let mut hosts = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
         let host = host.to_str().ok()?.to_ascii_lowercase();
-        // A request line may name a host, too (as to a proxy).
+        // A request line may name a host, too, as for a proxy.
         let named = request.uri().authority().map(|named| named.as_str().to_ascii_lowercase());
         if named.is_some_and(|named| named != host) {
             return None;
@@ -128,7 +129,7 @@ impl Guard {
             },
         };
         let allowed = match name.parse::<IpAddr>() {
-            // No name leads to an address but the address: only a name can be rebound.
+            // An address cannot be rebound, unlike a name, so any address of this server is accepted.
             Ok(address) => {
                 address.is_loopback() && (self.listen.is_loopback() || self.listen.is_unspecified())
                     || address == self.listen
@@ -143,7 +144,7 @@ impl Guard {
         headers.get_all(header::ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or("").to_ascii_lowercase();
             let own = origin.strip_prefix("http://").or_else(|| {
-                // (A proxy may speak TLS, under the name that was told.)
+                // A proxy may speak TLS, under the name that was given.
                 origin.strip_prefix("https://").filter(|_| !self.hosts.is_empty())
             });
             own == Some(host)
@@ -151,7 +152,7 @@ impl Guard {
     }
 }
 
-/// Whether a request says the token.
+/// Returns whether a request has the token.
 fn says<B>(request: &Request<B>, token: &Token) -> bool {
     let mut headers = request.headers().get_all(header::AUTHORIZATION).iter();
     let in_header = |value: &HeaderValue| {
@@ -164,7 +165,7 @@ fn says<B>(request: &Request<B>, token: &Token) -> bool {
         || pairs.any(|value| token.is(value.as_bytes()))
 }
 
-/// What follows the address in brackets: nothing, or a port.
+/// Returns whether the text behind a bracketed address is empty or a port.
 fn is_port(text: &str) -> bool {
     text.is_empty() || text.strip_prefix(':').is_some_and(is_number)
 }
@@ -178,13 +179,13 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     sites.iter().any(|site| site != "same-origin" && site != "none")
 }
 
-/// Whether somebody followed a link to the page.
+/// Returns whether the request follows a link to the page.
 fn is_link<B>(request: &Request<B>) -> bool {
     let navigates = request.headers().get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
     navigates && request.uri().path() == "/"
 }
 
-/// Adds what every answer says.
+/// Adds the headers of every response.
 pub(crate) fn seal(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));

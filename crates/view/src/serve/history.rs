@@ -3,21 +3,21 @@
 use crate::watch::History;
 use std::time::Duration;
 
-/// How many points all groups of a ledger may have together: 64 MiB of 48 bytes each.
+/// The most points of all groups of a ledger: 64 MiB of 48 bytes each.
 const POINTS: usize = (64 << 20) / 48;
-/// How many points a group has where there are few groups: each second of the last minute, and the hour before it in
-/// steps of 4 seconds, 16, and a minute.
+/// The most points of a group if there are few groups: each second of the last minute, and the hour before it in steps
+/// of 4 seconds, 16, and a minute.
 const POINTS_MOST: usize = 300;
-/// With fewer points an hour of a group says little.
+/// With fewer points the history of an hour is too coarse to be useful.
 const POINTS_LEAST: usize = 100;
 
-/// A history for a ledger that has so many groups at its first look. Groups that come later share the same room.
+/// Makes a history for a ledger with this many groups at its first look. Later groups share the same room.
 pub(crate) fn of(step: Duration, groups: usize) -> History {
     let (points, groups) = room(groups);
     History::new(step, points, groups)
 }
 
-/// How many points each group has, and how many groups have them.
+/// Returns the number of points per group, and the number of groups with points.
 fn room(groups: usize) -> (usize, usize) {
     let points = (POINTS / (groups + groups / 4).max(1)).clamp(POINTS_LEAST, POINTS_MOST);
     (points, POINTS / points)

@@ -1,22 +1,22 @@
-//! Which groups of a ledger metrics name, and what the others come to.
+//! The groups of a ledger that metrics name, and the sum of the others.
 //!
-//! Metrics that name each of a million groups would bring down whoever keeps them. So at most `limit` groups are listed,
-//! none of them more than `depth` levels below the root, and the rest is one row, `other`. Three things hold:
+//! Metrics that name each of a million groups would overload the monitoring system. So at most `limit` groups are
+//! listed, none of them more than `depth` levels below the root, and the rest is one row, `other`. Three things hold:
 //!
-//! * **A listed group's parent is listed.** So the groups that are not are whole subtrees, and what the topmost of them
-//!   hold is what all of them hold. What each listed group holds by itself, with what `other` holds, is what the root holds.
-//! * **No counter goes back.** Where a program charges while it is looked at, a look may find a little less than the one
-//!   before: then the number from before stands. (Who reads metrics would take it for a program that began anew.) `other`
-//!   adds up what its groups counted since the look before, and never takes anything away: a group that is listed from
-//!   now on leaves there what it counted before. A group that is listed no more adds only what it counts from then on.
-//! * **The listed ones seldom change.** Room goes to the largest first. A group then stays listed while it lives, unless
-//!   one that is twice as large finds no room: it may take the place of the smallest that was listed for five minutes.
+//! * **A listed group's parent is listed.** So the unlisted groups form whole subtrees, and their sum is that of the
+//!   topmost ones. The listed groups' own holdings and `other` add up to the root's.
+//! * **No counter goes back.** If a program charges during a look, the look may find a little less than the previous
+//!   one. Then the previous number stands, since readers of metrics would take a decrease for a restart. `other` adds
+//!   up its groups' counts since the previous look, and never subtracts: a newly listed group leaves its earlier counts
+//!   there. A group that leaves the list adds only its counts from then on.
+//! * **The list seldom changes.** Room goes to the largest first. A group then stays listed while it lives, unless one
+//!   that is twice as large finds no room: that one may replace the smallest that has been listed for five minutes.
 //!
 //! ```text
-//! update      keep what was listed, lives, and has a listed parent
-//!             give room to the largest whose parent is listed, again and again
-//!             exchange: the largest without room for the smallest leaf, while it is twice as large
-//!             add to `other` what the groups without room counted since the look before
+//! update      keep listed groups that live and have a listed parent
+//!             give room to the largest whose parent is listed, repeatedly
+//!             exchange: the smallest leaf for the largest without room, while that is twice as large
+//!             add the counts of unlisted groups since the previous look to `other`
 //! ```
 
 use crate::serve::frame::{Frame, holds};
@@ -26,43 +26,43 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-/// How long a group is listed at least, if it lives.
+/// The least time that a group stays listed, if it lives.
 const STAY: Duration = Duration::from_secs(5 * 60);
 
-/// What a ledger's metrics name, from scrape to scrape.
+/// The list of a ledger's metrics, from scrape to scrape.
 #[derive(Debug)]
 pub(crate) struct Listing {
     limit: usize,
-    /// Groups that are more levels below the root are not listed.
+    /// The most levels below the root of a listed group.
     depth: u32,
-    /// Since when a group is listed, by the clock of looks.
+    /// The time since which a group is listed, by the clock of looks.
     since: HashMap<GroupId, Duration>,
-    /// The most that a look found of each group.
+    /// The largest counts of each group in any look.
     before: HashMap<GroupId, Counts>,
     other: Counts,
-    /// The look that was last, and what it came to.
+    /// The last look, and its result.
     last: Option<(u64, Listed)>,
 }
 
-/// What metrics name of one look.
+/// The listed part of one look.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listed {
-    /// The places of the listed groups, in the order of the look. The root is the first.
+    /// The indexes of the listed groups, in the order of the look. The root is the first.
     pub(crate) places: Vec<usize>,
-    /// What each of them holds by itself, and no group below it.
+    /// The units that each of them holds itself, without the groups below it.
     pub(crate) own: Vec<i64>,
-    /// What each of them counted. None of it ever goes back.
+    /// The counts of each of them. They never go back.
     pub(crate) counted: Vec<Counts>,
-    /// How many groups are not listed.
+    /// The number of groups that are not listed.
     pub(crate) others: usize,
-    /// What those hold together.
+    /// The sum of units that those hold.
     pub(crate) held: u64,
-    /// What those counted while they were not listed.
+    /// The sum of their counts while they were not listed.
     pub(crate) counts: Counts,
 }
 
-/// Adds to `sum` what was counted since `before`. Counts of a group have those below it, but for what it says itself
-/// about its limits: so `topmost` says whether no group above it adds the same.
+/// Adds the counts since `before` to `sum`. A group's counts include those below it, except for its own events of
+/// limits. So `topmost` is whether no group above it adds the same.
 fn add_since(sum: &mut Counts, before: Counts, now: Counts, topmost: bool) {
     let own = Counts { max_events: now.max_events, high_events: now.high_events, ..before };
     let grown = if topmost { now } else { own }.zip(before, u64::saturating_sub);
@@ -70,7 +70,7 @@ fn add_since(sum: &mut Counts, before: Counts, now: Counts, topmost: bool) {
 }
 
 impl Listing {
-    /// One that lists so many groups at most, the root among them, down to so many levels below the root.
+    /// Makes a listing of at most this many groups, the root among them, down to this level below the root.
     pub(crate) fn new(limit: usize, depth: u32) -> Listing {
         Listing {
             limit: limit.max(1),
@@ -82,7 +82,7 @@ impl Listing {
         }
     }
 
-    /// What metrics name of a look. A look that was seen before gives the same again, as does one that is older.
+    /// Returns the listed part of a look. A look that was seen before, or is older, gives the last result again.
     pub(crate) fn update(&mut self, frame: &Frame) -> Listed {
         if let Some((number, listed)) = &self.last
             && *number >= frame.number
@@ -126,15 +126,15 @@ impl Listing {
         Listed { places, own, counted, others, held, counts: self.other }
     }
 
-    /// Whether each group is listed.
+    /// Chooses whether each group is listed.
     fn choose(&self, frame: &Frame) -> Vec<bool> {
         let (rows, parents) = (&frame.look.rows, &frame.parents);
         let mut listed = vec![false; rows.len()];
         listed[0] = true;
         let mut many = 1;
-        // How many listed groups lie right below each: a group without any is a leaf, and may go.
+        // The number of listed groups right below each: a group without any is a leaf, and may go.
         let mut below = vec![0_usize; rows.len()];
-        // The largest that are not listed and whose parent is.
+        // The unlisted groups with a listed parent, the largest first.
         let mut waiting: BinaryHeap<(u64, Reverse<usize>)> = BinaryHeap::new();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); rows.len()];
         for place in 1..rows.len() {
@@ -143,7 +143,7 @@ impl Listing {
             }
             let parent = parents[place];
             children[parent].push(place);
-            // (Fewer than before may be wanted, in a test.)
+            // A test may reduce the limit.
             if listed[parent] && many < self.limit && self.since.contains_key(&rows[place].id) {
                 listed[place] = true;
                 below[parent] += 1;
@@ -171,7 +171,7 @@ impl Listing {
         listed
     }
 
-    /// Gives the places of small groups to those that are twice as large and found no room.
+    /// Replaces small groups by those that are twice as large and found no room.
     fn exchange(
         &self,
         frame: &Frame,

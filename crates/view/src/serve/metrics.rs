@@ -1,6 +1,6 @@
-//! `/metrics`: what Prometheus and those who read like it scrape.
+//! `/metrics`: the endpoint for Prometheus and compatible collectors.
 //!
-//! OpenMetrics is what the encoder writes. Whoever does not ask for it gets the older text format, in which a counter's
+//! The encoder writes OpenMetrics. A client that does not ask for it gets the older text format, in which a counter's
 //! own name ends in `_total`, and there are no units.
 
 use crate::serve::api::items;
@@ -16,13 +16,13 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
 
-/// The group that stands for all that are not listed. (Paths begin with a slash, so no group is called so.)
+/// The row for all unlisted groups. Paths begin with a slash, so no group has this name.
 pub(crate) const OTHER: &str = "other";
 
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Whether what a client accepts names OpenMetrics, and does not refuse it.
+/// Returns whether a client's `Accept` names OpenMetrics, and does not refuse it.
 pub(crate) fn wants_openmetrics(accept: &str) -> bool {
     accept.split(',').any(|kind| {
         let mut parts = kind.split(';').map(str::trim);
@@ -37,19 +37,19 @@ pub(crate) fn wants_openmetrics(accept: &str) -> bool {
     })
 }
 
-/// All metrics as OpenMetrics, by a look at each ledger that is no older than the interval.
+/// Returns all metrics as OpenMetrics, from a look at each ledger that is no older than the interval.
 ///
 /// # Errors
-/// None that is known: the encoder says that it may fail.
+/// None in practice: the type is the encoder's.
 pub(crate) fn scrape(ledgers: &Ledgers) -> Result<String, fmt::Error> {
     let fresh = |ledger: Arc<Watched>| (ledger.clone(), ledger.fresh());
     of_frames(ledgers.all().into_iter().map(fresh))
 }
 
-/// All metrics of these looks.
+/// Returns all metrics of these looks.
 ///
 /// # Errors
-/// As [`scrape`].
+/// As for [`scrape`].
 pub(crate) fn of_frames(
     frames: impl IntoIterator<Item = (Arc<Watched>, Arc<Frame>)>,
 ) -> Result<String, fmt::Error> {
@@ -61,10 +61,10 @@ pub(crate) fn of_frames(
     encoded(Scrape(ledgers.collect()))
 }
 
-/// What a collector tells, as OpenMetrics; all names begin with `ledgerline_`.
+/// Returns a collector's metrics as OpenMetrics; all names begin with `ledgerline_`.
 ///
 /// # Errors
-/// None that is known: the encoder says that it may fail.
+/// None in practice: the type is the encoder's.
 pub fn encoded(collector: impl Collector) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ledgerline");
     registry.register_collector(Box::new(collector));
@@ -77,7 +77,7 @@ pub fn encoded(collector: impl Collector) -> Result<String, fmt::Error> {
 #[derive(Debug)]
 struct Scraped {
     name: String,
-    /// The labels of its listed groups: escaped once, not once a figure.
+    /// The labels of its listed groups: escaped once, not for each figure.
     names: Vec<String>,
     frame: Arc<Frame>,
     listed: Listed,
@@ -86,7 +86,7 @@ struct Scraped {
 #[derive(Debug)]
 struct Scrape(Vec<Scraped>);
 
-/// A figure of each ledger: its name and unit, what it is, and its help.
+/// A figure of each ledger: its name and unit, its value, and its help.
 type OfLedger = (&'static str, Option<Unit>, fn(&Scraped) -> f64, &'static str);
 
 const OF_LEDGERS: [OfLedger; 4] = [
@@ -96,8 +96,8 @@ const OF_LEDGERS: [OfLedger; 4] = [
     ("look", Some(Unit::Seconds), |of| of.frame.took.as_secs_f64(), "How long the last look took."),
 ];
 
-/// Bytes of each group: their name, whether [`OTHER`] has them, how many there are by the row and what the group has by
-/// itself, and their help.
+/// Bytes of each group: their name, whether [`OTHER`] has them, their value from the row and the group's own holding,
+/// and their help.
 type Gauge = (&'static str, bool, fn(&Row, i64) -> Option<i64>, &'static str);
 
 const GAUGES: [Gauge; 7] = [
@@ -120,7 +120,7 @@ const GAUGES: [Gauge; 7] = [
     ("min", false, |row, _| protection(row.min), "Protected always."),
 ];
 
-/// A count of each group: its name and unit, which one it is, and its help.
+/// A count of each group: its name and unit, its value, and its help.
 type Counter = (&'static str, Option<Unit>, fn(&Counts) -> u64, &'static str);
 
 const COUNTERS: [Counter; 8] = [
@@ -178,7 +178,7 @@ impl Collector for Scrape {
 }
 
 impl Scrape {
-    /// What there is once for each ledger.
+    /// Writes the metrics of each ledger.
     fn of_ledgers(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         if self.0.is_empty() {
             return Ok(());
@@ -193,10 +193,10 @@ impl Scrape {
         Ok(())
     }
 
-    /// What there is once for each group.
+    /// Writes the metrics of each group.
     fn of_groups(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         for (name, of_other, of, help) in GAUGES {
-            // (A family without a sample is not allowed.)
+            // A family without a sample is not allowed.
             let has = |scraped: &Scraped| {
                 let sound = scraped.rows().filter(|(row, _)| row.state != State::Damaged);
                 (of_other && scraped.listed.others > 0)
@@ -209,7 +209,7 @@ impl Scrape {
             let mut family = encoder.encode_descriptor(name, help, bytes, MetricType::Gauge)?;
             for scraped in &self.0 {
                 for ((row, name), &own) in scraped.rows().zip(&scraped.listed.own) {
-                    // (What a damaged row says is no fact.)
+                    // The numbers of a damaged row are not facts.
                     let is_sound = row.state != State::Damaged;
                     if let Some(value) = of(row, own).filter(|_| is_sound) {
                         family.encode_family(&scraped.labels(name))?.encode_gauge(&value)?;
@@ -227,7 +227,7 @@ impl Scrape {
             for scraped in &self.0 {
                 let Listed { counted, counts, .. } = &scraped.listed;
                 let names = scraped.names.iter().map(String::as_str);
-                // `other` also while nothing is in it: what it counted stays counted.
+                // `other` is written even while it is empty: its counts remain.
                 for (name, counts) in names.zip(counted).chain([(OTHER, counts)]) {
                     let labels = scraped.labels(name);
                     let mut count = family.encode_family(&labels)?;
@@ -238,7 +238,7 @@ impl Scrape {
         self.items(encoder)
     }
 
-    /// The ledgers' own items, without those that are zero.
+    /// Writes the ledgers' own items, without those that are zero.
     fn items(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let mut all = self.0.iter().flat_map(Scraped::rows);
         if all.all(|(row, _)| items(row).next().is_none()) {
@@ -268,7 +268,7 @@ impl Scraped {
         f64::from(self.frame.look.damaged)
     }
 
-    /// The listed rows, with their labels.
+    /// Returns the listed rows, with their labels.
     fn rows(&self) -> impl Iterator<Item = (&Row, &str)> {
         rows(&self.frame, &self.listed).zip(self.names.iter().map(String::as_str))
     }
@@ -282,7 +282,7 @@ fn rows<'f>(frame: &'f Frame, listed: &'f Listed) -> impl Iterator<Item = &'f Ro
     listed.places.iter().map(|&place| &frame.look.rows[place])
 }
 
-/// The labels of the listed groups. Two groups of one path, as a damaged ledger may have, differ by their numbers.
+/// Returns the labels of the listed groups. Equal paths, which a damaged ledger may have, are distinguished by numbers.
 fn names(frame: &Frame, listed: &Listed) -> Vec<String> {
     let mut taken = std::collections::HashSet::new();
     let name = |row: &Row| {
@@ -292,25 +292,26 @@ fn names(frame: &Frame, listed: &Listed) -> Vec<String> {
     rows(frame, listed).map(name).collect()
 }
 
-/// A protection, where there is one.
+/// Returns a protection, if there is one.
 fn protection(units: u64) -> Option<i64> {
     (units > 0).then(|| signed(units))
 }
 
-/// What a gauge takes; the most where it is more.
+/// Returns the value for a gauge, limited to its range.
 pub fn signed(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }
 
-/// The value of a label, as it stands between quotes: [`printable`], as on a terminal. (The encoder writes it as it is.)
+/// Returns the value of a label, as it stands between quotes: [`printable`], as on a terminal. The encoder does not
+/// escape it.
 pub fn label(value: &str) -> String {
     printable(value).replace('\\', r"\\").replace('"', "\\\"")
 }
 
-/// OpenMetrics as the older text format.
+/// Returns OpenMetrics as the older text format.
 pub(crate) fn older(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len());
-    // A family's help stands before its type, which decides its name.
+    // A family's help precedes its type, which decides its name.
     let mut help = None;
     for line in openmetrics.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {

@@ -1,21 +1,21 @@
-//! `ledgerline serve`: ledgers that run as a page, as OpenMetrics, as JSON and as events.
+//! `ledgerline serve`: ledgers of running programs as a page, as OpenMetrics, as JSON and as events.
 //!
 //! ```text
 //! server                                           connections, their limits, the end
-//!   guard                                          who may ask, and for what: hosts, origins, methods
-//!     token                                        the secret of those who may
-//!   page  metrics  events                          what is answered
-//!           listing                                which groups metrics name; what the others counted
+//!   guard                                          access control: hosts, origins, methods
+//!     token                                        the secret of authorized clients
+//!   page  metrics  events                          the responses
+//!           listing                                the groups that metrics name; the counts of the others
 //!     watched                                      the ledgers: found, looked at once an interval at most
 //!       history                                    an hour of each group, within a bound
-//!       changes                                    what differs from one look to the next
+//!       changes                                    the differences from one look to the next
 //!         api                                      the documents
-//!           frame                                  one look, with its rates, as everybody gets it
+//!           frame                                  one look, with its rates, shared by all requests
 //! other                                            documents of something else, served by the same rules
 //! ```
 //!
-//! Nothing here writes to a ledger. However many ask, a ledger is looked at once an interval; where nobody asks, it is
-//! looked at for its history alone, every five seconds.
+//! Nothing here writes to a ledger. A ledger is looked at once an interval, for any number of clients. Without clients,
+//! it is looked at for its history alone, every five seconds.
 
 mod api;
 mod changes;
@@ -38,6 +38,6 @@ pub use server::{Server, Stop};
 pub use settings::Settings;
 pub use token::Token;
 
-/// What one refresh costs: for measurements, not for use.
+/// The cost of one refresh: for measurements, not for use.
 #[doc(hidden)]
 pub mod cost;

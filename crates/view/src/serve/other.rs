@@ -1,4 +1,4 @@
-//! Documents of something else than ledgers, served by the same rules: who may ask, how many at a time, and how it ends.
+//! Documents of something else than ledgers, served by the same rules for access, concurrency and the end.
 
 use crate::serve::guard::Guard;
 use crate::serve::page::{self, CSS, HTML};
@@ -14,17 +14,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The picture of every page.
+/// The icon of every page.
 const ICON: &str = "/icon.svg";
 /// The style of the page.
 const STYLE: &str = "/page.css";
 
 const NOTHING: No = No(StatusCode::NOT_FOUND, "there is nothing here; / is the page");
 
-/// What is served: made for each request, of what is at hand. It waits for nothing.
+/// The served documents: made for each request, from data at hand, without waiting.
 pub trait Documents: Send + Sync + 'static {
-    /// `/`: a page in HTML, without scripts, and with no style but the one below and no picture but `/icon.svg`. Every answer
-    /// forbids others.
+    /// `/`: a page in HTML, without scripts, with only the style below and only the picture `/icon.svg`. The headers of
+    /// every response forbid others.
     fn page(&self) -> String;
 
     /// `/page.css`: the page's style.
@@ -36,13 +36,13 @@ pub trait Documents: Send + Sync + 'static {
     /// `/metrics`: OpenMetrics.
     ///
     /// # Errors
-    /// The encoder's.
+    /// The encoder's errors.
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
 type Shown = State<Arc<dyn Documents>>;
 
-/// A server of documents that listens.
+/// A listening server of documents.
 pub struct Other {
     listener: TcpListener,
     address: SocketAddr,
@@ -51,10 +51,10 @@ pub struct Other {
 }
 
 impl Other {
-    /// Begins to listen, for those who ask under an address or under one of these names, and have the token if there is one.
+    /// Begins to listen, for requests by an address or by one of these names, with the token if there is one.
     ///
     /// # Errors
-    /// A sentence: why nobody can listen there.
+    /// A sentence: why listening there fails.
     pub fn bind(
         listen: SocketAddr,
         hosts: &[String],
@@ -66,12 +66,12 @@ impl Other {
         Ok(Other { listener, address, guard, documents })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until SIGINT or SIGTERM come.
+    /// Answers until SIGINT or SIGTERM arrives.
     ///
     /// # Errors
     /// A sentence: why there is no runtime.

@@ -1,4 +1,4 @@
-//! The page: plain files that lie in the binary.
+//! The page: plain files, embedded in the binary.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -23,12 +23,12 @@ const FILES: [(&str, &str, &str); 11] = [
     ("/words.js", JS, include_str!("page/words.js")),
 ];
 
-/// The paths of the page's files.
+/// Returns the paths of the page's files.
 pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|&(path, ..)| path)
 }
 
-/// A file of the page.
+/// Returns a file of the page.
 pub(crate) fn file(path: &str) -> Option<Response> {
     let &(_, kind, text) = FILES.iter().find(|&&(own, ..)| own == path)?;
     Some(([(CONTENT_TYPE, kind)], text).into_response())
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn nothing_on_the_page_is_inline_or_comes_from_elsewhere() {
         for (path, _, text) in FILES {
-            // (The name of the format of pictures is no address that is asked.)
+            // An XML namespace is not an address that is loaded.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             for elsewhere in ["http:", "https:", "src=\"//", "@import", "url(//"] {
                 assert!(!text.contains(elsewhere), "{path} has {elsewhere}");

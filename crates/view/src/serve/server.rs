@@ -1,4 +1,4 @@
-//! Connections: their limits, what each is answered, and the end.
+//! Connections: their limits, their responses, and the end.
 
 use crate::serve::api::{Groups, Hour, Index, Summary};
 use crate::serve::changes::By;
@@ -34,19 +34,19 @@ mod patient;
 
 use crowd::{Crowd, Doing};
 
-/// Streams of events at a time.
+/// The most streams of events at a time.
 const STREAMS: usize = 64;
-/// How long a client may take for the head of a request, and how long a connection may idle.
+/// The longest time for the head of a request, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const HEAD_BYTES: usize = 16 << 10;
-/// How long answers that are under way may take at the end.
+/// The longest time for responses that are under way at the end.
 const END: Duration = Duration::from_secs(2);
 
-/// The kind of a document of ours.
+/// The media type of the documents.
 pub(crate) const JSON: &str = "application/json";
 
-/// A server that listens.
+/// A listening server.
 ///
 /// ```
 /// use ledgerline_view::serve::{Server, Settings};
@@ -67,11 +67,11 @@ pub struct Server {
     ending: watch::Sender<bool>,
 }
 
-/// Ends a server.
+/// A handle that ends a server.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Sender<bool>);
 
-/// What the answers are made of.
+/// The sources of the responses.
 #[derive(Clone)]
 struct Shared {
     ledgers: Arc<Ledgers>,
@@ -80,27 +80,27 @@ struct Shared {
 }
 
 impl Server {
-    /// Opens the ledgers and begins to listen. Nobody is answered before [`run`](Self::run).
+    /// Opens the ledgers and begins to listen. Requests are answered only by [`run`](Self::run).
     ///
     /// # Errors
-    /// A sentence: which ledger cannot be opened, or why nobody can listen there.
+    /// A sentence: which ledger cannot be opened, or why listening there fails.
     pub fn bind(settings: Settings) -> Result<Server, String> {
         let ledgers = Ledgers::open(&settings)?;
         let (listener, address) = listen(settings.listen)?;
         Ok(Server { listener, address, ledgers, ending: watch::Sender::new(false) })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What ends it.
+    /// Returns a handle that ends it.
     pub fn stop(&self) -> Stop {
         Stop(self.ending.clone())
     }
 
-    /// Answers until somebody [stops](Stop::now) it, in this thread and two more.
+    /// Answers until it is [stopped](Stop::now), in this thread and two more.
     ///
     /// # Errors
     /// A sentence: why there is no thread or no runtime.
@@ -108,10 +108,10 @@ impl Server {
         self.run_with(false)
     }
 
-    /// The same, until SIGINT or SIGTERM come.
+    /// Answers until SIGINT or SIGTERM arrives.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As for [`run`](Self::run).
     pub fn run_until_signal(self) -> Result<(), String> {
         self.run_with(true)
     }
@@ -120,7 +120,7 @@ impl Server {
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            // Each encodes one answer.
+            // Each encodes one response.
             .max_blocking_threads(2)
             .build()
             .map_err(failed)?;
@@ -129,7 +129,7 @@ impl Server {
         let done = runtime.block_on(self.answer(signals)).map_err(failed);
         runtime.shutdown_timeout(END);
         ledgers.end();
-        // (A panic there was told.)
+        // A panic there was reported.
         let _ = keeper.join();
         done
     }
@@ -157,7 +157,7 @@ pub(crate) fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), String
     listening.map_err(|error| format!("cannot listen on {at}: {error}"))
 }
 
-/// Answers connections until the end, which signals may bring.
+/// Answers connections until the end, possibly by a signal.
 pub(crate) async fn accept(
     listener: TcpListener,
     end: &watch::Sender<bool>,
@@ -196,7 +196,7 @@ pub(crate) async fn accept(
                 let task = connection(stream, router, guard, doing.clone(), ending.clone());
                 crowd.add(peer.ip(), doing, connections.spawn(task));
             }
-            // Out of files, say: it may pass.
+            // For example out of files: this may pass.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -213,9 +213,9 @@ impl Stop {
     }
 }
 
-/// Tells a client that all others are answered now.
+/// Responds to a client that there are too many connections.
 fn turn_away(stream: &TcpStream) {
-    // (Nothing is lost if there is no room even for this.)
+    // If there is no room even for this, nothing is lost.
     let _ = stream.try_write(
         b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );
@@ -253,7 +253,7 @@ async fn connection(
     let io = TokioIo::new(patient::Patient::new(stream));
     let connection = builder.serve_connection(io, service);
     tokio::pin!(connection);
-    // A client that went away is no error of ours.
+    // A client that disconnects is not an error.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
@@ -261,7 +261,7 @@ async fn connection(
     let _ = connection.await;
 }
 
-/// Why there is no answer.
+/// The reason for an error response.
 pub(crate) struct No(pub StatusCode, pub &'static str);
 
 impl IntoResponse for No {
@@ -304,7 +304,7 @@ fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Runs what looks at ledgers, or encodes a large answer, where it keeps nobody waiting.
+/// Runs a look at ledgers, or the encoding of a large response, on a thread that blocks no other request.
 async fn aside<T: Send + 'static>(
     make: impl FnOnce() -> Result<T, No> + Send + 'static,
 ) -> Result<T, No> {
@@ -330,7 +330,7 @@ async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Answer {
     aside(move || metrics(&headers, metrics::scrape(&shared.ledgers))).await
 }
 
-/// OpenMetrics, or the older text format made of it, as the client accepts.
+/// Returns OpenMetrics, or the older text format made of it, as the client accepts.
 pub(crate) fn metrics(headers: &HeaderMap, text: Result<String, std::fmt::Error>) -> Answer {
     let mut accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let text = text

@@ -1,4 +1,4 @@
-//! What a server is told.
+//! The settings of a server.
 
 use crate::serve::token::Token;
 use std::net::SocketAddr;
@@ -7,33 +7,33 @@ use std::time::Duration;
 /// The shortest interval.
 pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// What a [`Server`](crate::serve::Server) is told.
+/// The settings of a [`Server`](crate::serve::Server).
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Names under which the server may be asked besides `localhost` and addresses: those of a proxy before it.
+    /// Names of the server besides `localhost` and addresses: those of a proxy in front of it.
     pub hosts: Vec<String>,
-    /// The secret without which nobody is answered but with the page's own files, which say nothing of a ledger. Without one
-    /// whoever reaches the address is answered: on the loopback, every user of this machine.
+    /// The secret that requests need, except those for the page's own files, which have no data of a ledger. Without
+    /// one all requests that reach the address are answered: on the loopback, those of every user of this machine.
     pub token: Option<Token>,
-    /// Which ledgers: a PID, a file, or a name that a program announced. All of them must be there. `None` is all that run,
-    /// found anew every two seconds.
+    /// The ledgers: a PID, a file, or a name that a program announced. All of them must exist. `None` is those of all
+    /// running programs, found anew every two seconds.
     pub named: Option<Vec<String>>,
-    /// How often a ledger is looked at while somebody asks; at least a tenth of a second.
+    /// The interval between looks at a ledger while it has clients; at least a tenth of a second.
     pub interval: Duration,
-    /// How many groups of one ledger metrics name; the others are one row, `other`.
+    /// The most groups of one ledger that metrics name; the others are one row, `other`.
     pub groups: usize,
-    /// How many levels below the root metrics name groups. Deeper ones are a part of `other`, and in the counters of those
-    /// above them.
+    /// The deepest level below the root at which metrics name groups. Deeper ones are a part of `other`, and of the
+    /// counters of groups above them.
     pub depth: u32,
-    /// Whether an hour of each group is kept, for which ledgers are looked at while nobody asks, too.
+    /// Whether an hour of each group is kept. Ledgers are then looked at even without clients.
     pub history: bool,
 }
 
 impl Default for Settings {
-    /// All ledgers that run, at a free port of the loopback, without a token, a look a second, 500 groups in metrics down to two levels
-    /// below the root, with history.
+    /// Serves the ledgers of all running programs, at a free port of the loopback, without a token. Looks once a
+    /// second, names 500 groups in metrics down to two levels below the root, and keeps a history.
     fn default() -> Settings {
         Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -1,4 +1,4 @@
-//! The secret that those who may ask have: it is in the address that is printed once.
+//! The secret of authorized clients: it is in the address that is printed once.
 
 use std::fmt;
 use std::fs::File;
@@ -8,12 +8,13 @@ use std::path::Path;
 
 /// The fewest letters of a token that a user chose.
 const LEAST: usize = 16;
-/// The most that are read of a file.
+/// The most bytes that are read of a file.
 const MOST: u64 = 4096;
-/// Random bytes of a new one.
+/// The random bytes of a new token.
 const BYTES: usize = 16;
 
-/// A secret. Whoever has it is answered; on one machine that is the user who started the server, and whom that user told.
+/// A secret. All requests with it are answered: those of the user who started the server, and of others who got it from
+/// that user.
 ///
 /// ```
 /// use ledgerline_view::serve::Token;
@@ -27,21 +28,21 @@ const BYTES: usize = 16;
 pub struct Token(String);
 
 impl Token {
-    /// A new one of 128 random bits, in hexadecimal.
+    /// Makes a token of 128 random bits, in hexadecimal.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// Fails if the system has no random numbers.
     pub fn new() -> io::Result<Token> {
         let mut bytes = [0; BYTES];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(Token(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The one in the first line of a file, which is made with a new one, for this user alone, where it is not there. Prometheus reads the
-    /// same file (`credentials_file`).
+    /// Reads the token from the first line of a file. If the file is missing, it is made with a new token, for this
+    /// user alone. Prometheus reads the same file (`credentials_file`).
     ///
     /// # Errors
-    /// A sentence: the file cannot be read or made, or what it holds is no token.
+    /// A sentence: the file cannot be read or made, or its content is no token.
     pub fn of_file(path: &Path) -> Result<Token, String> {
         let told = |error: io::Error| format!("the token's file {}: {error}", path.display());
         let made = File::options().write(true).create_new(true).mode(0o600).open(path);
@@ -71,13 +72,13 @@ impl Token {
         (text.len() >= LEAST && text.bytes().all(is_letter)).then(|| Token(text.to_owned()))
     }
 
-    /// The text of the token, for an address or a header.
+    /// Returns the text of the token, for an address or a header.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether somebody says this token. How long that takes says nothing about it but its length.
+    /// Compares a client's text with this token. The time that this takes reveals only the token's length.
     pub(crate) fn is(&self, said: &[u8]) -> bool {
         let own = self.0.as_bytes();
         let differ = own.iter().zip(said).fold(0, |differ, (a, b)| differ | (a ^ b));

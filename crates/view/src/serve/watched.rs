@@ -1,8 +1,8 @@
-//! The ledgers that are served: found, and looked at once an interval at most, however many ask.
+//! The served ledgers: found, and looked at once an interval at most, for any number of clients.
 //!
 //! ```text
-//! a request     Watched::fresh     the last look, or a new one where that is older than the interval
-//! the keeper    one thread         looks once an interval while somebody listens for events,
+//! a request     Watched::fresh     the last look, or a new one if that is older than the interval
+//! the keeper    one thread         looks once an interval while there are listeners for events,
 //!                                  every five seconds for the history alone, and finds ledgers anew
 //! ```
 
@@ -19,30 +19,30 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
-/// How often a ledger is looked at for its history alone.
+/// The interval between looks for the history alone.
 const IDLE: Duration = Duration::from_secs(5);
-/// How often ledgers are found anew.
+/// The interval at which ledgers are found anew.
 const FIND: Duration = Duration::from_secs(2);
 /// The finest step of history.
 const STEP: Duration = Duration::from_secs(1);
-/// How many changes wait for whoever reads events slowly; whoever is further behind gets everything anew.
+/// The most changes that wait for a slow reader of events; a reader further behind gets the whole state anew.
 const WAITING: usize = 4;
 
-/// A ledger that is served.
+/// A served ledger.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    /// Its number, by which it is asked for. No other ledger of this server ever has it.
+    /// Its number in requests. No other ledger of this server ever has it.
     pub(crate) id: u32,
-    /// What it is called; no other that is served now is called so.
+    /// Its title, unique among the ledgers that are served now.
     pub(crate) title: String,
     pub(crate) path: PathBuf,
-    /// The process that has it, where it was found rather than named: of two ledgers with one path, the one that runs.
+    /// The process that has it, if it was found and not named. It distinguishes two ledgers with one path.
     pid: Option<u32>,
     interval: Duration,
     keeps_history: bool,
     looks: Mutex<Looks>,
     listing: Mutex<Listing>,
-    /// For each order of what changed.
+    /// One channel for each order of changes.
     changes: [broadcast::Sender<Event>; By::ALL.len()],
 }
 
@@ -51,7 +51,7 @@ struct Looks {
     source: Source,
     life: Life,
     tempo: Tempo,
-    /// From the first look on, if it is wanted.
+    /// Starts with the first look, if it is wanted.
     history: Option<History>,
     last: Option<Arc<Frame>>,
 }
@@ -59,10 +59,10 @@ struct Looks {
 /// All ledgers that are served.
 #[derive(Debug)]
 pub(crate) struct Ledgers {
-    /// What the server was told.
+    /// The settings of the server.
     pub(crate) settings: Settings,
     state: Mutex<State>,
-    /// Told when somebody begins to listen, and at the end.
+    /// Notified when a listener comes, and at the end.
     woken: Condvar,
 }
 
@@ -73,15 +73,15 @@ struct State {
     ending: bool,
 }
 
-/// Says of the groups of a program that has ended that they have: of all, where nobody can charge its ledger any more. (What
-/// its processes held at the end stays theirs until somebody settles it, and nobody may.)
+/// Marks the groups of a program that has ended as ended: all of them, if no process can charge its ledger any more.
+/// The last holdings of its processes stay theirs until they are settled, which nothing may do any more.
 fn end(look: &mut Look, all: bool) {
     for row in look.rows.iter_mut().filter(|row| row.state == Of::Live && (all || row.pid != 0)) {
         row.state = Of::Exited;
     }
 }
 
-/// A thread that panicked with one of these locked left nothing half done that a later look does not mend.
+/// Locks a mutex, even after a panic: the panicking thread left nothing half done that a later look does not mend.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,7 +114,7 @@ impl Watched {
         }
     }
 
-    /// A look that is no older than the interval.
+    /// Returns a look that is no older than the interval.
     pub(crate) fn fresh(&self) -> Arc<Frame> {
         let mut looks = locked(&self.looks);
         match &looks.last {
@@ -123,18 +123,18 @@ impl Watched {
         }
     }
 
-    /// A new look, however old the last is.
+    /// Takes a new look, whatever the age of the last one.
     pub(crate) fn anew(&self) -> Arc<Frame> {
         self.look(&mut locked(&self.looks))
     }
 
-    /// What a group did over time. `None` where no history is kept of it.
+    /// Returns a group's history; `None` if no history of it is kept.
     pub(crate) fn history(&self, group: ledgerline::GroupId) -> Option<Vec<Point>> {
         let looks = locked(&self.looks);
         Some(looks.history.as_ref()?.get(group)?.series.points())
     }
 
-    /// Changes from the next look on.
+    /// Subscribes to the changes from the next look on.
     pub(crate) fn listen(&self, by: By) -> broadcast::Receiver<Event> {
         self.changes[by as usize].subscribe()
     }
@@ -143,7 +143,7 @@ impl Watched {
         self.changes.iter().map(broadcast::Sender::receiver_count).sum()
     }
 
-    /// Which groups metrics name.
+    /// Returns the groups that metrics name.
     pub(crate) fn listing(&self) -> MutexGuard<'_, Listing> {
         locked(&self.listing)
     }
@@ -171,7 +171,7 @@ impl Watched {
             let changed = Changed::between(&before, &frame);
             for (by, to) in By::ALL.into_iter().zip(&self.changes) {
                 if to.receiver_count() > 0 {
-                    // (Nobody may listen any more.)
+                    // The listeners may be gone by now.
                     let _ = to.send(changed.event(by));
                 }
             }
@@ -179,7 +179,7 @@ impl Watched {
         frame
     }
 
-    /// Looks if it is time to; says when it is time again.
+    /// Looks if a look is due, and returns the time of the next one.
     fn keep(&self, now: Instant) -> Option<Instant> {
         let mut looks = locked(&self.looks);
         let every = match (self.listeners(), self.keeps_history) {
@@ -196,10 +196,10 @@ impl Watched {
 }
 
 impl Ledgers {
-    /// Opens what is to be served.
+    /// Opens the ledgers to serve.
     ///
     /// # Errors
-    /// A sentence that says which ledger cannot be opened, and why.
+    /// A sentence with the ledger that cannot be opened, and the cause.
     pub(crate) fn open(settings: &Settings) -> Result<Arc<Ledgers>, String> {
         let ledgers = Ledgers {
             settings: settings.clone(),
@@ -215,19 +215,19 @@ impl Ledgers {
         Ok(Arc::new(ledgers))
     }
 
-    /// The ledgers that are served now.
+    /// Returns the ledgers that are served now.
     pub(crate) fn all(&self) -> Vec<Arc<Watched>> {
         locked(&self.state).ledgers.clone()
     }
 
-    /// A ledger by its number.
+    /// Returns a ledger by its number.
     pub(crate) fn get(&self, id: u32) -> Option<Arc<Watched>> {
         locked(&self.state).ledgers.iter().find(|ledger| ledger.id == id).cloned()
     }
 
-    /// Has the keeper see that somebody listens.
+    /// Notifies the keeper of a listener.
     pub(crate) fn wake(&self) {
-        // Held for a moment, so that the keeper is not between its look at who listens and its sleep.
+        // Held for a moment, so that the keeper is not between its check for listeners and its sleep.
         drop(locked(&self.state));
         self.woken.notify_all();
     }
@@ -238,7 +238,7 @@ impl Ledgers {
         self.woken.notify_all();
     }
 
-    /// Starts the thread that looks while somebody listens, and for the history.
+    /// Starts the thread that looks while there are listeners, and for the history.
     pub(crate) fn start_keeper(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let ledgers = self.clone();
         std::thread::Builder::new().name("keeper".to_owned()).spawn(move || ledgers.keep())
@@ -263,14 +263,14 @@ impl Ledgers {
             if state.ending {
                 return;
             }
-            // (Whoever began to listen meanwhile waits for one interval at most, or until the next wake.)
+            // A listener that comes meanwhile waits for one interval at most, or until the next wake.
             let wait = next.map_or(IDLE, |next| next.saturating_duration_since(Instant::now()));
             drop(self.woken.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
-    /// Serves what runs now. What ended stays for as long as what it left can be found; what nobody served while it ran
-    /// does not come.
+    /// Serves the ledgers of programs that are running now. An ended program stays as long as its ledger can be found;
+    /// a program that was not served while it ran is not added.
     fn find(&self) {
         let found = find::all();
         let mut state = locked(&self.state);
@@ -282,7 +282,7 @@ impl Ledgers {
             if state.ledgers.iter().any(|ledger| is(ledger, found)) {
                 continue;
             }
-            // (What cannot be opened ended just now.)
+            // A ledger that cannot be opened ended just now.
             if let Ok(source) = Source::found(found) {
                 self.add(&mut state, source, Some(found.pid));
             }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The date and the time of day: `2026-11-23` and `01:02:03`.
+/// Returns the date and the time of day: `2026-11-23` and `01:02:03`.
 #[must_use]
 pub fn utc(time: SystemTime) -> (String, String) {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -11,8 +11,8 @@ pub fn utc(time: SystemTime) -> (String, String) {
     (format!("{year:04}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}:{second:02}"))
 }
 
-/// The date of a day counted from 1970-01-01, in the Gregorian calendar. Years are counted from March, so that the leap
-/// day is a year's last.
+/// Returns the date of a day counted from 1970-01-01, in the Gregorian calendar. Years are counted from March, so that
+/// the leap day is a year's last.
 fn civil(days: u64) -> (u64, u64, u64) {
     const ERA: u64 = 146_097;
     // 0000-03-01 is 719 468 days before 1970-01-01.

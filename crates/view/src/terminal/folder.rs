@@ -1,4 +1,4 @@
-//! Folders to work in, that nobody else has a hand in.
+//! Working folders, protected from other users.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -10,9 +10,9 @@ use tempfile::Builder;
 
 pub use tempfile::TempDir;
 
-/// Makes a folder that was not there before, for this user alone, where temporary files go: in one that
-/// somebody else had waiting under this name, what is put there could be exchanged before it is used. The path
-/// is absolute, for programs that work elsewhere. The folder goes with this value.
+/// Makes a new folder for this user alone, among temporary files. It must be new: in a folder that another user had
+/// prepared under this name, files could be exchanged before they are used. The path is absolute, for programs with
+/// another working directory. The folder is removed when this value is dropped.
 ///
 /// # Errors
 /// The folder cannot be made.
@@ -23,18 +23,18 @@ pub fn make(what_for: &str) -> io::Result<TempDir> {
         .tempdir_in(std::path::absolute(std::env::temp_dir())?)
 }
 
-/// A folder that has the same path each time, and goes with this value.
+/// A folder that has the same path each time, and is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Again {
     path: PathBuf,
     /// Held while the folder is in use.
     _lock: Option<File>,
-    /// Where somebody else had the path, a new folder.
+    /// A new folder, if another user has the path.
     new: Option<TempDir>,
 }
 
 impl Again {
-    /// Where it lies.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.new.as_ref().map_or(&self.path, TempDir::path)
@@ -44,22 +44,22 @@ impl Again {
 impl Drop for Again {
     fn drop(&mut self) {
         if self.new.is_none() {
-            // Where that fails, the next who asks for the path empties it.
+            // If that fails, the next user of the path empties it.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Makes an empty folder for this user alone, whose path is the same whenever `of` is: for programs that remember the
-/// path, and are started again. Where another process uses it now, or another user has the path, this is a new
-/// folder as of [`make`].
+/// Makes an empty folder for this user alone, whose path depends only on the purpose and `of`: for programs that
+/// remember the path, and are started again. If another process uses it now, or another user has the path, this is a
+/// new folder like that of [`make`].
 ///
 /// # Errors
 /// The folder cannot be made.
 pub fn again(what_for: &str, of: &OsStr) -> io::Result<Again> {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
-    // A new folder has this process's user, whom the standard library does not tell.
+    // A new folder has this process's user, which the standard library does not report.
     let new = make(what_for)?;
     let (user, hash) = (new.path().metadata()?.uid(), hasher.finish());
     let path = new.path().with_file_name(format!("ledgerline-{what_for}-{user}-{hash:016x}"));
@@ -69,13 +69,13 @@ pub fn again(what_for: &str, of: &OsStr) -> io::Result<Again> {
     })
 }
 
-/// The lock of a folder, once it is this process's and empty.
+/// Returns the lock of a folder, once it is this process's and empty.
 fn hold(path: &Path, user: u32) -> Option<File> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => made.ok()?,
     }
-    // A link, or a folder that another user had waiting, could be exchanged.
+    // A link, or a folder that another user had prepared, could be exchanged.
     let found = path.symlink_metadata().ok()?;
     if !found.is_dir() || found.uid() != user || found.mode() & 0o777 != 0o700 {
         return None;
@@ -83,7 +83,7 @@ fn hold(path: &Path, user: u32) -> Option<File> {
     let name = path.join("lock");
     let lock = OpenOptions::new().create(true).write(true).truncate(false).open(&name).ok()?;
     lock.try_lock().ok()?;
-    // Whoever had it before may have removed it in between.
+    // The previous owner may have removed it in between.
     if name.symlink_metadata().ok()?.ino() != lock.metadata().ok()?.ino() {
         return None;
     }
@@ -122,7 +122,7 @@ mod tests {
         let other = second.path().to_owned();
         drop((first, second));
         assert!(!path.exists() && !other.exists());
-        // As a process leaves it that was killed.
+        // The state that a killed process leaves.
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
         fs::create_dir(path.join("folder")).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(third.path(), path);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 1, "but for the lock");
         drop(third);
-        // As somebody else may leave it.
+        // The state that another user may leave.
         std::os::unix::fs::symlink("/", &path).unwrap();
         assert_ne!(ask().path(), path);
         fs::remove_file(&path).unwrap();

@@ -1,13 +1,13 @@
-//! What the parts of the `ledgerline` command share of the terminal and its files.
+//! The common parts of the `ledgerline` command for the terminal and its files.
 //!
-//! | module     | what it holds                                                             |
+//! | module     | contents                                                                  |
 //! |------------|---------------------------------------------------------------------------|
-//! | `style`    | what a terminal can show, and how words are painted on it                 |
-//! | `progress` | one line that says where a long measurement stands                        |
-//! | `output`   | writing to standard output; words of others that must not steer a terminal|
-//! | `text`     | so many of something, and tables                                          |
+//! | `style`    | the abilities of a terminal, and styles of words                          |
+//! | `progress` | one line with the progress of a long measurement                          |
+//! | `output`   | writing to standard output; untrusted words made safe for a terminal      |
+//! | `text`     | counts of something, and tables                                           |
 //! | `calendar` | times as dates                                                            |
-//! | `folder`   | folders to work in                                                        |
+//! | `folder`   | working folders                                                           |
 
 pub mod calendar;
 pub mod folder;

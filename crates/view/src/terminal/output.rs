@@ -1,14 +1,14 @@
-//! What a command prints: on standard output, and words that came from elsewhere.
+//! The output of a command: text on standard output, and untrusted words.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
-/// Writes all of it. `false` if nobody reads any more: whoever read so far, a pager that was left or `head`, has
-/// seen enough, and that is no error.
+/// Writes all of it. Returns `false` if the reader has closed its end: a pager that was left, or `head`, has seen
+/// enough, and that is no error.
 ///
 /// # Errors
-/// What `failed` says, with anything else that keeps it from being written.
+/// The text of `failed`, with any other error of writing.
 pub fn print(text: impl AsRef<[u8]>, failed: &str) -> Result<bool, String> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
@@ -18,8 +18,7 @@ pub fn print(text: impl AsRef<[u8]>, failed: &str) -> Result<bool, String> {
     }
 }
 
-/// Prints what a subcommand found; the exit status is 0, or 1 where something kept it from being found or
-/// written.
+/// Prints the findings of a subcommand. The exit status is 0, or 1 if finding or writing them failed.
 pub fn finish(subcommand: &str, found: Result<String, String>) -> ExitCode {
     match found.and_then(|text| print(text, "cannot write the figures")) {
         Ok(_) => ExitCode::SUCCESS,
@@ -27,19 +26,19 @@ pub fn finish(subcommand: &str, found: Result<String, String>) -> ExitCode {
     }
 }
 
-/// Says a line on standard error. Nobody may read it any more (`2>&1 | head`), and that is no error: there is nobody to tell.
+/// Writes a line to standard error. An error is ignored, since there is no reader to report it to (`2>&1 | head`).
 pub fn say(line: impl std::fmt::Display) {
-    // (In one piece, so that lines of several programs do not mix.)
+    // In one piece, so that lines of several programs do not mix.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Says why a subcommand failed, in one line; returns the exit status.
+/// Reports why a subcommand failed, in one line; returns the exit status.
 pub fn fail(subcommand: &str, error: &str, status: u8) -> ExitCode {
     say(format_args!("ledgerline: {subcommand}: {error}"));
     ExitCode::from(status)
 }
 
-/// The exit status of a subcommand: 0, or 1 where it says why it failed, in words that may be others'.
+/// Returns the exit status of a subcommand: 0, or 1 after it reports why it failed, possibly in untrusted words.
 pub fn status(subcommand: &str, done: Result<(), String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,13 +46,13 @@ pub fn status(subcommand: &str, done: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Whether a letter is shown by a terminal as itself, and steers nothing: what the name of a group may hold,
-/// and `/`.
+/// Returns whether a terminal shows a letter as itself, without any control function: those allowed in the name of a
+/// group, and `/`.
 pub fn is_plain(letter: char) -> bool {
     letter == '/' || ledgerline::name::allows(letter)
 }
 
-/// Names, paths and messages hold what others wrote: what would steer the terminal is shown as `\u{1b}`.
+/// Escapes untrusted names, paths and messages: control characters for a terminal become `\u{1b}`.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -66,28 +65,28 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// The same on one line that people read, as a heading with a command of several lines: what breaks a line, and the
-/// blanks around it, is shown as ` ⏎ `, a tab as a blank.
+/// Like [`printable`], but on one line for people, such as a heading with a command of several lines: a line break with
+/// the blanks around it becomes ` ⏎ `, a tab a blank.
 pub fn one_line(text: &str) -> String {
     let lines: Vec<_> = text.split(['\n', '\r']).map(str::trim).collect();
     let lines: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
     printable(&lines.join(" ⏎ ").replace('\t', " "))
 }
 
-/// A document of JSON whose letters steer no terminal: those that JSON need not escape are escaped as well. Ends of lines
-/// between its parts stay.
+/// Escapes a document of JSON for a terminal, also characters that JSON need not escape. Line breaks between its parts
+/// stay.
 pub fn plain_json(document: &str) -> String {
     json_with(document, |letter| letter == '\n' || is_plain(letter))
 }
 
-/// A document of JSON in whose strings all letters are escaped but those that stay.
+/// Escapes all letters in the strings of a document of JSON, except for those that `stays` accepts.
 pub fn json_with(document: &str, stays: impl Fn(char) -> bool) -> String {
     let mut plain = String::with_capacity(document.len());
     for letter in document.chars() {
         if stays(letter) {
             plain.push(letter);
         } else {
-            // (Outside of its strings a document has no such letter.)
+            // Outside of its strings a document has no such letter.
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 let _ = write!(plain, "\\u{unit:04x}");
             }

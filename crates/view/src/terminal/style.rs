@@ -1,10 +1,10 @@
-//! What a terminal can show, and how words are painted on it.
+//! The abilities of a terminal, and styles of words.
 
 use anstyle::AnsiColor;
 use std::io::{IsTerminal, stderr, stdout};
 use std::os::fd::AsFd;
 
-/// What the reader's side can show.
+/// The abilities of the reader's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Box-drawing lines and bars, as opposed to ASCII.
@@ -15,16 +15,16 @@ pub struct Style {
     pub width: Option<usize>,
 }
 
-/// What a word means to the reader.
+/// The meaning of a word for the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
     /// A title or a name.
     Strong,
-    /// What a reader may pass over.
+    /// A detail that a reader may skip.
     Faint,
-    /// What went wrong.
+    /// A failure.
     Bad,
-    /// What went well.
+    /// A success.
     Good,
 }
 
@@ -41,18 +41,17 @@ impl Paint {
 }
 
 impl Style {
-    /// For a file or a pipe: everything in full, and nothing but ASCII of our
-    /// own.
+    /// Returns the style for a file or a pipe: everything in full, and only ASCII in this program's own words.
     pub fn plain() -> Style {
         Style { unicode: false, colour: false, width: None }
     }
 
-    /// What standard error can show.
+    /// Returns the style for standard error.
     pub fn of_stderr() -> Style {
         Style::of(stderr())
     }
 
-    /// What standard output can show.
+    /// Returns the style for standard output.
     pub fn of_stdout() -> Style {
         Style::of(stdout())
     }
@@ -71,13 +70,13 @@ impl Style {
         let size = terminal_size::terminal_size_of(stream);
         Style {
             unicode: utf8 && able,
-            // Colour is for those who did not decline it (no-color.org).
+            // Colour is off for users who declined it (no-color.org).
             colour: able && !anstyle_query::no_color(),
             width: size.map(|(width, _)| width.0.into()),
         }
     }
 
-    /// The text as this side can show it; the end of a line stays as it is.
+    /// Returns the text in a style that this side can show; the end of a line is unchanged.
     pub fn paint(&self, paint: Paint, text: &str) -> String {
         let line = text.trim_end_matches('\n');
         if !self.colour || line.is_empty() {

@@ -1,12 +1,12 @@
-//! Figures as text: so many of something, and tables.
+//! Figures as text: counts, and tables.
 
-/// How many there are of something: `1 group`, `2 groups`.
+/// Returns a count of something: `1 group`, `2 groups`.
 pub fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Rows as the lines of a table, without ends of lines: two blanks between the columns, which end below each other; the
-/// first one begins so instead if it is of names.
+/// Formats rows as the lines of a table, without ends of lines: two blanks between the columns, which are
+/// right-aligned; a first column of names is left-aligned.
 pub fn aligned<'r>(rows: impl Iterator<Item = &'r [String]> + Clone, named: bool) -> Vec<String> {
     let many = rows.clone().map(<[String]>::len).max().unwrap_or(0);
     let cells = |at: usize| rows.clone().filter_map(move |row| row.get(at));

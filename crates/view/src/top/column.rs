@@ -8,28 +8,28 @@ pub enum Column {
     /// Charged now.
     #[default]
     Current,
-    /// The most that was charged at a time.
+    /// The peak of the charge.
     Peak,
-    /// Units that it grew by, a second.
+    /// The growth in units per second.
     Growth,
-    /// Which part of its max it holds.
+    /// The part of its max that it holds.
     Share,
-    /// Refusals, and times that its max and its high were met, a second, added up.
+    /// Refusals, and events of its max and its high, per second, added up.
     Pressure,
-    /// Charges that a limit refused, a second.
+    /// Charges that a limit refused, per second.
     Refused,
-    /// Charges, a second.
+    /// Charges per second.
     Charges,
 }
 
 impl Column {
-    /// All, from the left to the right.
+    /// All columns, from left to right.
     pub const ALL: [Column; 8] = {
         use Column::*;
         [Name, Current, Peak, Growth, Share, Pressure, Refused, Charges]
     };
 
-    /// Its word and its title.
+    /// Returns its word and its title.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Column::Name => ("name", "group"),
@@ -43,22 +43,22 @@ impl Column {
         }
     }
 
-    /// The word by which a command line names it.
+    /// Returns the word by which a command line names it.
     pub fn word(self) -> &'static str {
         self.names().0
     }
 
-    /// The column of a word.
+    /// Returns the column of a word.
     pub fn named(word: &str) -> Option<Column> {
         Column::ALL.into_iter().find(|column| column.word() == word)
     }
 
-    /// What stands above it.
+    /// Returns its title.
     pub fn title(self) -> &'static str {
         self.names().1
     }
 
-    /// The column so many places to the right, from the last one on to the first.
+    /// Returns the column `places` to the right; after the last one comes the first.
     pub fn neighbour(self, places: isize) -> Column {
         let at = Column::ALL.iter().position(|&column| column == self).unwrap_or(0);
         let count = Column::ALL.len() as isize;

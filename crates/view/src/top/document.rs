@@ -21,18 +21,18 @@ struct Document<'a> {
     steady: bool,
     damaged: bool,
     ended: bool,
-    /// Groups that were left out by `--rows`.
+    /// The number of groups that `--rows` left out.
     left_out: usize,
     groups: Vec<Group<'a>>,
 }
 
-/// A group, or a program. What a damaged row says is no fact, and null.
+/// A group, or a program. The numbers of a damaged row are not facts, and are null.
 #[derive(Serialize)]
 struct Group<'a> {
     path: Option<&'a str>,
     name: &'a str,
     program: &'a str,
-    /// How many groups it stands for.
+    /// The number of groups that it stands for.
     groups: usize,
     depth: u32,
     state: &'static str,
@@ -56,7 +56,8 @@ struct Group<'a> {
     reclaimed: Option<u64>,
 }
 
-/// One look as one line of JSON, with a newline at its end. Takes an interval's time, as [`crate::top::once`] does.
+/// Returns one look as one line of JSON, with a newline at its end. Takes an interval's time, like
+/// [`crate::top::once`].
 ///
 /// # Errors
 /// A sentence: the ledger cannot be read.
@@ -65,11 +66,11 @@ pub fn once_json(source: &Source, options: &Options) -> Result<String, String> {
     Ok(line(&state, rates, options.rows))
 }
 
-/// A line of JSON for each interval, until the program ends; the last one says so. `write` returns whether somebody
-/// still reads.
+/// Writes a line of JSON for each interval, until the program ends; the last line has that fact. `write` returns
+/// whether the reader is still there.
 ///
 /// # Errors
-/// What `write` returns, or a sentence: the ledger cannot be read any more.
+/// Any error of `write`, or a sentence: the ledger cannot be read any more.
 pub fn stream(
     source: &Source,
     options: &Options,
@@ -113,7 +114,7 @@ fn group<'a>(state: &'a State, entry: &Entry, rates: bool) -> Group<'a> {
     let one = entry.rows().len() == 1;
     let damaged = row.state == RowState::Damaged && one;
     let fact = |number: u64| (!damaged).then_some(number);
-    // What is counted below a group as well cannot be added up.
+    // Counts that include the groups below cannot be added up.
     let own = |number: u64| (!damaged && one).then_some(number);
     // A number, or the word that a cgroup's files have for no limit.
     let limit = |limit: Option<u64>| limit.map_or("max".into(), Value::from);

@@ -23,7 +23,7 @@ pub fn screen(frame: &mut Frame<'_>, state: &mut State, theme: &Theme) {
     let buffer = frame.buffer_mut();
     let line = |y: u16| Rect { y: area.y + y, height: 1, ..area };
     let cursor = keys(line(last), buffer, state, theme);
-    // Lines for rows are the last to go.
+    // Lines for rows are dropped last.
     let head = last.saturating_sub(1).min(3);
     if head > 0 {
         title(line(0), buffer, state, theme);
@@ -50,7 +50,7 @@ pub fn screen(frame: &mut Frame<'_>, state: &mut State, theme: &Theme) {
     }
 }
 
-/// What is looked at, and what is amiss.
+/// Draws the ledger's title, and the problems.
 fn title(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     let mut pen = Pen::new(buffer, area.y, theme.unicode);
     let mut told: Vec<&str> = Vec::new();
@@ -72,7 +72,7 @@ fn title(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     pen.right(area.x + room, area.width - room, &told, theme.alarming());
 }
 
-/// What the reader chose.
+/// Draws the reader's choices.
 fn choices(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     let shown = state.lines().len();
     let count = if shown == state.count() {
@@ -87,13 +87,13 @@ fn choices(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     Pen::new(buffer, area.y, theme.unicode).left(area.x, area.width, &text, Style::new());
 }
 
-/// A time as people write it.
+/// Returns a time for people.
 fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds.fract() == 0.0 { format!("{seconds:.0} s") } else { format!("{seconds:.1} s") }
 }
 
-/// The last line. Returns where the cursor belongs.
+/// Draws the last line. Returns the place of the cursor.
 fn keys(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) -> Option<Position> {
     if state.typing {
         let mut pen = Pen::new(buffer, area.y, theme.unicode);
@@ -106,7 +106,7 @@ fn keys(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) -> Option
     None
 }
 
-/// As many keys as there is room for.
+/// Draws as many keys as fit.
 pub fn line_of_keys(area: Rect, buffer: &mut Buffer, keys: &[Help], theme: &Theme) {
     let mut pen = Pen::new(buffer, area.y, theme.unicode);
     let mut x = area.x;
@@ -120,7 +120,7 @@ pub fn line_of_keys(area: Rect, buffer: &mut Buffer, keys: &[Help], theme: &Them
     }
 }
 
-/// A line across the screen, with a heading in it.
+/// Draws a line across the screen, with a heading in it.
 pub fn rule(area: Rect, buffer: &mut Buffer, heading: &str, theme: &Theme) {
     let mut pen = Pen::new(buffer, area.y, theme.unicode);
     let rule = if theme.unicode { "─" } else { "-" };

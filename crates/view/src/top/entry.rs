@@ -1,4 +1,4 @@
-//! The rows that can be shown: the groups of a look with their rates, or the programs that groups were merged into.
+//! The possible rows: the groups of a look with their rates, or the programs that groups were merged into.
 
 use crate::top::column::Column;
 use crate::watch::{Look, Rates, Row, State};
@@ -6,7 +6,7 @@ use ledgerline::GroupId;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// By what a row is found again in the next look.
+/// The identity of a row, by which the next look's row is found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// A group.
@@ -15,20 +15,20 @@ pub enum Key {
     Program(String),
 }
 
-/// A row that can be shown.
+/// A possible row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// The first of its rows in the look.
     pub row: usize,
-    /// Where programs are merged, all of its rows in the look that lie below no other of it; empty otherwise.
+    /// With merged programs, all of its rows in the look that are not below another one of them; empty otherwise.
     pub members: Vec<usize>,
     /// Levels below the root.
     pub depth: u32,
-    /// The place of its parent; the root's is its own.
+    /// The index of its parent; the root's is its own.
     pub parent: usize,
     /// Whether rows lie below it.
     pub has_children: bool,
-    /// What it is sorted by.
+    /// The numbers that it is sorted by.
     pub figures: Figures,
 }
 
@@ -37,24 +37,24 @@ pub struct Entry {
 pub struct Figures {
     /// Charged now.
     pub current: u64,
-    /// The most at a time; of several groups the largest.
+    /// The peak of the charge; of several groups the largest.
     pub peak: u64,
-    /// Growth a second.
+    /// Growth per second.
     pub growth: f64,
     /// The part of its max; of several groups the largest.
     pub share: Option<f64>,
-    /// Refusals and times that max and high were met, a second.
+    /// Refusals and events of max and high, per second.
     pub pressure: f64,
-    /// Refusals a second.
+    /// Refusals per second.
     pub refused: f64,
-    /// Charges a second.
+    /// Charges per second.
     pub charges: f64,
 }
 
 impl Figures {
-    /// Of one group.
+    /// Returns the figures of one group.
     pub fn of(row: &Row, rates: &Rates) -> Figures {
-        // No number of a damaged row means anything, its limits included.
+        // The numbers of a damaged row are meaningless, its limits included.
         if row.state == State::Damaged {
             return Figures::default();
         }
@@ -69,8 +69,8 @@ impl Figures {
         }
     }
 
-    /// Adds a group of the same program. What a group below another of the same program counts, that one has counted,
-    /// except for the events of its own limits.
+    /// Adds a group of the same program. If it is `below` another group of the program, that one's figures include its
+    /// own, except for the events of its own limits.
     fn add(&mut self, other: &Figures, below: bool) {
         self.peak = self.peak.max(other.peak);
         self.share = [self.share, other.share].into_iter().flatten().reduce(f64::max);
@@ -85,7 +85,7 @@ impl Figures {
         self.charges += other.charges;
     }
 
-    /// By a column, the largest first; names are not compared here.
+    /// Orders by a column, the largest first; names are not compared here.
     pub fn compare(&self, other: &Figures, column: Column) -> Ordering {
         match column {
             Column::Name => Ordering::Equal,
@@ -101,13 +101,13 @@ impl Figures {
 }
 
 impl Entry {
-    /// By what it is found again.
+    /// Returns its identity in the next look.
     pub fn key(&self, look: &Look) -> Key {
         let row = &look.rows[self.row];
         if self.members.is_empty() { Key::Group(row.id) } else { Key::Program(row.program.clone()) }
     }
 
-    /// Whether it is the row of a key. (Without making one.)
+    /// Returns whether it is the row of a key, without making one.
     pub fn is(&self, key: &Key, look: &Look) -> bool {
         let row = &look.rows[self.row];
         match key {
@@ -116,13 +116,13 @@ impl Entry {
         }
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name<'l>(&self, look: &'l Look) -> &'l str {
         let row = &look.rows[self.row];
         if self.members.is_empty() { &row.name } else { &row.program }
     }
 
-    /// What it is called on a line: by its path where it stands `flat`, and with how many it stands for.
+    /// Returns its name on a line: its path in a `flat` list, and the number of groups that it stands for.
     pub fn label(&self, look: &Look, flat: bool) -> String {
         match self.members.len() {
             0 if flat => look.rows[self.row].path.clone(),
@@ -131,13 +131,13 @@ impl Entry {
         }
     }
 
-    /// The groups that it stands for.
+    /// Returns the groups that it stands for.
     pub fn rows(&self) -> &[usize] {
         if self.members.is_empty() { std::slice::from_ref(&self.row) } else { &self.members }
     }
 }
 
-/// Each group, in the look's order: a parent comes before those below it.
+/// Returns each group, in the look's order: a parent comes before those below it.
 pub fn groups(look: &Look, rates: &[Rates]) -> Vec<Entry> {
     let parents = look.parents();
     let mut entries: Vec<Entry> = Vec::with_capacity(look.rows.len());
@@ -153,8 +153,8 @@ pub fn groups(look: &Look, rates: &[Rates]) -> Vec<Entry> {
     entries
 }
 
-/// The root, and below it each program: the sum of its groups, of which none is counted twice. The threads of a process
-/// are of its program; a group without a process is of the program of its own name.
+/// Returns the root, and below it each program: the sum of its groups, without counting any twice. The threads of a
+/// process belong to its program; a group without a process belongs to the program of its own name.
 pub fn programs(look: &Look, rates: &[Rates]) -> Vec<Entry> {
     let groups = groups(look, rates);
     let mut programs: Vec<&str> = Vec::with_capacity(groups.len());
@@ -163,7 +163,8 @@ pub fn programs(look: &Look, rates: &[Rates]) -> Vec<Entry> {
         let of_process = row.pid != 0 && group.parent != 0 && above.pid == row.pid;
         programs.push(if of_process { programs[group.parent] } else { &row.program });
     }
-    // The groups from the root down to the last one, and how often each program is among them. (The root is of none.)
+    // The groups from the root down to the last one, and the number of each program's among them. The root belongs to
+    // none.
     let mut open: Vec<usize> = vec![0];
     let mut among: HashMap<&str, usize> = HashMap::new();
     let mut entries = vec![Entry { has_children: groups.len() > 1, ..groups[0].clone() }];

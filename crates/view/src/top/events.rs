@@ -1,4 +1,4 @@
-//! What happens to a program on a terminal: keys, a new size, signals.
+//! The events of a program on a terminal: keys, a new size, signals.
 
 use ratatui::crossterm::event::{self, Event as Input, KeyEvent};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
@@ -7,16 +7,16 @@ use signal_hook::low_level::emulate_default_handler;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event {
     /// A key was pressed.
     Key(KeyEvent),
-    /// The screen has another size, or was drawn over.
+    /// The size of the screen changed, or another program drew over it.
     Resized,
     /// The process is to stop, as a shell's job.
     Stop,
-    /// The process goes on after it was stopped.
+    /// The process was continued after it was stopped.
     Continued,
     /// A signal that ends programs.
     End(i32),
@@ -24,8 +24,8 @@ pub enum Event {
     Lost(io::Error),
 }
 
-/// Two threads that tell what happens, for as long as the process lives: one waits for keys, one for signals. They start
-/// here, and nothing else may read keys from now on.
+/// Starts two threads that send events for as long as the process lives: one waits for keys, one for signals. Nothing
+/// else may read keys from now on.
 ///
 /// # Errors
 /// The kernel refuses the handlers or a thread.
@@ -49,7 +49,8 @@ fn forward(mut signals: Signals, sender: &Sender<Event>) {
             SIGTSTP => Event::Stop,
             SIGCONT => Event::Continued,
             signal => {
-                // Whoever asks a second time was not heard: the main thread may wait for a terminal that takes nothing.
+                // A second signal means that the first had no effect: the main thread may be blocked in a write to the
+                // terminal.
                 if std::mem::replace(&mut ending, true) {
                     let _ = emulate_default_handler(signal);
                 }

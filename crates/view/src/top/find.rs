@@ -1,4 +1,4 @@
-//! The ledgers that there are: for the screen, as a table, and as JSON.
+//! The ledgers of this machine: for the screen, as a table, and as JSON.
 
 use crate::terminal::output::{plain_json, printable};
 use crate::top::draw;
@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 /// The time between looks for ledgers.
 const FIND: Duration = Duration::from_secs(2);
 
-/// The ledgers that there are as a table, with a newline at its end.
+/// Returns the ledgers as a table, with a newline at its end.
 pub fn list() -> String {
     table(&all())
 }
 
-/// The ledgers that there are as one line of JSON, with a newline at its end.
+/// Returns the ledgers as one line of JSON, with a newline at its end.
 pub fn list_json() -> String {
     document(&all())
 }
@@ -69,11 +69,11 @@ fn document(listed: &[Found]) -> String {
     plain_json(&text) + "\n"
 }
 
-/// The list as it is shown, until the reader opens one of it.
+/// The list on the screen, until the reader opens one of its ledgers.
 pub struct Choosing<'o> {
     list: List,
     options: &'o Options,
-    /// When it was made; `None` where it is to be made anew.
+    /// The time when it was made; `None` if it is to be made anew.
     last: Option<Instant>,
 }
 

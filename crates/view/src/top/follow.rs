@@ -1,4 +1,4 @@
-//! A ledger as it is followed: look after look, until its program ends.
+//! A followed ledger: look after look, until its program ends.
 
 use crate::top::draw;
 use crate::top::order::Options;
@@ -16,12 +16,12 @@ pub struct Followed<S> {
     life: Life,
     pub state: State,
     last: Instant,
-    /// Whether a key asked for a look before its time.
+    /// Whether a key requested an early look.
     wanted: bool,
 }
 
 impl<S: Borrow<Source>> Followed<S> {
-    /// After the first look.
+    /// Starts with a first look.
     ///
     /// # Errors
     /// A sentence: the ledger cannot be read.
@@ -35,18 +35,18 @@ impl<S: Borrow<Source>> Followed<S> {
         Ok(followed)
     }
 
-    /// Looks anew.
+    /// Takes a new look.
     ///
     /// # Errors
     /// A sentence: the ledger cannot be read any more.
     pub fn look(&mut self) -> Result<(), String> {
-        // Before the look: what a program did before it ended is in that look.
+        // Asked before the look, so that the look includes everything that the program did before it ended.
         self.ask_whether_it_ended();
         self.state.looked(self.source.borrow().try_look()?);
         Ok(())
     }
 
-    /// Of the program in the last look.
+    /// Checks whether the program of the last look has ended.
     pub fn ask_whether_it_ended(&mut self) {
         self.state.ended = self.life.has_ended(self.source.borrow(), self.state.look());
     }

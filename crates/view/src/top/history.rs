@@ -1,32 +1,32 @@
-//! What each group held in the last looks.
+//! The holdings of each group in the last looks.
 
 use crate::watch::Look;
 use ledgerline::GroupId;
 use std::collections::HashMap;
 
-/// Looks that are kept.
+/// The number of looks that are kept.
 pub const LOOKS: usize = 16;
 
-/// Of a look in which the group was not there.
+/// Marks a look without the group.
 const ABSENT: u64 = u64::MAX;
 
-/// What each group held in the last [`LOOKS`] looks.
+/// The holdings of each group in the last [`LOOKS`] looks.
 #[derive(Debug, Default)]
 pub struct Histories {
-    /// Looks that were taken.
+    /// The number of looks that were taken.
     taken: usize,
     rings: HashMap<GroupId, Ring>,
 }
 
 #[derive(Debug)]
 struct Ring {
-    /// The last look in which the group was there.
+    /// The last look with the group.
     last: usize,
     held: [u64; LOOKS],
 }
 
 impl Histories {
-    /// Adds a look. Groups that are gone are forgotten.
+    /// Adds a look, and forgets groups that are gone.
     pub fn add(&mut self, look: &Look) {
         let taken = self.taken;
         for row in &look.rows {
@@ -39,7 +39,8 @@ impl Histories {
         self.taken += 1;
     }
 
-    /// What groups held together in each of the last looks, the last one last; `None` where none was there.
+    /// Returns the sum of the groups' holdings in each of the last looks, the last one last; `None` for a look without
+    /// any of them.
     pub fn of(&self, groups: impl Iterator<Item = GroupId>) -> [Option<u64>; LOOKS] {
         let mut sums = [None; LOOKS];
         for ring in groups.filter_map(|group| self.rings.get(&group)) {

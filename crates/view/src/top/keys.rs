@@ -1,15 +1,15 @@
-//! What keys do, on each screen that has what they ask for.
+//! The meanings of keys, on each screen that supports them.
 
 use crate::top::shown::Answer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::time::Duration;
 
-/// What a key asks for, outside of the line that a filter is typed in.
+/// The command of a key, outside of the line in which a filter is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Choose the row so many lines below.
+    /// Choose the row that many lines below.
     Move(isize),
-    /// Choose the row so many pages below.
+    /// Choose the row that many pages below.
     Page(isize),
     /// Choose the first row.
     First,
@@ -19,23 +19,23 @@ pub enum Command {
     Turn,
     /// Unfold the chosen group.
     Unfold,
-    /// Fold the chosen group; of one that hides nothing, choose its parent.
+    /// Fold the chosen group; if it hides nothing, choose its parent.
     Fold,
-    /// Show so many levels; `None` is all.
+    /// Show that many levels; `None` is all.
     Depth(Option<u32>),
-    /// Sort by the column so many places to the right.
+    /// Sort by the column that many places to the right.
     Sort(isize),
-    /// Sort the other way round.
+    /// Reverse the order.
     Reverse,
-    /// A tree, or all rows side by side.
+    /// Show a tree, or all rows in one list.
     Flat,
-    /// The groups of one program as one row, or not.
+    /// Show the groups of one program as one row, or not.
     Merge,
     /// Type a filter.
     Filter,
-    /// Show or hide what else is known of the chosen group.
+    /// Show or hide the details of the chosen group.
     Pane,
-    /// Stop looking, or go on.
+    /// Stop looking, or resume.
     Pause,
     /// Look more often (-1) or less often (1).
     Interval(i8),
@@ -43,13 +43,13 @@ pub enum Command {
     Help,
     /// Close the help, else the pane, else the filter; else go back to the list of ledgers.
     Close,
-    /// Of budgets: show all, or those alone that are over, lack units or are deleted.
+    /// For budgets: show all, or only those that are over, lack units or are deleted.
     Amiss,
-    /// What the terminal does, and not the screen.
+    /// A command for the terminal, not for the screen.
     Terminal(Answer),
 }
 
-/// A line of the help: keys, and what they do.
+/// A line of the help: keys, and their meaning.
 pub type Help = (&'static str, &'static str);
 
 /// All keys, as the help and `--help` show them.
@@ -88,7 +88,7 @@ pub const LINE: [Help; 12] = [
     ("[]", "interval"),
 ];
 
-/// What a key asks for.
+/// Returns the command of a key.
 pub fn command(key: KeyEvent) -> Option<Command> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -134,7 +134,8 @@ pub fn command(key: KeyEvent) -> Option<Command> {
     })
 }
 
-/// The next longer one of these times (in milliseconds), or the next shorter one. Where there is none, the time stays.
+/// Returns the next longer one of these times in milliseconds, or the next shorter one. Without one, the time is
+/// unchanged.
 pub fn stepped(time: Duration, times: &[u64], step: i8) -> Duration {
     let now = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let next = if step > 0 {

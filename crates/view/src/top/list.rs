@@ -1,4 +1,4 @@
-//! The ledgers that there are, of which the reader opens one.
+//! The list of ledgers, from which the reader opens one.
 
 use crate::top::keys::{self, Command};
 use crate::top::shown::Answer;
@@ -6,19 +6,19 @@ use crate::top::window::Window;
 use crate::watch::find::Found;
 use ratatui::crossterm::event::KeyEvent;
 
-/// The list, and which of it is chosen.
+/// The list, with the chosen line.
 #[derive(Debug, Default)]
 pub struct List {
     /// The ledgers.
     pub found: Vec<Found>,
-    /// Why the last one that was chosen could not be opened.
+    /// The error of opening the last chosen ledger.
     pub trouble: Option<String>,
     at: usize,
     window: Window,
 }
 
 impl List {
-    /// Takes in what there is now. The chosen line stays on its ledger.
+    /// Takes a new list. The chosen line stays on its ledger.
     pub fn update(&mut self, found: Vec<Found>) {
         if let Some(chosen) = self.chosen()
             && let Some(at) =
@@ -30,17 +30,17 @@ impl List {
         self.at = self.at.min(self.found.len().saturating_sub(1));
     }
 
-    /// The chosen ledger.
+    /// Returns the chosen ledger.
     pub fn chosen(&self) -> Option<&Found> {
         self.found.get(self.at)
     }
 
-    /// The lines that a screen of this height shows; the chosen one is among them.
+    /// Returns the lines that a screen of this height shows; the chosen one is among them.
     pub fn window(&mut self, height: usize) -> std::ops::Range<usize> {
         self.window.around(self.at, self.found.len(), height)
     }
 
-    /// Does what a key asks for.
+    /// Executes the command of a key.
     pub fn key(&mut self, key: KeyEvent) -> Answer {
         self.trouble = None;
         let last = self.found.len().saturating_sub(1);

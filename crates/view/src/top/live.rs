@@ -1,4 +1,4 @@
-//! The screen as it lives: looks, keys, signals, until the reader ends it.
+//! The loop of the screen: looks, keys, signals, until the reader ends it.
 
 use crate::top::events::{self, Event};
 use crate::top::find::Choosing;
@@ -15,52 +15,52 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// The longest wait for a key, so that a time far off is a time.
+/// The longest wait for a key, so that a distant deadline does not overflow.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Why a part of the screen ended.
+/// The reason why a part of the screen ended.
 enum End {
     Quit,
     Back,
     Signal(i32),
 }
 
-/// The terminal, and what happens on it.
+/// The terminal, and its events.
 struct Ui {
     screen: Screen,
     events: Receiver<Event>,
     theme: Theme,
-    /// Whether this process stopped itself, and the signal that let it go on has not come up yet.
+    /// Whether this process stopped itself, and the signal that continued it has not arrived yet.
     stopped: bool,
 }
 
 /// Shows a ledger on the terminal until the reader quits. A signal that ends programs ends this one after the terminal
-/// was given back, and this call does not return.
+/// is restored, and this call does not return.
 ///
-/// It is for the main thread of a command, once: for the rest of the process's life it leaves handlers for SIGTERM, SIGINT,
-/// SIGHUP, SIGTSTP and SIGCONT, a hook for panics that gives the terminal back, and two threads that wait for keys and
-/// signals. A refresh of 10 000 groups takes some 20 ms.
+/// It is for the main thread of a command, once. For the rest of the process's life it leaves handlers for SIGTERM,
+/// SIGINT, SIGHUP, SIGTSTP and SIGCONT, a hook for panics that restores the terminal, and two threads that wait for
+/// keys and signals. A refresh of 10 000 groups takes some 20 ms.
 ///
 /// # Errors
-/// A sentence that says what to do: there is no terminal, or it shows nothing but lines; the ledger cannot be read.
+/// A sentence with advice: there is no terminal, or it can only show lines; the ledger cannot be read.
 pub fn run(source: &Source, options: &Options) -> Result<(), String> {
-    // (Without a terminal nothing is read.)
+    // Without a terminal nothing is read.
     able()?;
     run_other(&mut Followed::new(source, options)?)
 }
 
-/// Shows the ledgers that there are, and the one that the reader chooses, as [`run`] does.
+/// Shows the list of ledgers, and the one that the reader chooses, like [`run`].
 ///
 /// # Errors
-/// As [`run`], but that a ledger that cannot be read is told of in the list.
+/// As for [`run`], but a ledger that cannot be read is reported in the list.
 pub fn run_any(options: &Options) -> Result<(), String> {
     run_other(&mut Choosing::new(options))
 }
 
-/// Shows something else, as [`run`] shows a ledger.
+/// Shows something else, like [`run`] shows a ledger.
 ///
 /// # Errors
-/// There is no terminal, or it shows nothing but lines.
+/// There is no terminal, or it can only show lines.
 pub fn run_other(shown: &mut dyn Shown) -> Result<(), String> {
     able()?;
     let theme = Theme::of_terminal();
@@ -69,7 +69,7 @@ pub fn run_other(shown: &mut dyn Shown) -> Result<(), String> {
         let events = events::listen().map_err(failed)?;
         Ui { screen, events, theme, stopped: false }.show(shown)?
     };
-    // (The terminal is given back before a signal takes effect.)
+    // The terminal is restored before a signal takes effect.
     match end {
         End::Quit | End::Back => Ok(()),
         End::Signal(signal) => {
@@ -79,7 +79,7 @@ pub fn run_other(shown: &mut dyn Shown) -> Result<(), String> {
     }
 }
 
-/// Whether standard output can be drawn on.
+/// Checks that standard output can be drawn on.
 fn able() -> Result<(), String> {
     if !io::stdout().is_terminal() {
         return Err("standard output is no terminal: --once prints one look as a table, \
@@ -108,7 +108,7 @@ impl Ui {
             self.screen.draw(|frame| shown.draw(frame, &theme)).map_err(failed)?;
             provoked();
             let mut event = self.wait(shown.every());
-            // All that happened until now is drawn once.
+            // All events until now are drawn at once.
             while let Some(happened) = event {
                 match happened {
                     Event::End(signal) => return Ok(End::Signal(signal)),
@@ -137,7 +137,7 @@ impl Ui {
         }
     }
 
-    /// Waits so long for something to happen.
+    /// Waits at most `time` for an event.
     fn wait(&self, time: Duration) -> Option<Event> {
         match self.events.recv_timeout(time.min(LONGEST)) {
             Ok(event) => Some(event),
@@ -149,7 +149,7 @@ impl Ui {
     }
 
     fn stop(&mut self) -> io::Result<()> {
-        // (Nobody could let it go on.)
+        // Without a shell, nothing would continue the process.
         if !is_job() {
             return Ok(());
         }
@@ -158,29 +158,29 @@ impl Ui {
     }
 
     fn go_on(&mut self) -> io::Result<()> {
-        // (The terminal is taken again already, and shall not flicker.)
+        // The terminal is set up again already, and must not flicker.
         if std::mem::take(&mut self.stopped) {
             return Ok(());
         }
-        // Whoever stopped it by a signal that it cannot see may have set the terminal otherwise.
+        // A process that was stopped by a signal that it cannot see may find other settings of the terminal.
         self.screen.without(|| ())
     }
 }
 
-/// As the terminal itself would: stops all processes of this job, this one by the signal's handler.
+/// Does the terminal's work for Ctrl-Z: stops all processes of this job, this one by the signal's handler.
 fn suspend() {
     if is_job() {
         let _ = kill_current_process_group(Signal::TSTP);
     }
 }
 
-/// Whether a shell looks after this process as one of its jobs. Jobs have a process group of their own, which is not that
-/// of the session. (The kernel stops no others for SIGTSTP, either.)
+/// Returns whether this process is a shell's job. Jobs have a process group of their own, which is not that of the
+/// session. The kernel itself stops only those for SIGTSTP.
 fn is_job() -> bool {
     getsid(None).is_ok_and(|session| session != getpgrp())
 }
 
-/// A panic that a test asks for, where the program is one for tests.
+/// Panics if a test asks for it, in debug builds.
 fn provoked() {
     #[cfg(debug_assertions)]
     if std::env::var_os("LEDGERLINE_TOP_PANIC").is_some() {

@@ -1,4 +1,4 @@
-//! How long a refresh takes: a look, its order, and drawing it. For the example `refresh`, and nothing else.
+//! The time of a refresh: a look, its order, and drawing it. For the example `refresh` only.
 
 use crate::top::draw;
 use crate::top::order::Options;
@@ -22,11 +22,11 @@ pub struct Refresh {
     pub order: Duration,
     /// Drawing, as bytes for a terminal.
     pub draw: Duration,
-    /// Bytes that the terminal is sent.
+    /// The bytes sent to the terminal.
     pub bytes: usize,
 }
 
-/// A terminal that counts what it is sent.
+/// A terminal that counts the bytes that it gets.
 struct Sink(Rc<Cell<usize>>);
 
 impl Write for Sink {
@@ -40,7 +40,7 @@ impl Write for Sink {
     }
 }
 
-/// Refreshes a screen so many times, as fast as it goes.
+/// Refreshes a screen `count` times, as fast as possible.
 ///
 /// # Errors
 /// The screen cannot be drawn.
@@ -48,7 +48,7 @@ pub fn refreshes(source: &Source, options: &Options, count: usize) -> io::Result
     let mut state =
         State::new(source.title(), options.choice.clone(), options.interval, source.look());
     let theme = Theme { depth: Depth::Indexed, unicode: true };
-    // (A fixed size, since there may be no terminal to ask.)
+    // A fixed size, since there may be no terminal to ask.
     let sent = Rc::new(Cell::new(0));
     let viewport = Viewport::Fixed(Rect::new(0, 0, 160, 50));
     let backend = CrosstermBackend::new(BufWriter::new(Sink(sent.clone())));

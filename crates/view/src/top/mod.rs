@@ -1,20 +1,20 @@
 //! Ledgers on a terminal, as they change: `ledgerline top`.
 //!
-//! | module     | what it holds                                                             |
+//! | module     | contents                                                                  |
 //! |------------|---------------------------------------------------------------------------|
-//! | `live`     | the screen as it lives: looks, keys, signals                              |
-//! | `follow`   | a ledger as it is followed, look after look                               |
+//! | `live`     | the loop of the screen: looks, keys, signals                              |
+//! | `follow`   | a followed ledger, look after look                                        |
 //! | `once`, `document` | one look as a table; looks as JSON                                |
-//! | `shown`    | what lives on the terminal: drawn, kept fresh, asked by keys              |
-//! | `terminal`, `events` | the terminal while it is ours; keys and signals                 |
+//! | `shown`    | the interface of screens: drawing, refreshing, keys                       |
+//! | `terminal`, `events` | the terminal while it is taken; keys and signals                |
 //! | `draw`     | the screen, drawn to any buffer                                           |
-//! | `state`    | what is shown, made of looks and keys; it knows no terminal               |
-//! | `order`    | which rows are shown, and in which order: sort, folds, filter             |
-//! | `entry`    | the rows that can be shown: groups with rates, programs merged of them    |
-//! | `column`, `history`, `keys`, `text`, `theme` | columns; the last looks; what keys do; numbers as text; colours |
+//! | `state`    | the state of the screen, made of looks and keys, without a terminal       |
+//! | `order`    | the shown rows and their order: sort, folds, filter                       |
+//! | `entry`    | the possible rows: groups with rates, or merged programs                  |
+//! | `column`, `history`, `keys`, `text`, `theme` | columns; the last looks; commands of keys; numbers as text; colours |
 //! | `window`   | the stretch of a list that a screen shows                                 |
-//! | `list`, `find` | the ledgers that there are, of which one is opened                    |
-//! | `other`    | what a screen of something else needs: `ledgerline fleet top` is one      |
+//! | `list`, `find` | the list of ledgers, from which one is opened                         |
+//! | `other`    | the interface for other screens, such as `ledgerline fleet top`           |
 //!
 //! Nothing here writes to a ledger.
 //!

@@ -1,4 +1,4 @@
-//! One look as a plain table, for scripts and for terminals that show lines alone.
+//! One look as a plain table, for scripts and for terminals that can only show lines.
 
 use crate::terminal::output::printable;
 use crate::terminal::text::aligned;
@@ -11,25 +11,25 @@ use crate::top::text;
 use crate::watch::{Source, State as RowState};
 use std::fmt::Write as _;
 
-/// Levels that are printed further to the right than the one above.
+/// The deepest level with an indentation of its own.
 const DEEPEST: u32 = 200;
 
-/// Looks twice, an interval apart, so that there are rates; once where the interval is none. The second value says
-/// whether there are rates.
+/// Looks twice, an interval apart, so that there are rates; once if the interval is zero. The second value is whether
+/// there are rates.
 pub(crate) fn state(source: &Source, options: &Options) -> Result<(State, bool), String> {
     let mut followed = Followed::new(source, options)?;
     let rates = !options.interval.is_zero();
     if rates {
         std::thread::sleep(options.interval);
         followed.look()?;
-        // Whose program ended meanwhile is the last look's.
+        // A program that ended meanwhile counts as ended in the last look.
         followed.ask_whether_it_ended();
     }
     Ok((followed.state, rates))
 }
 
-/// One look as a table, with a newline at its end. Takes an interval's time, for the rates; without an interval it takes
-/// none, and the table has no rates.
+/// Returns one look as a table, with a newline at its end. Takes an interval's time, for the rates. With an interval of
+/// zero it takes no time, and the table has no rates.
 ///
 /// # Errors
 /// A sentence: the ledger cannot be read.
@@ -68,7 +68,7 @@ fn table(state: &State, rates: bool, rows: Option<usize>) -> String {
     out
 }
 
-/// What is amiss with a row, or what became of it.
+/// Returns the problem or the state of a row.
 fn note(state: &State, entry: &Entry) -> &'static str {
     match state.look().rows[entry.row].state {
         _ if entry.members.len() > 1 => "",
@@ -84,7 +84,7 @@ fn cells(state: &State, entry: &Entry, columns: &[Column]) -> Vec<String> {
     let indent = if state.choice.flat { 0 } else { 2 * entry.depth.min(DEEPEST) as usize };
     let name = format!("{:indent$}{}", "", printable(&entry.label(look, state.choice.flat)));
     if row.state == RowState::Damaged && entry.members.len() <= 1 {
-        // No number of it means anything.
+        // Its numbers are meaningless.
         let mut cells = vec![name];
         cells.resize(columns.len() + 1, "-".to_owned());
         return cells;

@@ -1,4 +1,4 @@
-//! Which rows are shown, and in which order.
+//! The shown rows, and their order.
 
 use crate::top::column::Column;
 use crate::top::entry::{Entry, Key};
@@ -7,24 +7,24 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What the reader chose.
+/// The reader's choices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
     /// The column that rows are sorted by.
     pub sort: Column,
-    /// The other way round than the column's own: numbers from the smallest, names from the last.
+    /// The reverse of the column's order: numbers from the smallest, names from the last.
     pub reverse: bool,
-    /// All rows side by side, as opposed to a tree.
+    /// All rows in one list, as opposed to a tree.
     pub flat: bool,
     /// The groups of one program as one row.
     pub merge: bool,
-    /// Only rows whose path (of a program: name) has this text, in either case.
+    /// Only rows with this text in their path, or a program's name, ignoring case.
     pub filter: String,
-    /// What is folded away.
+    /// The folded groups.
     pub folds: Folds,
 }
 
-/// What a command line asks for.
+/// The options of a command line.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Order, filter, folds.
@@ -35,7 +35,7 @@ pub struct Options {
     pub rows: Option<usize>,
 }
 
-/// Which groups hide what lies below them: those from a depth on, except for those that were turned.
+/// The groups that hide the rows below them: all from a depth on, except for those that were toggled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Folds {
     depth: Option<u32>,
@@ -43,15 +43,15 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Shows so many levels below the root; `None` is all of them.
+    /// Shows this many levels below the root; `None` is all of them.
     pub fn to_depth(depth: Option<u32>) -> Folds {
         Folds { depth, turned: HashSet::new() }
     }
 
-    /// Whether a group hides what lies below it.
+    /// Returns whether a group hides the rows below it.
     pub fn is_folded(&self, entry: &Entry, look: &Look) -> bool {
         let deep = self.depth.is_some_and(|depth| entry.depth >= depth);
-        // (Most often nothing was turned, and no key need be made.)
+        // Usually nothing was toggled, and no key need be made.
         deep != (!self.turned.is_empty() && self.turned.contains(&entry.key(look)))
     }
 
@@ -64,7 +64,7 @@ impl Folds {
     }
 }
 
-/// The places of the entries that are shown, in their order.
+/// Returns the indexes of the shown entries, in their order.
 pub fn lines(entries: &[Entry], look: &Look, choice: &Choice) -> Vec<usize> {
     let shown = shown(entries, look, choice);
     let mut order: Vec<usize> = (0..entries.len()).filter(|&place| shown[place]).collect();
@@ -74,7 +74,7 @@ pub fn lines(entries: &[Entry], look: &Look, choice: &Choice) -> Vec<usize> {
         order.sort_by(|&left, &right| compare(left, right));
         return order;
     }
-    // Children stand together, so that each family is a stretch of `order`.
+    // Children are adjacent, so that each family is a stretch of `order`.
     let parent = |place: usize| if place == 0 { 0 } else { entries[place].parent + 1 };
     order.sort_by(|&left, &right| {
         parent(left).cmp(&parent(right)).then_with(|| compare(left, right))
@@ -99,8 +99,8 @@ pub fn lines(entries: &[Entry], look: &Look, choice: &Choice) -> Vec<usize> {
     lines
 }
 
-/// Whether each entry is shown: in a tree without a filter what no group above it hides, with a filter what matches
-/// and the groups above it.
+/// Returns whether each entry is shown: in a tree without a filter those that no group above hides, with a filter the
+/// matches and the groups above them.
 fn shown(entries: &[Entry], look: &Look, choice: &Choice) -> Vec<bool> {
     if choice.filter.is_empty() {
         let mut shown = vec![true; entries.len()];
@@ -122,7 +122,7 @@ fn shown(entries: &[Entry], look: &Look, choice: &Choice) -> Vec<bool> {
     shown
 }
 
-/// Whether an entry's path, or its program's name, has a text, which is in small letters.
+/// Returns whether an entry's path, or its program's name, contains a text in lower case.
 pub fn matches(entry: &Entry, look: &Look, wanted: &str) -> bool {
     let row = &look.rows[entry.row];
     let text = if entry.members.is_empty() { &row.path } else { &row.program };

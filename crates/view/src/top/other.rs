@@ -1,4 +1,4 @@
-//! Screens of something else than ledgers, which live on the terminal as those do.
+//! Screens for something else than ledgers, on the same terminal.
 
 pub use crate::top::draw::help::draw as help;
 pub use crate::top::draw::pen::{Pen, width_of};

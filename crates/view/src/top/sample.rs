@@ -5,7 +5,7 @@ use ledgerline::GroupId;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A live group that holds something. Its number is made of its path.
+/// Returns a live group with a holding. Its number is derived from its path.
 pub fn row(path: &str, current: u64) -> Row {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
@@ -15,7 +15,7 @@ pub fn row(path: &str, current: u64) -> Row {
     Row { program, current, peak: current, counts, ..row }
 }
 
-/// A look at groups, taken at the start of time.
+/// Returns a look at groups, taken at time zero.
 pub fn look(rows: Vec<Row>) -> Look {
     Look {
         at: UNIX_EPOCH,
@@ -27,7 +27,7 @@ pub fn look(rows: Vec<Row>) -> Look {
     }
 }
 
-/// A tree of three tenants.
+/// Returns a look at three tenants.
 pub fn tenants() -> Look {
     const M: u64 = 1 << 20;
     let mut rows = vec![

@@ -1,44 +1,44 @@
-//! What can be shown on the terminal, whatever it is, and what follows its keys.
+//! The interface of screens on the terminal, and the results of keys.
 
 use crate::top::theme::Theme;
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyEvent;
 use std::time::Duration;
 
-/// What is shown.
+/// A screen.
 pub trait Shown {
     /// Draws everything that has room. Called after each key, and once in [`every`](Self::every).
     fn draw(&mut self, frame: &mut Frame<'_>, theme: &Theme);
 
-    /// Does what a key asks for.
+    /// Executes the command of a key.
     fn key(&mut self, key: KeyEvent) -> Answer;
 
-    /// Takes what is new, and waits for nothing.
+    /// Takes new data without waiting.
     fn refresh(&mut self);
 
-    /// How long it takes until there may be something new.
+    /// Returns the time until there may be new data.
     fn every(&self) -> Duration;
 
-    /// What is shown in its place until that ends: asked for after [`Answer::Open`].
+    /// Returns the screen that replaces this one until it ends: called after [`Answer::Open`].
     fn open(&mut self) -> Option<Box<dyn Shown>> {
         None
     }
 }
 
-/// What follows a key.
+/// The result of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What is shown may have changed.
+    /// The content may have changed.
     Show,
-    /// It is to look now.
+    /// Look now.
     Look,
-    /// Something else is to be shown in its place: [`Shown::open`].
+    /// Show another screen in its place: [`Shown::open`].
     Open,
-    /// The whole screen is to be drawn anew.
+    /// Draw the whole screen anew.
     Redraw,
     /// Stop, as a shell's job.
     Suspend,
-    /// End, and go on with what was shown before.
+    /// End, and return to the previous screen.
     Back,
     /// End.
     Quit,

@@ -1,4 +1,4 @@
-//! What is shown, made of looks and of keys. Nothing here knows a terminal.
+//! The state of the screen, made of looks and of keys, without a terminal.
 
 use crate::top::column::Column;
 use crate::top::entry::{self, Entry, Key};
@@ -12,25 +12,25 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The times between looks that keys choose from, in milliseconds.
+/// The intervals between looks that keys choose from, in milliseconds.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-/// Letters of a filter.
+/// The longest filter, in letters.
 const FILTER: usize = 200;
 
-/// What is shown.
+/// The state of the screen.
 #[derive(Debug)]
 pub struct State {
-    /// What the ledger is called, as a terminal may show it.
+    /// The ledger's title, safe for a terminal.
     pub title: String,
-    /// What the reader chose.
+    /// The reader's choices.
     pub choice: Choice,
     /// The time between looks.
     pub interval: Duration,
-    /// Whether looks are not taken.
+    /// Whether looks are paused.
     pub paused: bool,
     /// Whether the program ended, so that this is the last look.
     pub ended: bool,
-    /// Why no look can be taken any more.
+    /// The error that prevents further looks.
     pub lost: Option<String>,
     /// Whether the help is shown.
     pub help: bool,
@@ -51,7 +51,7 @@ pub struct State {
 }
 
 impl State {
-    /// Begins with a first look.
+    /// Starts with a first look.
     pub fn new(title: &str, choice: Choice, interval: Duration, look: Look) -> State {
         let chosen = Key::Group(look.root().id);
         let mut state = State {
@@ -78,7 +78,7 @@ impl State {
         state
     }
 
-    /// Takes a look in. The chosen row stays on its group, wherever that moves.
+    /// Takes a look. The chosen row stays on its group, wherever that moves.
     pub fn looked(&mut self, look: Look) {
         self.rates = self.tempo.rates(&look);
         self.histories.add(&look);
@@ -86,64 +86,64 @@ impl State {
         self.rebuild();
     }
 
-    /// Whether no other look will come.
+    /// Returns whether no other look will come.
     pub fn is_over(&self) -> bool {
         self.ended || self.lost.is_some()
     }
 
-    /// The last look.
+    /// Returns the last look.
     pub fn look(&self) -> &Look {
         &self.look
     }
 
-    /// The rows, in the order of the screen.
+    /// Returns the rows, in the order of the screen.
     pub fn lines(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.lines.iter().map(|&line| &self.entries[line])
     }
 
-    /// A row by its line.
+    /// Returns a row by its line.
     pub fn line(&self, line: usize) -> &Entry {
         &self.entries[self.lines[line]]
     }
 
-    /// How many rows there are, shown or not.
+    /// Returns the number of rows, shown or not.
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// The line of the chosen row; `None` if no row is shown.
+    /// Returns the line of the chosen row; `None` if no row is shown.
     pub fn chosen(&self) -> Option<usize> {
         (!self.lines.is_empty()).then_some(self.at)
     }
 
-    /// What a row held in the last looks.
+    /// Returns the holdings of a row in the last looks.
     pub fn history(&self, entry: &Entry) -> [Option<u64>; LOOKS] {
         self.histories.of(entry.rows().iter().map(|&row| self.look.rows[row].id))
     }
 
-    /// The rates of a row of the look.
+    /// Returns the rates of a row of the look.
     pub fn rates(&self, row: usize) -> Rates {
         self.rates[row]
     }
 
-    /// Whether a row hides what lies below it.
+    /// Returns whether a row hides the rows below it.
     pub fn is_folded(&self, entry: &Entry) -> bool {
         let hides = !self.choice.flat && self.choice.filter.is_empty();
         hides && entry.has_children && self.choice.folds.is_folded(entry, &self.look)
     }
 
-    /// The lines that a screen of this height shows: the chosen row is always among them.
+    /// Returns the lines that a screen of this height shows: the chosen row is always among them.
     pub fn window(&mut self, height: usize) -> Range<usize> {
         self.window.around(self.at, self.lines.len(), height)
     }
 
-    /// Does what a key asks for.
+    /// Executes the command of a key.
     pub fn key(&mut self, key: KeyEvent) -> Answer {
         if self.typing && key.kind != KeyEventKind::Release && self.typed(key) {
             return Answer::Show;
         }
         let Some(command) = keys::command(key) else { return Answer::Show };
-        // (A help that hides the rows lets nothing be done to them unseen.)
+        // A help that covers the rows blocks commands that would change them unseen.
         if self.help && !matches!(command, Command::Terminal(_) | Command::Amiss) {
             self.help = false;
             return Answer::Show;
@@ -151,7 +151,7 @@ impl State {
         self.command(command)
     }
 
-    /// A key in the line of the filter; `false` if it is none for it.
+    /// Handles a key in the line of the filter; `false` if the key has no meaning there.
     fn typed(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -241,7 +241,7 @@ impl State {
         }
     }
 
-    /// Folds or unfolds the chosen group if it has something below it and is in that state.
+    /// Folds or unfolds the chosen group if it has rows below it and is in that state.
     fn turn(&mut self, wanted: impl Fn(bool) -> bool) {
         let hides = !self.choice.flat && self.choice.filter.is_empty();
         let Some(&line) = self.lines.get(self.at).filter(|_| hides) else { return };
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    /// Merges programs, or parts them. A chosen group's program is chosen, and a chosen program's first group.
+    /// Merges programs, or separates them. A chosen group's program is chosen, and a chosen program's first group.
     fn merge(&mut self) {
         let chosen = self.chosen().map(|line| self.line(line).row);
         self.choice.merge = !self.choice.merge;
@@ -274,8 +274,8 @@ impl State {
         self.find();
     }
 
-    /// Finds the line of the chosen row: where it was hidden, of the nearest group above it that is shown; where it is
-    /// gone, the line where it stood.
+    /// Finds the line of the chosen row. If it is hidden, that is the line of the nearest shown group above it; if it
+    /// is gone, the line where it was.
     fn find(&mut self) {
         let key = &self.chosen;
         let chosen = self.entries.iter().position(|entry| entry.is(key, &self.look));
@@ -283,13 +283,14 @@ impl State {
         for (line, &place) in self.lines.iter().enumerate() {
             lines[place] = Some(line);
         }
-        // (The root has nobody above it.)
+        // The root has no group above it.
         let above = |&place: &usize| Some(self.entries[place].parent).filter(|&it| it != place);
         if let Some(line) = std::iter::successors(chosen, above).find_map(|place| lines[place]) {
             self.at = line;
         }
         self.at = self.at.min(self.lines.len().saturating_sub(1));
-        // Hidden by a filter it is chosen again when that goes; hidden by a fold, or gone, it is not.
+        // If a filter hides the row, it is chosen again when the filter is removed. If a fold hides it, or it is gone,
+        // it is not.
         if self.choice.filter.is_empty()
             && let Some(&line) = self.lines.get(self.at)
         {
@@ -297,7 +298,7 @@ impl State {
         }
     }
 
-    /// In which order the rows are, in words.
+    /// Describes the order of the rows.
     pub fn sorted(&self) -> String {
         let Choice { sort, reverse, flat, merge, .. } = self.choice;
         let what = if merge { "programs" } else { "groups" };

@@ -1,4 +1,4 @@
-//! The terminal while it is ours, and as it was before.
+//! The terminal while it is taken, and its restoration.
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
@@ -15,14 +15,14 @@ use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of a screen that are written at once.
+/// The bytes of a screen that are written at once.
 const BUFFER: usize = 64 << 10;
 
-/// Whether the terminal is ours. (One thread takes it; whoever panics gives it back. The exchange is atomic, so one of
-/// them does, and no other memory is handed over by it: Relaxed is enough.)
+/// Whether the terminal is taken. One thread takes it; any panicking thread restores it. The atomic exchange lets only
+/// one of them do so, and publishes no other memory: Relaxed is enough.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while it is ours: the other screen, and each key as it is pressed. It is given back when this value goes,
+/// The taken terminal: the alternate screen, and each key as it is pressed. It is restored when this value is dropped,
 /// and before a panic is reported.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
@@ -37,32 +37,32 @@ impl Screen {
         give_back_at_panics();
         take()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
-        // (What fails from here on gives it back.)
+        // An error from here on restores it.
         let terminal = Terminal::new(backend).inspect_err(|_| give_back())?;
         Ok(Screen { terminal })
     }
 
-    /// Draws what changed since the last time, as one write that the terminal shows at once.
+    /// Draws the changes since the last time, as one write that the terminal shows at once.
     ///
     /// # Errors
-    /// The terminal takes nothing more.
+    /// The terminal accepts no more output.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         execute!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(draw)?;
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
-    /// Forgets what was drawn: the next time everything is.
+    /// Forgets the drawn content: the next time everything is drawn.
     ///
     /// # Errors
-    /// The terminal takes nothing more.
+    /// The terminal accepts no more output.
     pub fn forget(&mut self) -> io::Result<()> {
-        // (`Terminal::clear` would ask where the cursor is, and wait for an answer that the thread for keys takes.)
+        // `Terminal::clear` would query the cursor's position, and the thread for keys would take the answer.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 
-    /// Gives the terminal back, does something, and takes it again.
+    /// Restores the terminal, runs `work`, and takes the terminal again.
     ///
     /// # Errors
     /// The terminal cannot be set again.
@@ -80,7 +80,7 @@ impl Drop for Screen {
     }
 }
 
-/// Takes the terminal: raw, and with a screen beside the one that was there.
+/// Takes the terminal: raw mode, and the alternate screen.
 fn take() -> io::Result<()> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(());
@@ -89,7 +89,7 @@ fn take() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen).inspect_err(|_| give_back())
 }
 
-/// Gives the terminal back, if it was taken. What cannot be written there cannot be said, either.
+/// Restores the terminal, if it was taken. There is no place to report an error.
 fn give_back() {
     if TAKEN.swap(false, Ordering::Relaxed) {
         let _ = execute!(stdout(), EndSynchronizedUpdate, ResetColor, LeaveAlternateScreen, Show);
@@ -97,7 +97,7 @@ fn give_back() {
     }
 }
 
-/// Has a panic, of whichever thread, reported on the screen that was there before.
+/// Sets a hook that reports a panic of any thread on the original screen.
 fn give_back_at_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,14 +1,14 @@
-//! Numbers as a screen shows them.
+//! Numbers in the form of a screen.
 
 use crate::top::column::Column;
 use crate::top::entry::Figures;
 use crate::top::history::LOOKS;
 use ledgerline::size;
 
-/// Letters of a bar, without the share in percent.
+/// The letters of a bar, without the share in percent.
 pub const BAR: usize = 8;
 
-/// A figure, as it stands in its column; nothing for the name.
+/// Returns a figure in the form of its column; nothing for the name.
 pub fn figure(figures: &Figures, column: Column) -> String {
     match column {
         Column::Name => String::new(),
@@ -22,7 +22,7 @@ pub fn figure(figures: &Figures, column: Column) -> String {
     }
 }
 
-/// A rate of growth: with a sign, and `0` where nothing changed.
+/// Returns a rate of growth: with a sign, and `0` for no change.
 pub fn growth(units: f64) -> String {
     let size = size::format(units.abs().round() as u64);
     match units {
@@ -32,7 +32,7 @@ pub fn growth(units: f64) -> String {
     }
 }
 
-/// How often something happened a second, in at most six letters: `0`, `0.4`, `12`, `34.5k`, `6.7M`.
+/// Returns a rate per second, in at most six letters: `0`, `0.4`, `12`, `34.5k`, `6.7M`.
 pub fn often(times: f64) -> String {
     match times {
         _ if times <= 0.0 => "0".to_owned(),
@@ -45,7 +45,7 @@ pub fn often(times: f64) -> String {
     }
 }
 
-/// A share in percent. What is above the whole says so; what is below it is never called the whole.
+/// Returns a share in percent. Rounding never makes a share above or below the whole equal to it.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -55,19 +55,19 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A limit, in cgroup v2's words.
+/// Returns a limit, in cgroup v2's words.
 pub fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "max".to_owned(), size::format)
 }
 
-/// A bar of [`BAR`] letters, filled by a share.
+/// Returns a bar of [`BAR`] letters, filled by a share.
 pub fn bar(share: f64, unicode: bool) -> String {
     const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let share = share.clamp(0.0, 1.0);
     let mut bar = String::new();
     if unicode {
         let eighths = (share * (BAR * 8) as f64) as usize;
-        // Something is never drawn as nothing.
+        // A share that is not zero is never drawn as nothing.
         let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
         bar.extend(std::iter::repeat_n('█', eighths / 8));
         bar.extend(eighths.checked_rem(8).filter(|&rest| rest > 0).map(|rest| EIGHTHS[rest - 1]));
@@ -80,14 +80,15 @@ pub fn bar(share: f64, unicode: bool) -> String {
     bar
 }
 
-/// What a group held in the last looks, from nothing to the most of them; a gap where it was not there.
+/// Returns the holdings of a group in the last looks as a line from zero to their maximum, with a gap for a look
+/// without it.
 pub fn sparkline(history: &[Option<u64>; LOOKS], unicode: bool) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const ASCII: [char; 4] = ['_', '.', '-', '='];
     let levels: &[char] = if unicode { &BLOCKS } else { &ASCII };
     let most = history.iter().copied().flatten().max().unwrap_or(0).max(1);
     let level = |held: u64| {
-        // The lowest level is nothing alone.
+        // The lowest level stands for zero alone.
         let above = u128::from(held) * (levels.len() as u128 - 1);
         levels[above.div_ceil(u128::from(most)) as usize]
     };

@@ -1,17 +1,17 @@
-//! Colours, for terminals that are light or dark, with few colours or many.
+//! Colours, for light and dark terminals, with few colours or many.
 //!
-//! There are two, apart in hue and in no need of being told apart: what they say, a mark or a number says as well. They
-//! lie on the blue-orange axis, which all common kinds of colour blindness keep, and each contrasts with black and
-//! with white by 4.5 to 1 (of 256 colours by 4 to 1), so that the background may stay as it is.
+//! There are two of different hue, and distinguishing them is not required: a mark or a number carries the same
+//! meaning. They lie on the blue-orange axis, which all common kinds of colour blindness keep, and each has a contrast
+//! with black and with white of 4.5 to 1 (of 256 colours: 4 to 1), so that the background may be either.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// How many colours a terminal has.
+/// The number of colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// None are wanted, or there are none.
+    /// None: unwanted or unsupported.
     None,
-    /// The sixteen, whose values are the reader's own.
+    /// The sixteen, whose values the user chose.
     Sixteen,
     /// The 256 of xterm.
     Indexed,
@@ -19,7 +19,7 @@ pub enum Depth {
     True,
 }
 
-/// What a terminal shows.
+/// The abilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     /// Colours.
@@ -28,13 +28,13 @@ pub struct Theme {
     pub unicode: bool,
 }
 
-/// Blue: what is used. Vermilion: what wants to be looked at.
+/// Blue: used units. Vermilion: values that need attention.
 const TRUE: [(u8, u8, u8); 2] = [(0, 122, 190), (196, 84, 0)];
 /// The nearest of xterm's 256 colours.
 const INDEXED: [u8; 2] = [31, 130];
 
 impl Theme {
-    /// What the terminal on standard output shows, by the environment.
+    /// Returns the theme for the terminal on standard output, from the environment.
     pub fn of_terminal() -> Theme {
         let style = crate::terminal::style::Style::of_stdout();
         let set = |name: &str| std::env::var(name).unwrap_or_default();
@@ -42,19 +42,19 @@ impl Theme {
         Theme { depth, unicode: style.unicode }
     }
 
-    /// What is used: bars, sparklines.
+    /// Returns the style of used units: bars, sparklines.
     pub fn used(&self) -> Style {
-        // (The sixteen have no blue that can be read on black everywhere.)
+        // None of the sixteen is a blue that is readable on black everywhere.
         Style { fg: self.colour(0, None), ..Style::new() }
     }
 
-    /// What wants to be looked at. It is bold as well.
+    /// Returns the style of values that need attention. It is bold as well.
     pub fn alarming(&self) -> Style {
-        // Of the sixteen the one that can be read on black and on white in the usual palettes.
+        // The only one of the sixteen that is readable on black and on white in the usual palettes.
         Style { fg: self.colour(1, Some(Color::Magenta)), ..self.strong() }
     }
 
-    /// A colour of ours, or the one of the sixteen that stands for it.
+    /// Returns one of the two colours, or its substitute of the sixteen.
     fn colour(&self, ours: usize, sixteen: Option<Color>) -> Option<Color> {
         let (red, green, blue) = TRUE[ours];
         match self.depth {
@@ -65,17 +65,17 @@ impl Theme {
         }
     }
 
-    /// What can be passed over.
+    /// Returns the style of details.
     pub fn faint(&self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// A title.
+    /// Returns the style of a title.
     pub fn strong(&self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The chosen row: in the terminal's own two colours, exchanged.
+    /// Returns the style of the chosen row: the terminal's own two colours, exchanged.
     pub fn chosen(&self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
@@ -94,7 +94,7 @@ fn depth(term: &str, colorterm: &str) -> Depth {
 mod tests {
     use super::*;
 
-    /// The relative luminance of a colour, by WCAG 2.
+    /// Returns the relative luminance of a colour, by WCAG 2.
     fn luminance((red, green, blue): (u8, u8, u8)) -> f64 {
         let linear = |part: u8| {
             let part = f64::from(part) / 255.0;
@@ -103,13 +103,13 @@ mod tests {
         0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
     }
 
-    /// The smaller of a colour's contrasts with black and with white.
+    /// Returns the smaller of a colour's contrasts with black and with white.
     fn contrast(colour: (u8, u8, u8)) -> f64 {
         let luminance = luminance(colour);
         (1.05 / (luminance + 0.05)).min((luminance + 0.05) / 0.05)
     }
 
-    /// A colour of xterm's cube of 6 × 6 × 6.
+    /// Returns a colour of xterm's cube of 6 × 6 × 6.
     fn indexed(index: u8) -> (u8, u8, u8) {
         let level = |step: u8| [0, 95, 135, 175, 215, 255][usize::from(step)];
         let index = index - 16;
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn colours_differ_along_blue_and_yellow_which_the_colour_blind_keep() {
-        // Those who miss red or green still see how much of the light is blue.
+        // With red-green blindness the share of blue light is still visible.
         let blueness = |(red, green, blue): (u8, u8, u8)| {
             f64::from(blue) - (f64::from(red) + f64::from(green)) / 2.0
         };

@@ -10,7 +10,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Which of so many lines a screen of this height shows: the chosen one is always among them.
+    /// Returns the lines that a screen of this height shows: the chosen one is always among them.
     pub fn around(&mut self, chosen: usize, lines: usize, height: usize) -> Range<usize> {
         self.height = height.max(1);
         let least = (chosen + 1).saturating_sub(self.height);
@@ -19,7 +19,7 @@ impl Window {
         self.first..(self.first + self.height).min(lines)
     }
 
-    /// How many lines the screen has room for, as it was drawn last.
+    /// Returns the number of lines that the screen had room for when it was drawn last.
     pub fn height(&self) -> usize {
         self.height
     }

@@ -1,6 +1,6 @@
-//! What a run counts of its rows in the items of its ledger, and which rows make no sense.
+//! The counts of a run's rows in the items of its ledger, and the detection of damaged rows.
 //!
-//! The account of `ledgerline run` and the looks of those who watch it are made by these rules, so that they agree.
+//! The account of `ledgerline run` and the looks of observers both follow these rules, so that they agree.
 
 mod damaged;
 
@@ -9,90 +9,90 @@ pub use damaged::{MOST, MOST_PROCESSES, is_damaged};
 use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 
-/// What a run counts of a row.
+/// The counts of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// What it and those below it mapped.
+    /// The memory that the row's process and those below it mapped.
     pub mapped: Mapped,
-    /// Bytes that they mapped and that are charged to nobody: more mappings than the library has room to follow.
+    /// Mapped bytes that are not charged, because the library has no room to follow more mappings.
     pub forgotten: u64,
-    /// How many charges of it and of those below it a limit refused; what the reserve granted is not among them.
+    /// The number of charges of it and of those below it that a limit refused, without those that the reserve granted.
     pub refused: u64,
-    /// How many of those the limit for blocks alone refused.
+    /// The number of those that the limit for blocks alone refused.
     pub refused_heap: u64,
-    /// What the row itself was refused.
+    /// The refusals of the row itself.
     pub most_refused: Option<Refusals>,
     /// Whether its process had more names than rows.
     pub folded: bool,
-    /// How many processes that ended the row stands for.
+    /// The number of ended processes that the row stands for.
     pub processes: u64,
     /// Requests that the reserve served.
     pub spared: u64,
-    /// The most bytes that the kernel saw resident in its process.
+    /// The peak of resident bytes that the kernel saw in its process.
     pub resident: u64,
     /// The limit for blocks alone.
     pub max_heap: Option<u64>,
-    /// What of the row's max is kept as the reserve: the user's max is the row's and this.
+    /// The part of the user's max that is kept as the reserve: the user's max is the row's plus this.
     pub reserve: u64,
     /// Why the row's process is not accounted.
     pub blind: Option<Blind>,
-    /// Of the root: how many processes found no row left.
+    /// Of the root: the number of processes that found no row left.
     pub left_out: u64,
     /// The identity of its process.
     pub origin: Origin,
-    /// Whether a sum is more than anybody counts.
+    /// Whether a sum is larger than any real count.
     pub absurd: bool,
 }
 
-/// What a row itself asked for and was refused.
+/// The refused requests of a row itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusals {
     /// Bytes of the first request.
     pub first: u64,
-    /// When that was: milliseconds of `CLOCK_MONOTONIC`.
+    /// The time of that request, in milliseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     /// Bytes of the largest request.
     pub largest: u64,
-    /// Bytes that were in use below the limit when the first request was refused.
+    /// Bytes that were in use below the limit at that time.
     pub usage: u64,
 }
 
 /// The identity of a row's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The id of the process that started it, in its own namespace; 0 where that is not known.
+    /// The id of the process that started it, in its own namespace; 0 if it is not known.
     pub parent: u64,
-    /// When it began to be accounted: milliseconds of `CLOCK_MONOTONIC`; 0 where that is not known.
+    /// The time at which it began to be accounted, in milliseconds of `CLOCK_MONOTONIC`; 0 if it is not known.
     pub started: u64,
     /// Whether it has executed another program, which has a row of its own.
     pub executed: bool,
 }
 
-/// What processes mapped by themselves, by kind; of a process that ended, at its end.
+/// Memory that processes mapped by themselves, by kind; of an ended process, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
-    /// Private and writable: a part of what the row holds.
+    /// Private and writable: a part of the row's holding.
     pub private: u64,
     /// Shared memory.
     pub shared: u64,
-    /// Files that are mapped to be read.
+    /// Files that are mapped for reading.
     pub file: u64,
 }
 
-/// Where the lines that say this stand among a ledger's statistics.
+/// The positions of these counts among the lines of a ledger's statistics.
 #[derive(Clone, Debug)]
 pub struct Rules {
     lines: usize,
     /// The library's own line.
     refused: Option<usize>,
-    /// Where the lines of all [`Item`]s begin; `None` in a ledger that is no run's.
+    /// The first line of the [`Item`]s; `None` in a ledger that is not a run's.
     items: Option<usize>,
 }
 
 impl Rules {
-    /// The rules for a ledger whose statistics have these names ([`ledgerline::MemoryStat`],
-    /// [`ledgerline::Statistics::names`]). A ledger that has other items than a run's is none: what its items are called
-    /// means nothing here.
+    /// Returns the rules for a ledger whose statistics have these names ([`ledgerline::MemoryStat`],
+    /// [`ledgerline::Statistics::names`]). A ledger with other items than a run's counts as no run's: the names of its
+    /// items have no meaning here.
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Rules {
         let names: Vec<&str> = names.collect();
         let items = names.ends_with(&Item::NAMES).then(|| names.len() - Item::NAMES.len());
@@ -100,12 +100,12 @@ impl Rules {
         Rules { lines: names.len(), refused, items }
     }
 
-    /// Whether the ledger is that of a `ledgerline run`.
+    /// Returns whether the ledger is that of a `ledgerline run`.
     pub fn is_run(&self) -> bool {
         self.items.is_some()
     }
 
-    /// What a row says whose lines have these numbers: of the row itself, and with those below it.
+    /// Returns the counts of a row from the numbers of its lines: of the row itself, and with those below it.
     pub fn count(&self, own: impl Fn(usize) -> i64, subtree: impl Fn(usize) -> i64) -> Counted {
         let line = |item: Item| Some(self.items? + item as usize);
         let positive = |number: i64| number.max(0).cast_unsigned();

@@ -1,8 +1,8 @@
-//! Finds ledgers: those that run, those that ended programs left, and the one that a process belongs to.
+//! Finds ledgers: those of running programs, those that ended programs left, and the one that a process belongs to.
 //!
-//! | module    | what it holds                                                              |
+//! | module    | contents                                                                   |
 //! |-----------|----------------------------------------------------------------------------|
-//! | `process` | what `/proc` says of a process: its files, maps, environment and parent    |
+//! | `process` | the facts in `/proc` about a process: its files, maps, environment and parent |
 //! | `runs`    | the ledgers of `ledgerline run`                                            |
 //!
 //! Programs that embed the library are found by their announcement ([`ledgerline::LedgerBuilder::announce`]), or by the
@@ -20,23 +20,23 @@ use std::path::{Path, PathBuf};
 /// A ledger that was found. [`Source::open`] opens its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What to call it: `sort (run 4711)`, `orders: server (4711)`, or a file.
+    /// Its title: `sort (run 4711)`, `orders: server (4711)`, or a file.
     pub title: String,
-    /// Where it can be opened, as long as the process lives; of a program that ended, as long as the file is there.
+    /// The path that opens it, as long as the process lives; for an ended program, as long as the file exists.
     pub path: PathBuf,
-    /// How it came about.
+    /// Its origin.
     pub kind: Kind,
-    /// The program's name: of a run, the one that it was told to run.
+    /// The program's name; for a run, the program that it was told to run.
     pub program: String,
-    /// The process that has it: of a run, the supervisor.
+    /// The process that has it; for a run, the supervisor.
     pub pid: u32,
-    /// Whether the program still runs. Otherwise the ledger is what it left.
+    /// Whether the program is still running. Otherwise the ledger is its remainder.
     pub running: bool,
-    /// How many groups it may have: rows that were ever used.
+    /// The most groups that it may have: the number of rows that were ever used.
     pub groups: u32,
 }
 
-/// How a ledger that was found came about.
+/// The origin of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -44,12 +44,13 @@ pub enum Kind {
     Run,
     /// A program announced it by this name.
     Announced(String),
-    /// A program has a file mapped that is one.
+    /// A program has mapped a ledger's file.
     Mapped,
 }
 
-/// The ledgers of this user's processes, and those that ended programs announced: runs first, then announced ones, the
-/// ended last. Looks at the open files of all of this user's processes, which takes some ten microseconds for each.
+/// Returns the ledgers of this user's processes, and those that ended programs announced: runs first, then announced
+/// ones, those of ended programs last. Looks at the open files of all of this user's processes, which takes some ten
+/// microseconds for each.
 ///
 /// A run whose supervisor was killed is not in it, though its programs may go on.
 pub fn all() -> Vec<Found> {
@@ -72,19 +73,19 @@ fn of_announced(found: &Announced) -> Option<Found> {
     })
 }
 
-/// How many groups the ledger in a file may have; `None` where there is none.
+/// Returns the number of rows that the ledger in a file may have; `None` if the file is not a ledger.
 fn groups(path: &Path) -> Option<u32> {
     open_view(path).ok()?.groups_at_most().ok()
 }
 
-/// The ledger that a process belongs to. The process may be a `ledgerline run`, its program, or any that runs below it;
-/// a program that announced a ledger, also one that has ended; or one that has mapped a ledger's file.
+/// Returns the ledger that a process belongs to. The process may be a `ledgerline run`, its program, or any that runs
+/// below it; a program that announced a ledger, even if it has ended; or one that has mapped a ledger's file.
 ///
 /// # Errors
-/// A sentence that says why there is none, and what to do.
+/// A sentence with the reason why there is none, and with advice.
 pub fn by_pid(pid: u32) -> Result<Found, String> {
     let announced = ledgerline::announced();
-    // (One that runs comes before what an ended program with that number left.)
+    // A running program comes before an ended one with the same id.
     let of_announced = || announced.iter().filter(|found| found.pid == pid).find_map(of_announced);
     let process = Process(pid);
     if let Some(found) = of_announced().filter(|found| found.running || !process.exists()) {
@@ -117,7 +118,7 @@ pub fn by_pid(pid: u32) -> Result<Found, String> {
     })
 }
 
-/// A ledger's file that a process has mapped to write to it.
+/// Returns a ledger's file that a process has mapped for writing.
 fn mapped(process: Process) -> Option<Found> {
     process.mapped_files().into_iter().find_map(|path| {
         let groups = groups(&path)?;
@@ -132,7 +133,7 @@ impl Source {
     /// Opens a ledger that was found.
     ///
     /// # Errors
-    /// As [`open`](Self::open): its program may have ended meanwhile.
+    /// As for [`open`](Self::open): its program may have ended meanwhile.
     pub fn found(found: &Found) -> Result<Source, String> {
         Ok(Source::open(&found.path)?.titled(found.title.clone()))
     }
@@ -140,17 +141,17 @@ impl Source {
     /// Opens the ledger that a process belongs to ([`by_pid`]).
     ///
     /// # Errors
-    /// A sentence that says why there is none, and what to do.
+    /// A sentence with the reason why there is none, and with advice.
     pub fn of_pid(pid: u32) -> Result<Source, String> {
         Source::found(&by_pid(pid)?)
     }
 
-    /// Opens what a user names: a PID, a file, or the name under which a program announced its ledger. A number is a
-    /// PID, and what has a `/` is a file. Of several ledgers with one name the one that runs is meant, or else the one
-    /// that ended last.
+    /// Opens the ledger that a user names: by a PID, a file, or the name under which a program announced it. A number
+    /// is a PID, and a name with a `/` is a file. Among several ledgers with one name, a running program's is chosen,
+    /// or else that of the program that ended last.
     ///
     /// # Errors
-    /// A sentence that says what is not there, or which of several ledgers could be meant.
+    /// A sentence with the missing thing, or with the ledgers among which the name is ambiguous.
     pub fn named(name: &str) -> Result<Source, String> {
         if let Ok(pid) = name.parse() {
             return Source::of_pid(pid);

@@ -1,5 +1,5 @@
-//! A ledger of arbitrary bytes is attached and looked at: what fuzzers and `crates/cli/tests/main/damaged.rs` share. Panics where
-//! something is told that is no fact.
+//! Attaches and looks at a ledger of arbitrary bytes: the common part of fuzzers and
+//! `crates/cli/tests/main/damaged.rs`. Panics if a reported value is impossible.
 
 use crate::watch::counted::MOST;
 use crate::watch::{Look, Source, State, Tempo};
@@ -12,27 +12,27 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The bytes of a patch: where, and what is written there.
+/// The bytes of a patch: a place, and the new bytes.
 const PATCH: usize = 12;
-/// Where from here on makes the file shorter.
+/// Places from here on shorten the file.
 const SHORTER: u32 = u32::MAX - 256;
 
-/// A real ledger in a file, which can be written over and made whole again.
+/// A real ledger in a file, which can be overwritten and restored.
 #[derive(Debug)]
 pub struct Sample {
     file: File,
-    /// The parts of the file that are no holes.
+    /// The parts of the file that are not holes.
     parts: Vec<(u64, Vec<u8>)>,
     length: u64,
 }
 
 impl Sample {
-    /// A ledger as a run has it, with some processes, threads, refusals and ended ones.
+    /// Makes a ledger like a run's, with some processes, threads, refusals and ended processes.
     ///
     /// # Errors
-    /// When the system gives no file in memory.
+    /// Fails if the system gives no file in memory.
     pub fn new() -> io::Result<Sample> {
-        // SAFETY: makes a descriptor that is ours; the name ends in zero.
+        // SAFETY: makes a new descriptor; the name ends in zero.
         let file = unsafe {
             match libc::memfd_create(c"sample".as_ptr(), libc::MFD_CLOEXEC) {
                 -1 => return Err(io::Error::last_os_error()),
@@ -67,7 +67,7 @@ impl Sample {
 
     fn next_part(&self, from: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
         let seek = |from: u64, whence| {
-            // SAFETY: moves the position of a descriptor of ours, at which nobody reads.
+            // SAFETY: moves the position of an own descriptor, at which nothing is read.
             let found = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
             u64::try_from(found).ok()
         };
@@ -78,19 +78,19 @@ impl Sample {
         Ok(Some((start, bytes)))
     }
 
-    /// Makes the ledger whole again. (Holes that were written to stay; no patch writes to any.)
+    /// Restores the ledger. Holes that were written to stay, but no patch writes to any.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn mend(&self) -> io::Result<()> {
         self.file.set_len(self.length)?;
         self.parts.iter().try_for_each(|(start, bytes)| self.file.write_all_at(bytes, *start))
     }
 
-    /// Writes over some words, or makes the file shorter: for each twelve bytes four that say where, and eight.
+    /// Overwrites some words, or shortens the file: each twelve bytes are a place in four, and new content in eight.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn patch(&self, patches: &[u8]) -> io::Result<()> {
         let words: u64 = self.parts.iter().map(|(_, bytes)| bytes.len() as u64 / 8).sum();
         for patch in patches.chunks_exact(PATCH) {
@@ -114,19 +114,19 @@ impl Sample {
         Ok(())
     }
 
-    /// Attaches to it as who watches does.
+    /// Attaches to it like an observer.
     ///
     /// # Errors
-    /// As [`Source::open`].
+    /// As for [`Source::open`].
     pub fn attach(&self) -> Result<Source, String> {
         Source::open(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))
     }
 }
 
-/// Holds a look against what is always so, whatever the bytes.
+/// Checks a look against the invariants that hold for any bytes.
 ///
 /// # Panics
-/// If it is not.
+/// Panics if one is violated.
 pub fn check(look: &Look) {
     let root = look.root();
     assert!(root.path == "/" && root.depth == 0 && look.parents().len() == look.rows.len());
@@ -158,13 +158,13 @@ pub fn check(look: &Look) {
 /// Patches a ledger, attaches and looks.
 ///
 /// # Panics
-/// If something is told that is no fact.
+/// Panics if a reported value is impossible.
 pub fn look(patches: &[u8]) {
     static SAMPLE: OnceLock<Mutex<Sample>> = OnceLock::new();
     let sample = SAMPLE.get_or_init(|| Sample::new().expect("a file in memory").into());
     let sample = sample.lock().unwrap_or_else(PoisonError::into_inner);
     sample.mend().expect("the file is ours");
-    // Attached before and after: what the header says is checked at that time alone.
+    // Attached before and after, since the header is checked at that time alone.
     let before = sample.attach().expect("it is whole");
     sample.patch(patches).expect("the file is ours");
     let mut tempo = Tempo::new();

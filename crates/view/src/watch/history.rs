@@ -1,34 +1,34 @@
-//! The series of many groups, out of successive looks at one ledger.
+//! The series of many groups, from successive looks at one ledger.
 
 use crate::watch::{Look, Row, Series, State};
 use ledgerline::GroupId;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What one group did over time, and when it was there.
+/// The holdings of one group over time, and its lifetime.
 #[derive(Clone, Debug)]
 pub struct Chronicle {
     /// Its number.
     pub id: GroupId,
-    /// Its path, as it was seen last.
+    /// Its path in the last look.
     pub path: String,
     /// Levels below the root.
     pub depth: u32,
-    /// Its process; 0 where it has none.
+    /// Its process; 0 without one.
     pub pid: u32,
-    /// When it was seen first, by the clock of the looks.
+    /// The time of its first look, by the clock of the looks.
     pub first: Duration,
-    /// When it was seen last: as a live group, if it ended.
+    /// The time of its last look; of its last look as a live group, if it ended.
     pub seen: Duration,
     /// Whether it is gone, or its process ended.
     pub ended: bool,
-    /// Its peak, as it was seen last.
+    /// Its peak in the last look.
     pub peak: u64,
-    /// What it held.
+    /// Its holdings.
     pub series: Series,
 }
 
-/// What the groups of one ledger did over time, in bounded memory.
+/// The holdings of the groups of one ledger over time, in bounded memory.
 ///
 /// ```
 /// use ledgerline::Ledger;
@@ -53,7 +53,7 @@ pub struct History {
     points: usize,
     most: usize,
     groups: HashMap<GroupId, Chronicle>,
-    /// What each row of the look before had counted, also those without a chronicle; `None` before the first look.
+    /// The counts of each row in the previous look, even without a chronicle; `None` before the first look.
     before: Option<HashMap<GroupId, Counted>>,
 }
 
@@ -65,24 +65,25 @@ struct Counted {
 }
 
 impl History {
-    /// A history of at most `groups` groups (one at least), each with a [`Series`] of that step and so many points.
+    /// Makes a history of at most `groups` groups, but at least one, each with a [`Series`] of that step and number of
+    /// points.
     ///
-    /// Takes at most 48 bytes a point and group, some 400 and the path for each group, and 40 for each row of the look.
+    /// Takes at most 48 bytes per point and group, some 400 plus the path per group, and 40 per row of the look.
     pub fn new(step: Duration, points: usize, groups: usize) -> History {
         let most = groups.max(1);
         History { step, points, most, groups: HashMap::new(), before: None }
     }
 
-    /// Notes what a look says. Damaged rows say nothing.
+    /// Adds a look. Damaged rows are ignored.
     ///
-    /// What a group had counted before the first look is not known to have happened in this time, and is left out; what
-    /// a group counted that was made since the look before is not.
+    /// A group's counts from before the first look may be older than this history, and are left out. A group that was
+    /// made since the previous look has all its counts included.
     ///
-    /// A peak that rose since the look before is the most of this point, though no look met it; it may be as much too
-    /// large as [`ledgerline::Group::peak`] says.
+    /// A peak that rose since the previous look is the maximum of this point, even if no look saw it. It may be too
+    /// large by the amount that [`ledgerline::Group::peak`] documents.
     ///
-    /// Where there is no room for all, groups make room that ended, those that did so first going first; then those
-    /// whose peaks are less than half of the newcomer's. The root stays.
+    /// If there is no room for all groups, ended ones make room first, in the order of their ends; then those whose
+    /// peaks are less than half of the newcomer's. The root stays.
     pub fn push(&mut self, look: &Look) {
         let before = self.before.take();
         let since = |row: &Row| match &before {
@@ -102,7 +103,7 @@ impl History {
             }
         }
         for group in self.groups.values_mut() {
-            // (Whoever was in the look was seen just now, or had ended before.)
+            // A group in this look was seen just now, or had ended before.
             group.ended |= group.seen != look.clock;
         }
         self.make_room(&mut new);
@@ -119,33 +120,33 @@ impl History {
         self.before = Some(told().map(|row| (row.id, counted(row))).collect());
     }
 
-    /// The chronicle of a group, if it has one.
+    /// Returns the chronicle of a group, if it has one.
     pub fn get(&self, id: GroupId) -> Option<&Chronicle> {
         self.groups.get(&id)
     }
 
-    /// All chronicles, in no order.
+    /// Returns all chronicles, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Chronicle> {
         self.groups.values()
     }
 
-    /// How many groups have one.
+    /// Returns the number of groups with a chronicle.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether no group has one.
+    /// Returns whether no group has a chronicle.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Leaves no more newcomers than there is room for, and makes room for them.
+    /// Reduces the newcomers to those that fit, and makes room for them.
     fn make_room(&mut self, new: &mut Vec<&Row>) {
         let room = self.most.saturating_sub(self.groups.len());
         if new.len() <= room {
             return;
         }
-        // The root first, then live ones, and of these those with the largest peaks.
+        // The root first, then live groups, and among these those with the largest peaks.
         new.sort_by_key(|row| {
             (row.depth > 0, row.state != State::Live, std::cmp::Reverse(row.peak))
         });
@@ -165,7 +166,7 @@ impl History {
         while fit < new.len() {
             let newcomer = new[fit];
             match old.next() {
-                // (A newcomer that ended is no better than any that did.)
+                // An ended newcomer is no better than the ended groups.
                 Some((false, _, _, id)) if newcomer.state == State::Live => self.groups.remove(&id),
                 Some((true, _, peak, id)) if peak < newcomer.peak / 2 => self.groups.remove(&id),
                 _ => break,
@@ -198,7 +199,7 @@ impl Chronicle {
         if row.path != self.path {
             self.path.clone_from(&row.path);
         }
-        // What ended holds nothing; its row is only kept for the account.
+        // An ended group holds nothing; its row is only kept for the account.
         let lives = row.state == State::Live;
         if lives || !self.ended || self.series.is_empty() {
             self.series.push(clock, if lives { row.current } else { 0 }, refused, reclaimed);

@@ -1,29 +1,29 @@
-//! Whether the program behind a ledger goes on.
+//! Whether the program behind a ledger is still running.
 
 use crate::watch::{Look, Source, State};
 use ledgerline::announced;
 use std::path::Path;
 
-/// What is known of the program behind a ledger.
+/// The knowledge about the program behind a ledger.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// Whether the program announced the ledger, and so can be asked for.
+    /// Whether the program announced the ledger, so that the announcement can be checked.
     announced: bool,
-    /// Whether one of the ledger's processes was there. (In another PID namespace none ever is, and their absence says
-    /// nothing.)
+    /// Whether one of the ledger's processes was seen. In another PID namespace none ever is, and their absence proves
+    /// nothing.
     seen: bool,
 }
 
 impl Life {
-    /// Of the program that a ledger was opened of.
+    /// Starts with the program that a ledger was opened from.
     pub fn of(source: &Source) -> Life {
         let announced = announced().iter().any(|announced| announced.path == source.path());
         Life { announced, seen: false }
     }
 
-    /// Whether the program ended: the file that the ledger was opened in is gone, as a run's is with its supervisor; or
-    /// a program that announced the ledger has it no more; or of the ledger's processes, of which one was there before,
-    /// none is.
+    /// Returns whether the program has ended. Either the file that the ledger was opened in is gone, as a run's is with
+    /// its supervisor; or the program that announced the ledger does not have it any more; or none of the ledger's
+    /// processes exists, after one was seen before.
     pub fn has_ended(&mut self, source: &Source, look: &Look) -> bool {
         let there = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
         if !source.path().exists() {

@@ -4,18 +4,18 @@ use ledgerline::GroupId;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What a ledger said at one time.
+/// The content of a ledger at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
-    /// When it was taken, by the wall clock.
+    /// The time of the look, by the wall clock.
     pub at: SystemTime,
-    /// When it was taken, by `CLOCK_MONOTONIC`, of which rates are made.
+    /// The time of the look, by `CLOCK_MONOTONIC`, for rates.
     pub clock: Duration,
-    /// What is counted: `bytes`.
+    /// The unit of the ledger: `bytes`.
     pub unit: &'static str,
     /// Whether no transfer was under way (see [`ledgerline::Snapshot::steady`]).
     pub steady: bool,
-    /// Whether a program wrote over the ledger, as far as that can be seen.
+    /// Whether a program visibly overwrote the ledger.
     pub damaged: bool,
     /// The root first, then depth-first: each group is followed by those below it.
     pub rows: Vec<Row>,
@@ -24,7 +24,7 @@ pub struct Look {
 /// One group. All sizes are in the unit of the [`Look`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The group's number, by which it is found again in the next look. A number that comes again is the same group.
+    /// The group's number, which identifies it in the next look. The same number means the same group.
     pub id: GroupId,
     /// Its path, like a cgroup's; `/` is the root.
     pub path: String,
@@ -32,24 +32,24 @@ pub struct Row {
     pub name: String,
     /// Levels below the root.
     pub depth: u32,
-    /// What has become of it. Of a [damaged](State::Damaged) row no number means anything, and all are zero here.
+    /// Its state. All numbers of a [damaged](State::Damaged) row are meaningless, and are zero here.
     pub state: State,
-    /// Its process; 0 where it has none.
+    /// Its process; 0 without one.
     pub pid: u32,
     /// The name of its process's program, in the ledger of a run; the group's own name elsewhere. Rows of one program
     /// are merged by this.
     pub program: String,
-    /// Charged now; of a process that ended, what it held at its end.
+    /// Charged now; of an ended process, its holding at its end.
     pub current: u64,
-    /// The most that was charged at a time.
+    /// The peak of the charge.
     pub peak: u64,
-    /// What was counted of it, ever.
+    /// Its counts so far.
     pub counts: Counts,
     /// The hard limit; `None` is no limit.
     pub max: Option<u64>,
     /// The soft limit.
     pub high: Option<u64>,
-    /// Protected unless nothing else is left.
+    /// Protected unless nothing else can be reclaimed.
     pub low: u64,
     /// Protected always.
     pub min: u64,
@@ -61,7 +61,7 @@ pub struct Row {
 /// The name of one of a ledger's own items: a string that all rows share.
 pub type ItemName = Arc<str>;
 
-/// What is counted of a group: how much so far, or by the second.
+/// Counts of a group: so far, or per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts<T = u64> {
     /// Charges, of the group and those below it.
@@ -70,20 +70,20 @@ pub struct Counts<T = u64> {
     pub uncharges: T,
     /// Charges of the group and those below it that a limit refused.
     pub refused: T,
-    /// How often its own max refused, or was gone over.
+    /// Refusals by its own max, and charges that exceeded it.
     pub max_events: T,
-    /// How often its own high was gone over.
+    /// Charges that exceeded its own high.
     pub high_events: T,
-    /// How often a max of the group or of those below it refused, or was gone over.
+    /// Refusals by a max of the group or of those below it, and charges that exceeded one.
     pub subtree_max_events: T,
-    /// How often a high of the group or of those below it was gone over.
+    /// Charges that exceeded a high of the group or of those below it.
     pub subtree_high_events: T,
-    /// Units that caches gave back when they were asked, of the group and those below it.
+    /// Units that caches gave back on request, of the group and those below it.
     pub reclaimed: T,
 }
 
 impl<T> Counts<T> {
-    /// What `each` makes of each count and the same one of `other`.
+    /// Combines each count with the same one of `other`.
     #[must_use]
     pub fn zip<U>(self, other: Counts<T>, each: impl Fn(T, T) -> U) -> Counts<U> {
         Counts {
@@ -99,29 +99,29 @@ impl<T> Counts<T> {
     }
 }
 
-/// What has become of a group.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It accepts charges.
     Live,
-    /// Its process ended; it is kept for the account.
+    /// Its process ended; the row is kept for the account.
     Exited,
-    /// A program wrote over it.
+    /// A program overwrote it.
     Damaged,
 }
 
 impl Look {
-    /// The root. (There always is one.)
+    /// Returns the root, which always exists.
     pub fn root(&self) -> &Row {
         &self.rows[0]
     }
 
-    /// The place of each row's parent among the rows; the root's is its own.
+    /// Returns the index of each row's parent among the rows; the root's is its own.
     pub fn parents(&self) -> Vec<usize> {
         let mut open: Vec<usize> = Vec::new();
         let mut parents = Vec::with_capacity(self.rows.len());
         for (place, row) in self.rows.iter().enumerate() {
-            // (A damaged row is shown below the root, whatever it says.)
+            // A damaged row is shown below the root, whatever its depth is.
             open.truncate(row.depth as usize);
             parents.push(open.last().copied().unwrap_or(0));
             open.push(place);
@@ -131,8 +131,8 @@ impl Look {
 }
 
 impl Row {
-    /// A live group at a path, below all that the path names, that holds nothing and has counted nothing. A row is
-    /// filled in from here: `Row { current: 4096, ..Row::new(id, "/a") }`.
+    /// Returns a live group at a path, below the groups in the path, without holdings and counts. Tests and other
+    /// sources fill a row in from here: `Row { current: 4096, ..Row::new(id, "/a") }`.
     ///
     /// ```
     /// use ledgerline::GroupId;
@@ -163,13 +163,13 @@ impl Row {
         }
     }
 
-    /// A row that a program wrote over: nothing that it says is a fact.
+    /// Returns a row that a program overwrote: none of its numbers are facts.
     pub(crate) fn damaged(id: GroupId, path: String, name: String, depth: u32) -> Row {
         let program = name.clone();
         Row { name, program, depth, state: State::Damaged, ..Row::new(id, &path) }
     }
 
-    /// Which part of its max the group holds; `None` without a limit.
+    /// Returns the part of its max that the group holds; `None` without a limit.
     pub fn share_of_max(&self) -> Option<f64> {
         self.max.map(|max| if max == 0 { 1.0 } else { self.current as f64 / max as f64 })
     }

@@ -1,17 +1,18 @@
-//! Ledgers as those who watch them see them: from another process, while the program runs and after it died.
+//! Ledgers as observers see them: from another process, while the program runs and after it died.
 //!
-//! | module    | what it holds                                                             |
+//! | module    | contents                                                                  |
 //! |-----------|---------------------------------------------------------------------------|
-//! | `source`  | a ledger that is watched: opening it, and looking at it                   |
+//! | `source`  | a watched ledger: opening it, and looking at it                           |
 //! | `look`    | one look: all groups as owned data                                        |
-//! | `find`    | the ledgers that there are, and the one that a process belongs to         |
-//! | `counted` | what a run counts of its rows, and which rows make no sense               |
-//! | `life`    | whether the program behind a ledger goes on                               |
-//! | `rates`   | what changed from one look to the next, by the second                     |
-//! | `series`  | what one group held over time, in bounded memory, coarser with age        |
+//! | `find`    | the ledgers of this machine, and the one that a process belongs to        |
+//! | `counted` | the counts of a run's rows, and the detection of damaged rows             |
+//! | `life`    | whether the program behind a ledger is still running                      |
+//! | `rates`   | the changes from one look to the next, per second                         |
+//! | `series`  | the holdings of one group over time, in bounded memory, coarser with age  |
 //! | `history` | the series of many groups                                                 |
 //!
-//! Nothing here (but `fuzz`, to its own samples) writes to a ledger, and no file is opened for writing or mapped. What prints, draws or serves lies in the crates above.
+//! Nothing here writes to a ledger, except `fuzz` to its own samples, and no file is opened for writing or mapped. Printing,
+//! drawing and serving are tasks of the modules above.
 
 pub mod counted;
 pub mod find;

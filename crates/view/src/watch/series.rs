@@ -1,4 +1,4 @@
-//! What one group held over time, in bounded memory: finer for what is recent, coarser with age.
+//! The holdings of one group over time, in bounded memory: fine for recent time, coarser with age.
 //!
 //! ```text
 //! levels       slots of one length each, on a grid that starts at zero
@@ -11,22 +11,22 @@
 //! full level:  its oldest slots that share one slot of the next level become that slot
 //! ```
 //!
-//! A slot moves up together with all its neighbours of the coarser grid, so the slots of all levels stand in the order of
-//! time, and overlap only where the coarsest slots became longer. A slot that is merged keeps the least and the most of what it stands for, the last value,
-//! and the sums of what was counted: nothing that was counted is lost, however old it is.
+//! A slot moves up together with all its neighbours of the coarser grid. So the slots of all levels are in the order of
+//! time, and overlap only if the coarsest slots became longer. A merged slot keeps the minimum, the maximum, the last
+//! value, and the sums of the counts: no count is lost, however old it is.
 
 use std::time::Duration;
 
-/// How many levels there are; each but the last has slots four times as long as the one before.
+/// The number of levels; each but the last has slots four times as long as the one before.
 const LEVELS: usize = 5;
-/// How many slots of one level make one of the next.
+/// The number of slots of one level that make one of the next.
 const RATIO: u64 = 4;
 /// With fewer slots a level could not hand over some and keep the newest.
 const LEAST_SLOTS: usize = 8;
 /// An hour, in nanoseconds.
 const LONGEST_STEP: u64 = 3_600_000_000_000;
 
-/// What one group held over time: the newest steps one by one, older time in coarser points.
+/// The holdings of one group over time: the newest steps one by one, older time in coarser points.
 ///
 /// ```
 /// use ledgerline_view::watch::Series;
@@ -44,31 +44,31 @@ const LONGEST_STEP: u64 = 3_600_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Series {
     levels: [Level; LEVELS],
-    /// Slots of each level at most.
+    /// The most slots of each level.
     most: usize,
 }
 
-/// What a group did in a span of time.
+/// The holdings of a group in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When it begins, by the clock of the samples.
+    /// The start, by the clock of the samples.
     pub start: Duration,
-    /// How long it is.
+    /// The length.
     pub length: Duration,
-    /// The least that was seen in it.
+    /// The smallest value that was seen.
     pub least: u64,
-    /// The most that was seen, or [known](Series::raise) to have been held, in it.
+    /// The largest value that was seen, or [known](Series::raise) to have been held.
     pub most: u64,
-    /// What was seen last in it.
+    /// The last value that was seen.
     pub last: u64,
-    /// Refusals in it.
+    /// The refusals.
     pub refused: u64,
-    /// Units in it that caches gave back.
+    /// The units that caches gave back.
     pub reclaimed: u64,
 }
 
 impl Point {
-    /// When it ends.
+    /// Returns the end.
     pub fn end(&self) -> Duration {
         self.start.saturating_add(self.length)
     }
@@ -76,17 +76,17 @@ impl Point {
 
 #[derive(Clone, Debug)]
 struct Level {
-    /// Of a slot, in nanoseconds.
+    /// The length of a slot, in nanoseconds.
     length: u64,
-    /// How often slots became twice as long as they were; only those of the coarsest level do.
+    /// The number of times that the slots' length was doubled; only the coarsest level's is.
     doubled: u32,
     slots: Vec<Slot>,
 }
 
-/// A point, as it is kept: 48 bytes.
+/// A point in storage: 48 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Which slot of its level's grid it is.
+    /// The number of the slot in its level's grid.
     number: u64,
     least: u64,
     most: u64,
@@ -96,10 +96,10 @@ struct Slot {
 }
 
 impl Series {
-    /// A series whose newest points are `step` long each, and which never has more than `points`, or 40 if that is more.
-    /// A step is a nanosecond at least and an hour at most.
+    /// Makes a series whose newest points are `step` long each, and which never has more than `points`, or 40 if that
+    /// is more. A step is limited to between a nanosecond and an hour.
     ///
-    /// Takes at most 48 bytes a point and some 200 for itself, little of it before it has points.
+    /// Takes at most 48 bytes per point and some 200 for itself, and little of that before it has points.
     pub fn new(step: Duration, points: usize) -> Series {
         let step = nanoseconds(step).clamp(1, LONGEST_STEP);
         let mut length = step;
@@ -111,11 +111,11 @@ impl Series {
         Series { levels, most: (points / LEVELS).max(LEAST_SLOTS) }
     }
 
-    /// Notes what is held at a time, and what was refused and reclaimed since the time before. A clock that goes back
-    /// is taken to stand still. Costs some ten nanoseconds, and now and then a pass over a level.
+    /// Adds a sample: the holding at a time, and the refusals and reclaimed units since the previous sample. A clock
+    /// that goes back counts as standing still. Costs some ten nanoseconds, and now and then a pass over a level.
     pub fn push(&mut self, clock: Duration, current: u64, refused: u64, reclaimed: u64) {
         let number = nanoseconds(clock) / self.levels[0].length;
-        // (Once there was a sample, the finest level has a slot: it never hands over all.)
+        // After the first sample, the finest level always has a slot, since it never hands over all.
         let newest = self.levels[0].slots.last().map(|slot| slot.number);
         let number = newest.map_or(number, |newest| number.max(newest));
         let slot =
@@ -123,21 +123,21 @@ impl Series {
         self.add(0, slot);
     }
 
-    /// Says that at some time since the last but one [`push`](Series::push) as much as `most` was held, as a peak that
-    /// rose shows. Does nothing to an empty series.
+    /// Raises the newest point's maximum to `most`, if a peak shows that this was held since the last
+    /// [`push`](Series::push) but one. Does nothing to an empty series.
     pub fn raise(&mut self, most: u64) {
         if let Some(slot) = self.levels[0].slots.last_mut() {
             slot.most = slot.most.max(most);
         }
     }
 
-    /// All points, the oldest first; none overlap. Where nothing was pushed for longer than a point there is a gap.
+    /// Returns all points, the oldest first; none overlap. A time without samples longer than a point is a gap.
     pub fn points(&self) -> Vec<Point> {
         let levels = self.levels.iter().rev();
         let points =
             levels.flat_map(|level| level.slots.iter().map(|slot| slot.point(level.length)));
         let mut points: Vec<Point> = points.collect();
-        // A slot that became longer may reach into time of which finer slots still tell.
+        // A slot that became longer may overlap time that finer slots still cover.
         let mut next = Duration::MAX;
         for point in points.iter_mut().rev() {
             point.length = point.length.min(next - point.start);
@@ -146,18 +146,18 @@ impl Series {
         points
     }
 
-    /// The most of all points; 0 of an empty series.
+    /// Returns the maximum of all points; 0 for an empty series.
     pub fn most(&self) -> u64 {
         let slots = self.levels.iter().flat_map(|level| &level.slots);
         slots.map(|slot| slot.most).max().unwrap_or(0)
     }
 
-    /// Whether nothing was pushed yet.
+    /// Returns whether no sample was added yet.
     pub fn is_empty(&self) -> bool {
         self.levels[0].slots.is_empty()
     }
 
-    /// Bytes that the points take now.
+    /// Returns the bytes that the points take now.
     pub fn footprint(&self) -> usize {
         self.levels.iter().map(|level| level.slots.capacity() * size_of::<Slot>()).sum()
     }
@@ -178,12 +178,12 @@ impl Series {
             level.double();
             slot.number /= 2;
         }
-        // (The newest slot and this one may just have become one.)
+        // The newest slot and this one may just have become one.
         if level.takes(slot) {
             return;
         }
         if level.slots.len() == level.slots.capacity() {
-            // (Doubling could end beyond what is promised.)
+            // Doubling could exceed the promised memory.
             let more = level.slots.len().max(LEAST_SLOTS).min(most - level.slots.len());
             level.slots.reserve_exact(more);
         }
@@ -204,7 +204,7 @@ impl Series {
 }
 
 impl Level {
-    /// Whether the newest slot is the one that `slot` belongs to, and took it.
+    /// Merges `slot` into the newest slot if it is the same one; returns whether it was.
     fn takes(&mut self, slot: Slot) -> bool {
         match self.slots.last_mut() {
             Some(newest) if newest.number == slot.number => {
@@ -231,7 +231,7 @@ impl Level {
 }
 
 impl Slot {
-    /// Takes in what came after it.
+    /// Merges a later slot.
     fn take(&mut self, later: Slot) {
         self.least = self.least.min(later.least);
         self.most = self.most.max(later.most);
@@ -253,7 +253,7 @@ impl Slot {
     }
 }
 
-/// (A clock reaches 2^64 nanoseconds after 584 years.)
+/// A clock reaches 2^64 nanoseconds after 584 years.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! A ledger that is watched.
+//! A watched ledger.
 
 use crate::watch::counted::{Counted, Rules, is_damaged};
 use crate::watch::look::{Counts, ItemName, Look, Row, State};
@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A ledger that is watched, and what it is called. It is read and never written; those who charge it do not notice.
+/// A watched ledger, with its title. It is read and never written; the charging programs do not notice.
 #[derive(Debug)]
 pub struct Source {
     view: View,
@@ -23,7 +23,7 @@ impl Source {
     /// Opens the ledger in a file, which must be readable.
     ///
     /// # Errors
-    /// A sentence that names the file: it is not there, may not be read, is no ledger, or is one of another version.
+    /// A sentence that names the file: it does not exist, may not be read, is no ledger, or is one of another version.
     pub fn open(path: &Path) -> Result<Source, String> {
         let name = path.display();
         let view = open_view(path).map_err(|error| format!("{name} {error}"))?;
@@ -33,34 +33,34 @@ impl Source {
         Ok(Source { view, rules, items, path: path.to_owned(), title: name.to_string() })
     }
 
-    /// The same ledger by another title.
+    /// Returns the same ledger by another title.
     #[must_use]
     pub fn titled(self, title: String) -> Source {
         Source { title, ..self }
     }
 
-    /// The file that it was opened in.
+    /// Returns the file that it was opened in.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What to call it: a program and its process, or a file.
+    /// Returns its title: a program and its process, or a file.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// The ledger itself, for what a [`Look`] does not have: events, statistics, its size.
+    /// Returns the ledger itself, for data that a [`Look`] lacks: events, statistics, its size.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whether it is the ledger of a `ledgerline run`.
+    /// Returns whether it is the ledger of a `ledgerline run`.
     pub fn is_run(&self) -> bool {
         self.rules.is_run()
     }
 
-    /// Looks at all groups. Costs some two microseconds a group, and nothing for those who charge. A file that cannot be
-    /// read any more shows as a damaged root.
+    /// Looks at all groups. Costs some two microseconds per group, and nothing for the charging programs. A file that
+    /// cannot be read any more shows as a damaged root.
     pub fn look(&self) -> Look {
         self.try_look().unwrap_or_else(|_| Look {
             at: SystemTime::now(),
@@ -72,10 +72,10 @@ impl Source {
         })
     }
 
-    /// As [`look`](Self::look), but that it tells of a file that cannot be read any more.
+    /// Like [`look`](Self::look), but returns an error if the file cannot be read any more.
     ///
     /// # Errors
-    /// A sentence that names the file: it became shorter, say.
+    /// A sentence that names the file: it became shorter, for example.
     pub fn try_look(&self) -> Result<Look, String> {
         let read = self.view.read();
         let Reading { snapshot, statistics, clock, .. } =
@@ -89,7 +89,7 @@ impl Source {
             let subtree = |line| statistics.subtree(place, line);
             let counted = self.rules.count(own, subtree);
             let below = snapshot.groups.get(place + 1).is_some_and(|next| next.depth > group.depth);
-            // Who is not accounted and has charged nothing has no row of numbers.
+            // A process that is not accounted and has charged nothing has no row of numbers.
             if counted.blind.is_some() && group.charges == 0 && !below {
                 continue;
             }
@@ -115,7 +115,8 @@ pub(crate) fn open_view(path: &Path) -> Result<View, String> {
     if !metadata.is_file() {
         return Err("is not a file".to_owned());
     }
-    // (What is a file no more by now must not be waited for: a pipe would wait for a writer.)
+    // The path may have become something else than a file, for which opening must not wait: a pipe would wait for a
+    // writer.
     let file =
         File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
     let file = file.map_err(|error| format!("cannot be opened: {error}"))?;

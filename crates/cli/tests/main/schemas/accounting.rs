@@ -1,4 +1,4 @@
-//! What looks at ledgers: `run`, `show`, `set`, `top`, `report`, `serve`.
+//! The commands for ledgers: `run`, `show`, `set`, `top`, `report`, `serve`.
 
 use crate::held::{held, held_as_it_says};
 use crate::support::{Shared, account, ledgerline, scratch, started, stderr};
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// A shell that holds a few MiB, and asks for more than there is.
+/// A shell that holds a few MiB, and asks for more than the limit.
 const GROWS: &str = "x=$(head -c 3000000 /dev/zero | tr '\\0' a); sleep 0.1; \
                      head -c 3000000 /dev/zero | sort -S 200M >/dev/null; sleep 0.1";
 
@@ -21,7 +21,7 @@ ledgerline::items! {
     }
 }
 
-/// What the command prints, which succeeds.
+/// Returns the output of the command, which succeeds.
 fn printed(arguments: &[&str]) -> String {
     let output = ledgerline().args(arguments).output().expect("the command runs");
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
@@ -32,7 +32,7 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A group that has been refused, has limits and counts.
+/// Makes a group with refusals, limits and counts.
 fn busy(ledger: &Ledger) -> Group<'_> {
     let acme = ledger.root().create("acme").unwrap();
     acme.set_max(Limit::units(1 << 20)).unwrap();
@@ -59,7 +59,7 @@ fn the_account_of_a_run_that_was_refused_and_its_recording() {
 
 #[test]
 fn the_account_of_a_run_that_follows_its_container_and_has_a_program_that_cannot_be_seen() {
-    // (Where there is no memory cgroup it follows the machine.)
+    // Without a memory cgroup it follows the machine.
     let (output, account) = account(&["--container"], &["env", "-i", "/bin/sh", "-c", "true"]);
     assert!(output.status.success(), "{}", stderr(&output));
     held("account", &account);
@@ -106,7 +106,7 @@ fn what_changes_in_a_ledger_that_is_watched() {
     std::thread::spawn(move || {
         output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
     });
-    // The first look is taken at some time: a group comes, counts and goes until each kind of line was told.
+    // The time of the first look is not known: a group comes, counts and goes until each kind of line was printed.
     let mut missing = vec!["key", "file", "appeared", "gone"];
     for _ in 0..600 {
         let acme = busy(&ledger);
@@ -139,7 +139,7 @@ fn tables_of_counters() {
     held("counters", &read(&printed(&["show", "--json", file.path()])));
 }
 
-/// A run that goes on until it is told to end.
+/// A run that continues until it is told to end.
 struct Running(Child);
 
 impl Running {
@@ -165,7 +165,7 @@ fn a_run_that_goes_on_and_the_list_of_those_that_do() {
     assert!(!list["ledgers"].as_array().unwrap().is_empty());
 }
 
-/// A server of the ledger in a file; it ends with the test.
+/// A server of the ledger in a file, ended with the test.
 struct Server(Child, String);
 
 impl Server {
@@ -207,7 +207,7 @@ impl Drop for Server {
     }
 }
 
-/// The documents of events, the first of which is a look.
+/// Returns the documents of events, the first of which is a look.
 fn events(stream: BufReader<TcpStream>) -> impl Iterator<Item = Value> {
     let lines = stream.lines().map(|line| line.expect("text"));
     lines.filter_map(|line| line.strip_prefix("data: ").map(read))
@@ -231,7 +231,7 @@ fn what_a_server_answers() {
     let _held = acme.charge(8192).unwrap();
     let _ = acme.create("new").unwrap();
     gone.destroy().unwrap();
-    // What happened may come in one look or in several.
+    // The changes may come in one look or in several.
     let told = |stream: &mut dyn Iterator<Item = Value>, fields: &str| {
         let mut missing = vec![fields, "new", "gone"];
         while !missing.is_empty() {

@@ -1,15 +1,15 @@
-//! Programs that are compiled for a test, and what an account says of those that it has not.
+//! Programs that are compiled for a test, and the accounts' entries about programs that are not accounted.
 
 use super::{scratch, stderr};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A compiled program in a folder of its own, which goes with it.
+/// A compiled program in its own folder, which is removed with it.
 pub struct Compiled(pub PathBuf);
 
 impl Compiled {
-    /// `None`, and a line, where there is no compiler for that.
+    /// Compiles a source; prints a line and returns `None` without a compiler for that.
     pub fn new(source: &str, options: &[&str]) -> Option<Compiled> {
         let folder = scratch("compiled");
         std::fs::create_dir_all(&folder).unwrap();
@@ -42,7 +42,7 @@ impl Drop for Compiled {
 pub const SMALL: &str = "#include <stdlib.h>
 int main(void) { char *volatile p = malloc(5000000); if (!p) return 9; p[0] = 1; free(p); return 7; }";
 
-/// (program, reason, processes) of all that were not accounted.
+/// Returns (program, reason, processes) of all that were not accounted.
 pub fn told(account: &Value) -> Vec<(String, String, u64)> {
     let list = account["not_accounted"].as_array().expect("a list");
     let told = list.iter().map(|one| {

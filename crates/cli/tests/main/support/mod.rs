@@ -1,4 +1,4 @@
-//! Runs the command as a user does: the built binary, and nothing beside it.
+//! Runs the command like a user does: the built binary alone.
 
 #![allow(dead_code, unused_imports, reason = "each program of tests uses a part of this")]
 
@@ -22,28 +22,28 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// Where the command lies.
+/// Returns the path of the command.
 pub fn binary() -> &'static str {
     tested::command(env!("CARGO_BIN_EXE_ledgerline"))
 }
 
-/// The command, with an environment that decides nothing.
+/// Returns the command, with an environment that has no influence.
 pub fn ledgerline() -> Command {
     command::undisturbed(binary())
 }
 
-/// Subcommands that the laboratory's command has, to which they are handed over.
+/// Subcommands of the laboratory's command, which they are passed to.
 pub const ELSEWHERE: [&str; 5] = ["layout", "bench numa", "bench rss", "reproduce", "calibrate"];
 
 pub fn run(arguments: &[&str]) -> Output {
     ledgerline().arg("run").args(arguments).output().expect("the command starts")
 }
 
-/// Starts a program under `run`, and waits for the first line that it writes. Its standard input stays open; what it
-/// writes next comes from the lines.
+/// Starts a program under `run`, and waits for the first line that it writes. Its standard input stays open; its
+/// further output comes from the lines.
 pub fn started(program: &[&str]) -> (Child, String, Lines<BufReader<ChildStdout>>) {
     let mut command = ledgerline();
-    // (Who starts tests in the background of a script has them ignore it, and what they start.)
+    // Background jobs of a script ignore SIGINT, and so would the processes that tests start.
     // SAFETY: between fork and exec, a plain system call.
     unsafe {
         command.pre_exec(|| {
@@ -59,7 +59,7 @@ pub fn started(program: &[&str]) -> (Child, String, Lines<BufReader<ChildStdout>
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // The kernel stops nobody in a group that no shell looks after, as that of a test may be.
+        // The kernel does not stop processes in an orphaned process group, as a test's may be.
         .process_group(0)
         .spawn()
         .expect("the command starts");
@@ -87,7 +87,7 @@ pub fn account(options: &[&str], program: &[&str]) -> (Output, Value) {
     (output, account)
 }
 
-/// A file that goes with the test.
+/// A file that is removed with the test.
 pub struct Shared(pub PathBuf, pub std::fs::File);
 
 impl Shared {
@@ -108,8 +108,7 @@ impl Drop for Shared {
     }
 }
 
-/// The Python interpreter itself: what PATH has may be a script that starts
-/// other programs first.
+/// Returns the Python interpreter itself: the one in PATH may be a script that starts other programs first.
 pub fn python() -> Option<&'static str> {
     static PYTHON: OnceLock<Option<String>> = OnceLock::new();
     let python = PYTHON.get_or_init(|| {
@@ -134,13 +133,13 @@ pub fn number(group: &Value, field: &str) -> u64 {
     group[field].as_u64().unwrap_or_else(|| panic!("{field} of {group} is not a number"))
 }
 
-/// What holds in every account.
+/// Checks the invariants of every account.
 pub fn check(account: &Value) {
     assert_eq!(account["unit"], "bytes");
     let groups = groups(account);
     assert_eq!(groups[0]["path"], "/", "the root comes first");
     assert_eq!(account["damaged"], false, "nobody wrote over the ledger:\n{account:#}");
-    // The way from the root to the row before, with what their children hold.
+    // The path from the root to the previous row, with the sums of their children.
     let mut open: Vec<(String, u64, u64)> = Vec::new();
     let close = |open: &mut Vec<(String, u64, u64)>| {
         let (path, current, below) = open.pop().expect("something is open");
@@ -174,7 +173,7 @@ pub fn check(account: &Value) {
     }
 }
 
-/// A whole program in 132 bytes: one loadable segment, and `exit(42)`.
+/// Returns a whole program in 132 bytes: one loadable segment, and `exit(42)`.
 #[cfg(target_arch = "x86_64")]
 pub fn static_program() -> Vec<u8> {
     let code = [0xbf, 42, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];

@@ -1,18 +1,18 @@
-//! A terminal that a test types on and reads: tmux, with a server of its own.
+//! A terminal that a test types on and reads: tmux, with its own server.
 
 use super::{binary, have, stderr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A shell on a terminal of its own. The server ends with this value.
+/// A shell on its own terminal. The server ends when this value is dropped.
 pub struct Tmux {
     socket: String,
     folder: tempfile::TempDir,
 }
 
 impl Tmux {
-    /// Starts a shell in a folder of its own; `None` where tmux is not installed.
+    /// Starts a shell in its own folder; `None` if tmux is not installed.
     pub fn start(width: u32, height: u32) -> Option<Tmux> {
         if !have("tmux") {
             return None;
@@ -22,7 +22,7 @@ impl Tmux {
         let tmux = Tmux { socket, folder };
         let (width, height) = (width.to_string(), height.to_string());
         let size = ["-x", &width, "-y", &height];
-        // Nothing of the reader's own: neither settings nor a prompt.
+        // Without the user's own settings and prompt.
         let shell = format!(
             "env PS1='$ ' RUST_BACKTRACE=0 LC_ALL=C.UTF-8 TERM=screen LEDGERLINE={} sh",
             binary()
@@ -35,13 +35,13 @@ impl Tmux {
         Some(tmux)
     }
 
-    /// Where the shell is.
+    /// Returns the shell's folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     fn command(&self, arguments: &[&str]) -> Output {
-        // (Where the locale says nothing of UTF-8, `-u` does.)
+        // If the locale does not set UTF-8, `-u` does.
         Command::new("tmux")
             .args(["-u", "-L", &self.socket])
             .args(arguments)
@@ -64,31 +64,31 @@ impl Tmux {
         assert!(output.status.success(), "{}", stderr(&output));
     }
 
-    /// Gives the terminal another size.
+    /// Resizes the terminal.
     pub fn resize(&self, width: u32, height: u32) {
         let (width, height) = (width.to_string(), height.to_string());
         self.command(&["resize-window", "-x", &width, "-y", &height]);
     }
 
-    /// What the terminal shows.
+    /// Returns the terminal's content.
     pub fn screen(&self) -> String {
         let output = self.command(&["capture-pane", "-p"]);
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What the terminal shows, with what sets colours and the like.
+    /// Returns the terminal's content, with its escape sequences for colours and the like.
     pub fn coloured_screen(&self) -> String {
         let output = self.command(&["capture-pane", "-p", "-e"]);
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Whether the other screen is shown, on which programs draw.
+    /// Returns whether the alternate screen is shown, on which programs draw.
     pub fn is_drawn_on(&self) -> bool {
         let output = self.command(&["display-message", "-p", "#{alternate_on}"]);
         String::from_utf8_lossy(&output.stdout).trim() == "1"
     }
 
-    /// Waits until the terminal shows something; returns what it shows.
+    /// Waits until the terminal shows something; returns its content.
     pub fn wait_for(&self, what: &str, shown: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
@@ -101,7 +101,7 @@ impl Tmux {
         }
     }
 
-    /// Waits until the shell asks for a line. (A program that is about to end may still take what is typed.)
+    /// Waits until the shell is ready for a line. A program that is about to end might still read the typed keys.
     pub fn wait_for_shell(&self) -> String {
         self.wait_for("a prompt", |screen| screen.trim_end().lines().last() == Some("$"))
     }
@@ -120,7 +120,7 @@ impl Tmux {
         std::fs::read_to_string(done).expect("the settings")
     }
 
-    /// Waits until the terminal shows what a golden file has. With LEDGERLINE_BLESS set, writes what it shows after a while.
+    /// Waits until the terminal matches a golden file. With LEDGERLINE_BLESS set, writes its content after a while.
     pub fn shows(&self, name: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
         if std::env::var_os("LEDGERLINE_BLESS").is_some() {

@@ -1,18 +1,18 @@
-//! A second user of this machine, for tests of what others may do.
+//! A second user of this machine, for tests of other users' abilities.
 
 use super::have;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A user that a test made, with a home of its own. Both go with this value.
+/// A user that a test made, with a home. Both are removed when this value is dropped.
 pub struct User {
     pub name: String,
     pub uid: u32,
 }
 
 impl User {
-    /// `None`, and a line, where this is not root or such programs are not installed.
+    /// Makes a user; prints a line and returns `None` if this is not root or such programs are not installed.
     pub fn new() -> Option<User> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // SAFETY: no preconditions.
@@ -25,7 +25,7 @@ impl User {
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("lt{}-{number}", std::process::id());
-        // (Several tests at a time: the files of users have one lock, which useradd does not wait for.)
+        // Several tests run at the same time: the files of users have one lock, which useradd does not wait for.
         let start = std::time::Instant::now();
         loop {
             let made = Command::new("useradd").args(["-m", "-s", "/bin/sh", &name]).output();
@@ -42,7 +42,7 @@ impl User {
         Some(User { name, uid })
     }
 
-    /// A program that is started as this user, with that user's home and none of this process's rights.
+    /// Returns a program that is started as this user, with that user's home and none of this process's rights.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         let ids = [format!("--reuid={}", self.uid), format!("--regid={}", self.uid)];
@@ -58,7 +58,7 @@ impl User {
         Path::new("/home").join(&self.name)
     }
 
-    /// A copy of a file in this user's home, which that user has.
+    /// Copies a file to this user's home, with that user as the owner.
     pub fn copy(&self, from: &Path, name: &str) -> std::path::PathBuf {
         let to = self.home().join(name);
         super::copy_executable(from, &to);
@@ -72,7 +72,7 @@ impl Drop for User {
         let start = std::time::Instant::now();
         while start.elapsed().as_secs() < 60 {
             let gone = Command::new("userdel").args(["-r", "-f", &self.name]).output();
-            // (6: there is none. 12: it has no mail.)
+            // 6: there is none. 12: it has no mail.
             if gone.is_ok_and(|it| matches!(it.status.code(), Some(0 | 6 | 12))) {
                 return;
             }

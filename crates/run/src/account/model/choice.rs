@@ -3,9 +3,9 @@
 use super::{Account, Row, State};
 
 impl Account {
-    /// For each row the index of its parent; the root is its own.
+    /// Returns the index of each row's parent; the root is its own.
     pub fn parents(&self) -> Vec<usize> {
-        // The rows on the way from the root to the one before.
+        // The rows on the path from the root to the previous row.
         let mut way: Vec<usize> = Vec::new();
         self.rows
             .iter()
@@ -19,8 +19,8 @@ impl Account {
             .collect()
     }
 
-    /// The rows that say something new. The only row below a process (its one
-    /// thread, say) is left out where it has the same numbers.
+    /// Returns the rows that carry new information. The only row below a process, such as its single thread, is left
+    /// out if it has the same numbers.
     pub fn distinct(&self) -> Vec<Row> {
         let same = |row: &Row, above: &Row| {
             (row.current, row.peak, row.charges, row.counted.refused, row.at_exit)

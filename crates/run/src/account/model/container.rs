@@ -1,4 +1,4 @@
-//! What a run knew of its container.
+//! A run's data about its container.
 
 use ledgerline::container::Status;
 use ledgerline::size;
@@ -10,19 +10,19 @@ pub struct Container {
     /// The limit that left the least room; `None` if there was none.
     #[serde(serialize_with = "limit")]
     pub limit: Option<u64>,
-    /// Whose that is.
+    /// The source of that limit.
     pub source: Option<String>,
-    /// What the kernel charged against it; `None` where that cannot be measured.
+    /// The kernel's charge against it; `None` if that cannot be measured.
     pub kernel: Option<u64>,
-    /// What of that no row had.
+    /// The part of that which no row had.
     pub untracked: u64,
-    /// How often the kernel told of pressure.
+    /// The number of times that the kernel reported pressure.
     pub pressure: u64,
-    /// Which of the kernel's files were watched for that, and which not and why.
+    /// The kernel's files that were watched for that, and the others with the reason.
     pub watched: Vec<String>,
 }
 
-/// A number, or the word that a cgroup's files have for no limit.
+/// Serializes a number, or the word that a cgroup's files have for no limit.
 pub(crate) fn limit<S: Serializer>(limit: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     match limit {
         Some(units) => serializer.serialize_u64(*units),
@@ -44,7 +44,7 @@ impl From<Status> for Container {
 }
 
 impl Container {
-    /// A line for below the table.
+    /// Returns a line for below the table.
     pub fn told(&self) -> String {
         let Some((bytes, source)) = self.limit.zip(self.source.as_ref()) else {
             return "The container has no limit.".to_owned();

@@ -1,30 +1,30 @@
-//! A process as the kernel describes it: its name in `ps`, and its resident size.
+//! The kernel's view of a process: its name in `ps`, and its resident size.
 
 use std::fs;
 
 use ledgerline_protocol::Identity;
 
-/// A process of a ledger, of which something is asked.
+/// A process of a ledger, as the subject of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Asked {
     /// The owner of its row.
     pub owner: u32,
-    /// When it began to be accounted, in milliseconds of `CLOCK_MONOTONIC`; 0 where that is not known.
+    /// The time at which it began to be accounted, in milliseconds of `CLOCK_MONOTONIC`; 0 if that is not known.
     pub started: u64,
 }
 
 /// A look at a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Its title or the name that it gave itself, where that is another than its program's.
+    /// Its title or the name that it gave itself, if that differs from its program's.
     pub called: Option<String>,
     /// Bytes.
     pub resident: Option<u64>,
 }
 
 impl Seen {
-    /// Reads the name of a process, and a field of its `/proc/PID/status` that is a size. Returns `None` for a process that has
-    /// ended, for another one that has its number by now, for one in another PID namespace, and without a `/proc` that shows it.
+    /// Reads the name of a process, and a size from its `/proc/PID/status`. Returns `None` for a process that has
+    /// ended, for another one with the same id, for one in another PID namespace, and without a `/proc` that shows it.
     #[must_use]
     pub fn of(asked: Asked, program: &str, field: &str) -> Option<Seen> {
         let process = Identity::from_owner(asked.owner);
@@ -43,17 +43,17 @@ impl Seen {
     }
 }
 
-/// Whether the process of a `/proc/PID/stat` is the one that was accounted at this time: it began before that.
+/// Returns whether the process of a `/proc/PID/stat` is the one that was accounted at this time: it began before that.
 fn is_same(stat: &str, accounted: u64) -> bool {
     if accounted == 0 {
         return true;
     }
-    // Behind the name, which may hold anything: the 22nd field of all is the time of the start.
+    // The name may hold anything, so the fields are counted from its end: the start time is the 22nd of all.
     let begun = || -> Option<u64> {
         let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
         Some(ticks * 1000 / rustix::param::clock_ticks_per_second())
     };
-    // That time goes on while the machine sleeps.
+    // Unlike the monotonic clock, that time advances while the machine sleeps.
     let now = |id| {
         let now = rustix::time::clock_gettime(id);
         (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unsigned_abs()
@@ -63,20 +63,20 @@ fn is_same(stat: &str, accounted: u64) -> bool {
     begun().is_none_or(|begun| begun <= accounted + slept + SLACK)
 }
 
-/// Milliseconds by which the two times may differ: the start counts in hundredths of a second.
+/// The tolerance in milliseconds: the start counts in hundredths of a second.
 const SLACK: u64 = 20;
 
-/// A field of `/proc/PID/status` that is a size: "  1234 kB".
+/// Returns a field of `/proc/PID/status` that is a size: "  1234 kB".
 fn size(status: &str, field: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The name that `ps` shows in place of the program's: the title, if the process wrote one over its words; else the name of its
-/// first thread, if that is another than the kernel gave it.
+/// Returns the name that `ps` shows in place of the program's: the title, if the process wrote one over its words; else
+/// the name of its first thread, if that differs from the kernel's.
 fn called(program: &str, comm: &str, words: &[u8]) -> Option<String> {
-    /// More of a title is not shown.
+    /// The longest part of a title that is shown.
     const MOST: usize = 60;
     let words = String::from_utf8_lossy(words);
     let mut words = words.trim_end_matches(['\0', ' ']).split('\0');
@@ -93,7 +93,7 @@ fn called(program: &str, comm: &str, words: &[u8]) -> Option<String> {
     (!comm.is_empty() && comm.as_bytes() != of_program).then(|| comm.to_owned())
 }
 
-/// How much of a name the kernel keeps.
+/// The length of a name in the kernel.
 const COMM: usize = 15;
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(of(own(0), "NoSuchField:"), None);
         let nobody = Asked { owner: (1 << 22) - 1, started: 0 };
         assert_eq!(of(nobody, "VmRSS:"), None);
-        // Process 1 of another namespace is somebody else here.
+        // Process 1 of another namespace is another process.
         let other = Asked { owner: Identity::new(1, 7).unwrap().owner(), started: 0 };
         assert_eq!(of(other, "VmRSS:"), None);
     }
@@ -122,7 +122,7 @@ mod tests {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = (now.tv_sec * 1000).unsigned_abs();
         assert!(Seen::of(own(now + 2000), "", "VmRSS:").is_some());
-        // (A machine that has run for a minute: tests do not run before.)
+        // Tests run on a machine that has been up for a minute.
         assert!(Seen::of(own(1), "", "VmRSS:").is_none());
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(told("nginx", "nginx", "nginx: worker process\0\0\0\0"), title);
         let title = Some("postgres: checkpointer".to_owned());
         assert_eq!(told("postgres", "postgres", "postgres: checkpointer   \0"), title);
-        // Renamed after fork, or a script that its interpreter runs.
+        // Renamed after fork, or a script run by its interpreter.
         assert_eq!(told("server", "io worker", "server\0-p\0"), Some("io worker".to_owned()));
         assert_eq!(told("sh", "build.sh", "/bin/sh\0./build.sh\0"), Some("build.sh".to_owned()));
         // The kernel cuts names.

@@ -1,4 +1,4 @@
-//! Sentences of an account: what the limit did, who held most, who was refused.
+//! Sentences of an account: the effect of the limit, the largest holder, the refusals.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::account::tree::{Line, Tree};
 use ledgerline_view::terminal::output::printable;
 use ledgerline_view::terminal::style::{Paint, Style};
 
-/// The peak and what the limit did, and who held most.
+/// Returns the peak, the effect of the limit, and the largest holder.
 pub(super) fn summary(account: &Account) -> Option<String> {
     let root = account.rows.first().filter(|root| root.state != State::Damaged)?;
     if !account.saw_any() {
@@ -36,9 +36,9 @@ pub(super) fn summary(account: &Account) -> Option<String> {
     Some(text)
 }
 
-/// A process as sentences name it.
+/// Returns a process as sentences name it.
 fn who(row: &Row) -> String {
-    // (A title may be a whole command line.)
+    // A title may be a whole command line.
     let called = shortened(&printable(&row.called), TITLE, &Style::plain());
     match row.pid {
         0 => called,
@@ -46,7 +46,7 @@ fn who(row: &Row) -> String {
     }
 }
 
-/// How much of a title a sentence has.
+/// The longest title in a sentence.
 const TITLE: usize = 40;
 
 /// Names the first request that was refused: its size, its process, its time and the limit; and the largest one.
@@ -55,7 +55,7 @@ pub(super) fn refused(out: &mut String, account: &Account) {
         let rows = account.rows.iter().enumerate();
         rows.filter_map(|(at, row)| Some((at, row, row.counted.most_refused?)))
     };
-    // (A refusal without a time comes last.)
+    // A refusal without a time comes last.
     let earliest = rows().min_by_key(|(_, _, refused)| refused.time.wrapping_sub(1));
     let Some((at, row, first)) = earliest else { return };
     let parents = account.parents();
@@ -111,7 +111,7 @@ pub(super) fn refused(out: &mut String, account: &Account) {
 const LEAST_MIB: u64 = 104_858;
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// A size in a sentence.
+/// Returns a size for a sentence.
 fn mib(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
@@ -120,7 +120,7 @@ fn mib(bytes: u64) -> String {
     }
 }
 
-/// Says that a process had more resident than the limit allows to be charged.
+/// Reports that a process had more resident memory than the limit allows to be charged.
 pub(super) fn beyond(out: &mut String, account: &Account, style: &Style) {
     let max = account.rows.first().and_then(|root| root.max);
     if let Some((max, resident)) = max.zip(account.max_resident)

@@ -1,4 +1,4 @@
-//! What is printed, against files that a person has looked at.
+//! The printed text, compared with reviewed files.
 
 use super::words::BAR;
 use super::*;
@@ -12,8 +12,7 @@ fn told(account: &Account, style: &Style) -> String {
 
 const UNICODE: Style = Style { unicode: true, colour: false, width: Some(100) };
 
-/// A program with threads, a child that ended while it held memory, and a limit
-/// that refused.
+/// Returns an account of a program with threads, a child that ended while it held memory, and a limit that refused.
 fn family() -> Account {
     let mut family = account(vec![
         row("/", 41 << 20, 64 << 20),
@@ -30,7 +29,7 @@ fn family() -> Account {
     family.rows[0].high_events = 1;
     family.rows[0].counted.refused = 3;
     let refused = |first, time, largest| Some(Refusals { first, time, largest, usage: 66_900_000 });
-    // (Numbers of processes make them apart.)
+    // Process ids distinguish them.
     (family.rows[5].pid, family.rows[5].owner) = (4712, 4712);
     family.rows[1].counted.folded = true;
     family.rows[1].counted.forgotten = 20 << 10;
@@ -54,7 +53,7 @@ fn a_container() {
     rows.push(row("/(untracked)", 5 << 20, 9 << 20));
     rows.last_mut().unwrap().pid = 0;
     golden("container.txt", &told(&contained(rows), &Style::plain()));
-    // The row alone is no program's.
+    // That row alone is not a program's.
     let alone = contained(vec![row("/", 5 << 20, 9 << 20), row("/(untracked)", 5 << 20, 9 << 20)]);
     assert!(told(&alone, &Style::plain()).contains("No allocation was seen"));
 }
@@ -106,7 +105,7 @@ fn in_colour() {
     assert_eq!(bare.replace(' ', ""), told(&family(), &UNICODE).replace(' ', ""));
 }
 
-/// A process of a run that has ended, with its parent.
+/// Returns a process of a run that has ended, with its parent.
 fn process(called: &str, pid: u32, parent: u32, peak: u64) -> Row {
     let mut row = row(&format!("/{}.{pid}", called.split([':', ' ']).next().unwrap()), 0, peak);
     (row.pid, row.owner, row.state) = (pid, pid, State::Exited);
@@ -117,7 +116,7 @@ fn process(called: &str, pid: u32, parent: u32, peak: u64) -> Row {
     row
 }
 
-/// The rows of a run, in the ledger's order: by no order at all.
+/// Returns the rows of a run in an arbitrary order, like a ledger's.
 fn of_rows(mut rows: Vec<Row>, command: &[&str]) -> Account {
     let most = rows.iter().map(|row| row.peak).max().unwrap_or(0);
     rows.reverse();
@@ -146,7 +145,8 @@ fn a_make() {
     golden("make.txt", &told(&of_rows(rows, &["make", "-j2"]), &UNICODE));
 }
 
-/// A shim that looks for the right Python, as pyenv's: some forty processes before the one that matters.
+/// Returns the account of a shim that looks for the right Python, like pyenv's: some forty processes before the
+/// relevant one.
 fn shim() -> Account {
     let mut rows = Vec::new();
     for (at, program) in ["env", "bash", "env", "python3"].into_iter().enumerate() {
@@ -259,7 +259,7 @@ fn a_name_cannot_steer_the_terminal() {
     let plain = |letter| letter == '\n' || ledgerline_view::terminal::output::is_plain(letter);
     assert!(printed.chars().all(plain), "{printed:?}");
     assert!(printed.contains(r"a\u{1b}[2Jb\u{a}c\u{9b}2J\u{202e}"), "{printed:?}");
-    // As a shell reads it back.
+    // In a form that a shell reads back.
     assert!(printed.contains(r"$'\x07bell' $'\u202e\u0085\U000e0041'"), "{printed:?}");
 }
 

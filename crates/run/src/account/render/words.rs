@@ -1,4 +1,4 @@
-//! Numbers and words as they are printed.
+//! Numbers and words in their printed forms.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use ledgerline_view::terminal::style::Style;
 /// Cells of a bar.
 pub const BAR: usize = 8;
 
-/// A bar of blocks, to an eighth of a cell.
+/// Returns a bar of blocks, to an eighth of a cell.
 pub fn bar(part: u64, whole: u64) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = u128::from(part.min(whole)) * (BAR as u128 * 8) / u128::from(whole);
-    // Something is never drawn as nothing.
+    // A part that is not zero is never drawn as nothing.
     let eighths = if part > 0 { eighths.max(1) } else { 0 } as usize;
     let mut bar = "█".repeat(eighths / 8);
     if !eighths.is_multiple_of(8) {
@@ -23,7 +23,7 @@ pub fn bar(part: u64, whole: u64) -> String {
     bar
 }
 
-/// A count with its thousands apart, so that it cannot be taken for a size.
+/// Returns a count with separated thousands, so that it cannot be taken for a size.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -36,23 +36,23 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// How often something happened.
+/// Returns how often something happened.
 pub fn times(number: u64) -> String {
     if number == 1 { "once".to_owned() } else { format!("{} times", count(number)) }
 }
 
-/// So many processes.
+/// Returns a number of processes.
 pub fn processes(number: u64) -> String {
     format!("{} {}", count(number), if number == 1 { "process" } else { "processes" })
 }
 
-/// A word as a shell would read it back.
+/// Returns a word as a shell would read it back.
 pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_./=:,+@%^".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
     } else if word.chars().any(|letter| !is_plain(letter)) {
-        // The quotes that know escapes.
+        // The kind of quotes with escapes.
         let mut quoted = "$'".to_owned();
         for letter in word.chars() {
             match letter {
@@ -78,12 +78,12 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// Columns that a text takes, for text without wide letters.
+/// Returns the columns of a text without wide letters.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// At most `most` columns of a text, with dots where something is missing.
+/// Returns at most `most` columns of a text, with dots in place of the missing part.
 pub fn shortened(text: &str, most: usize, style: &Style) -> String {
     if width(text) <= most {
         return text.to_owned();

@@ -2,7 +2,7 @@ use super::*;
 use crate::account::model::Origin;
 use crate::account::model::tests::{account, row};
 
-/// A process, with its parent and when it began.
+/// Returns a process, with its parent and its start.
 fn process(name: &str, pid: u32, parent: u64, started: u64) -> Row {
     let mut row = row(&format!("/{name}.{pid}"), 0, 1 << 20);
     (row.pid, row.owner, row.state) = (pid, pid, State::Exited);
@@ -15,7 +15,7 @@ fn of(mut rows: Vec<Row>) -> Account {
     account(rows)
 }
 
-/// `name(what is below)`, as it stands in the tree.
+/// Returns `name(the lines below)`, as in the tree.
 fn told(line: &Line) -> String {
     let mut text = match line.small.is_empty() {
         true => line.row.called.clone(),
@@ -61,7 +61,7 @@ fn a_number_that_was_given_twice_names_the_last_that_is_older() {
         process("late", 9, 7, 60),
     ];
     assert_eq!(whole_of(rows), "/(first(early) second(late))");
-    // Whoever began before its parent is nobody's child, and nobody is its own.
+    // A process that began before its parent is not its child, and no process is its own child.
     assert_eq!(whole_of(vec![process("a", 7, 8, 1), process("b", 8, 7, 1)]), "/(a(b))");
     assert_eq!(whole_of(vec![process("a", 7, 7, 1)]), "/(a)");
 }
@@ -88,7 +88,7 @@ fn what_a_process_executes_is_one_line_with_all_its_children() {
     let tree = Tree::whole(&of(rows.clone())).root.unwrap();
     assert_eq!(told(&tree), "/(bash>env>python3(sed worker))");
     assert_eq!((tree.below[0].row.peak, tree.below[0].row.pid), (3 << 20, 7));
-    // Without the mark it is another process that has the number.
+    // Without the mark it is another process that has the id.
     rows[1].counted.origin.executed = false;
     assert_eq!(whole_of(rows), "/(bash(sed) env>python3(worker))");
 }

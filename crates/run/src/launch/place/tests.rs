@@ -1,4 +1,4 @@
-//! Places that are made for the purpose.
+//! Tests on generated places.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ fn folder() -> tempfile::TempDir {
     ledgerline_view::terminal::folder::make("place").unwrap()
 }
 
-/// The file in the first of these folders that takes it, and whether it is for all users.
+/// Returns the file in the first of these folders that accepts it, and whether it is for all users.
 fn placed(base: &Path, places: &[&Path]) -> Result<Placed, Failure> {
     let place = |folder: &&Path| Place { folder: folder.to_path_buf(), is_made: true };
     let places: Vec<_> = places.iter().map(place).collect();
@@ -27,7 +27,7 @@ fn files(folder: &Path) -> Vec<OsString> {
     files
 }
 
-/// Sweeps until this file is gone: a process of the machine that begins a program is in the way for a moment.
+/// Sweeps until this file is gone: a starting process on the machine may delay that for a moment.
 fn sweep_away(file: &Path) {
     let start = std::time::Instant::now();
     while file.exists() {
@@ -75,7 +75,7 @@ fn a_folder_in_which_others_may_make_names_is_no_place_nor_is_what_lies_below() 
     let folder = folder();
     let (open, below) = (folder.path().join("open"), folder.path().join("open/below"));
     fs::create_dir_all(&below).unwrap();
-    // (The sticky bit keeps a name while its file is there, and not afterwards.)
+    // The sticky bit protects a name only while its file exists.
     for mode in [0o777, 0o775, 0o1777, 0o1775] {
         fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
         for place in [&open, &below, &below.join("made")] {
@@ -109,7 +109,7 @@ fn a_folder_that_is_open_to_all_comes_before_one_that_is_closed() {
 #[test]
 fn what_was_left_is_swept_unless_its_run_lives_or_a_process_uses_it() {
     let folder = folder();
-    // Names are looked for on the whole machine: another process that runs this test has others.
+    // Names are searched on the whole machine: another process that runs this test has others.
     let path = |letter| {
         folder.path().join(format!("ledgerline-preload-{letter}{:07}.so", std::process::id()))
     };
@@ -124,7 +124,7 @@ fn what_was_left_is_swept_unless_its_run_lives_or_a_process_uses_it() {
     lock.lock().unwrap();
     // A script maps no file, so the interpreter has it open only; a mapping is what a preload leaves.
     let file = File::open(&mapped).unwrap();
-    // SAFETY: a new mapping that nobody looks at.
+    // SAFETY: a new mapping that is not read.
     let start = unsafe {
         libc::mmap(null_mut(), 1, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
     };
@@ -153,7 +153,7 @@ fn a_process_that_changes_its_program_all_the_time_is_never_seen_with_a_part_of_
     let folder = folder();
     let script = folder.path().join("again.sh");
     fs::write(&script, format!("exec sh {}", script.display())).unwrap();
-    // The name stands after so much else that an environment read in pieces loses it. Variables are sorted.
+    // The name is behind so many other variables that an environment read in pieces loses it. Variables are sorted.
     let name = format!("ledgerline-preload-z{:07}.so", std::process::id());
     let mut command = std::process::Command::new("sh");
     command.arg(&script).env("Z_LISTED", format!("/{name}"));
@@ -162,7 +162,7 @@ fn a_process_that_changes_its_program_all_the_time_is_never_seen_with_a_part_of_
     }
     let mut user = command.spawn().unwrap();
     let names = HashSet::from([name.as_bytes()]);
-    // (On a busy machine it may be in the middle of a change at all looks, and then nothing is told.)
+    // On a busy machine it may be executing at each look, and then nothing is reported.
     let start = std::time::Instant::now();
     let (mut told, mut missed) = (0, false);
     while !missed && told < 400 && start.elapsed() < Duration::from_secs(60) {

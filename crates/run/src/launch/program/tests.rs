@@ -1,4 +1,4 @@
-//! The lookup, on files made for the purpose.
+//! Tests of the look-up, on generated files.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +36,7 @@ fn a_program_is_found_as_a_shell_finds_it() {
     let path = std::env::join_paths([&first.0, &second.0]).unwrap();
     let find = |name: &str| find_in(OsStr::new(name), &path);
 
-    // A file that may not be executed does not hide one further on that may.
+    // A file that may not be executed does not hide a later one that may.
     assert_eq!(find("tool").unwrap().path, tool);
     assert_eq!(find("notes").unwrap_err().code(), 126);
     assert_eq!(find("missing").unwrap_err().code(), 127);

@@ -18,7 +18,7 @@ use crate::fleet::words::{NONE, age, count, here, holder, of_budget, some};
 use super::keys::{HELP, LINE};
 use super::{Place, State, is_amiss};
 
-/// What is said of a budget, and how wide. (`waits`: nodes that lack units.)
+/// The columns of a budget, with their widths. `waits`: nodes that lack units.
 const COLUMNS: [(&str, u16); 9] = [
     ("max", 8),
     ("leased", 8),
@@ -31,10 +31,10 @@ const COLUMNS: [(&str, u16); 9] = [
     ("refused", 8),
 ];
 
-/// What is said of a node.
+/// The columns of a node.
 const NODE: [(&str, u16); 4] = [("lease", 8), ("used", 8), ("unmet", 8), ("ends", 8)];
 
-/// What is not a key.
+/// The parts of the help that are not keys.
 const WORDS: [Help; 4] = [
     ("unmet", "units that nodes want and lack; so many nodes wait for them"),
     ("over", "leased, or in use beyond leases, above max: nothing is granted"),
@@ -48,7 +48,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, state: &mut State, theme: &Theme, no
     let buffer = frame.buffer_mut();
     let part = |from: u16, to: u16| Rect { y: area.y + from, height: to - from, ..area };
     line_of_keys(part(last, last + 1), buffer, &LINE, theme);
-    // Lines for budgets are the last to go.
+    // Lines for budgets are dropped last.
     let head = last.saturating_sub(1).min(3);
     if head > 0 {
         title(part(0, 1), buffer, state, theme, now);
@@ -69,7 +69,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, state: &mut State, theme: &Theme, no
     }
 }
 
-/// What is amiss, and how old what is shown is.
+/// Draws the problems and the age of the data.
 fn title(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme, now: Instant) {
     let mut pen = Pen::new(buffer, area.y, theme.unicode);
     let old = state.read.map(|read| now.saturating_duration_since(read));
@@ -121,7 +121,7 @@ fn summary(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     Pen::new(buffer, area.y, theme.unicode).left(area.x, area.width, &text, Style::new());
 }
 
-/// How many columns there is room for, and where the first begins.
+/// Returns the number of columns that fit, and the start of the first.
 fn columns(width: u16) -> (usize, u16) {
     const NAME: u16 = 20;
     let mut room = width.saturating_sub(NAME);
@@ -175,7 +175,7 @@ fn row(area: Rect, buffer: &mut Buffer, budget: &BudgetView, is_tree: bool, them
         _ => " ",
     };
     pen.left(area.x, 1, mark, theme.alarming());
-    // The first level by its path, those below it by their names; where some are left out, all by their paths.
+    // The first level is shown by its path, those below by their names; if some are left out, all by their paths.
     let names: Vec<&str> = budget.path.split('/').skip(1).collect();
     let (name, indent) = match names.len().saturating_sub(1).min(8) {
         below @ 1.. if is_tree => (names[names.len() - 1], 2 * below as u16),
@@ -192,14 +192,14 @@ fn row(area: Rect, buffer: &mut Buffer, budget: &BudgetView, is_tree: bool, them
     }
 }
 
-/// The refusals of the chosen budget, the last first.
+/// Returns the refusals of the chosen budget, the last first.
 fn refusals(state: &State, place: Place) -> Vec<&Refused> {
     let path = &state.budget(place).path;
     let view = state.view(place);
     view.refusals.iter().rev().filter(|refused| refused.budget == *path).collect()
 }
 
-/// Lines that the pane wants: a heading, titles, and as many as there are nodes or refusals.
+/// Returns the lines that the pane needs: a heading, titles, and one per node or refusal.
 fn pane_height(state: &State) -> u16 {
     let Some(place) = state.chosen() else { return 0 };
     let lines = state.budget(place).holds.len().max(refusals(state, place).len()).max(1);
@@ -218,7 +218,7 @@ fn pane(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme, now: Inst
     rule(area, buffer, &heading, theme);
     let old = state.read.map_or(Duration::ZERO, |read| now.saturating_duration_since(read));
     let at = view.at.saturating_add(u64::try_from(old.as_millis()).unwrap_or(u64::MAX));
-    // The nodes to the left, with what room they need; the refusals beside them, where there is room for both.
+    // The nodes to the left, in the width that they need; the refusals beside them, if there is room for both.
     let numbers: u16 = NODE.iter().map(|(_, wide)| wide + 1).sum();
     let names = 20;
     let left = (names + numbers).min(area.width);
@@ -257,7 +257,7 @@ fn holds(
         let start = node.and_then(|node| {
             node.incarnations.iter().find(|start| start.incarnation == hold.incarnation)
         });
-        // Who left holds nothing; whose time is over is kept for the grace.
+        // A node that left holds nothing. A node whose time is over is kept for the grace period.
         let ends = match start.map(|start| start.ends.saturating_sub(at)) {
             None => NONE.to_owned(),
             Some(0) => "ended".to_owned(),

@@ -1,4 +1,4 @@
-//! The screen of `ledgerline fleet top`: what is shown, made of books and keys.
+//! The screen of `ledgerline fleet top`: its state, made of books and keys.
 
 mod draw;
 mod keys;
@@ -22,24 +22,24 @@ pub use keys::HELP;
 /// Times between readings that the keys choose from, in milliseconds.
 const INTERVALS: [u64; 8] = [200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 
-/// What is shown of the books that a [`Watch`] reads.
+/// A screen of the books that a [`Watch`] reads.
 pub struct Screen {
     watch: Watch,
     state: State,
 }
 
-/// What is shown.
+/// The shown state.
 #[derive(Debug, Default)]
 struct State {
     books: Arc<Books>,
-    /// When the books were read.
+    /// The time at which the books were read.
     read: Option<Instant>,
     trouble: Option<String>,
     interval: Duration,
     paused: bool,
-    /// All budgets, or those that want to be looked at alone.
+    /// The rows: all budgets, or only those that need attention.
     rows: Vec<Place>,
-    /// The chosen budget's path: it stays chosen whatever comes and goes around it.
+    /// The chosen budget's path: it stays chosen whatever rows come and go around it.
     chosen: String,
     window: Window,
     amiss_alone: bool,
@@ -47,7 +47,7 @@ struct State {
     help: bool,
 }
 
-/// A budget: of which book, and which of its budgets.
+/// A budget: its book, and its place in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     book: usize,
@@ -55,7 +55,7 @@ struct Place {
 }
 
 impl Screen {
-    /// Of the books that are read.
+    /// Makes a screen of the books that are read.
     #[must_use]
     pub fn new(watch: Watch) -> Self {
         let state = State { interval: watch.interval(), ..State::default() };
@@ -89,7 +89,7 @@ impl Shown for Screen {
 }
 
 impl State {
-    /// Takes what was read last.
+    /// Takes the result of the last reading.
     fn see(&mut self, seen: Seen) {
         self.trouble = seen.trouble;
         if let Some((books, at)) = seen.books
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Finds the rows anew. Of a budget that is gone, the one that took its line is chosen.
+    /// Rebuilds the rows. If the chosen budget is gone, the one on its line is chosen.
     fn arrange(&mut self, line: usize) {
         self.rows.clear();
         for (book, one) in self.books.books.iter().enumerate() {
@@ -126,7 +126,7 @@ impl State {
         &self.books.books[place.book].view
     }
 
-    /// The line of the chosen budget.
+    /// Returns the line of the chosen budget.
     fn place(&self) -> usize {
         let is_chosen = |place: &Place| self.budget(*place).path == self.chosen;
         self.rows.iter().position(is_chosen).unwrap_or(0)
@@ -142,7 +142,7 @@ impl State {
         self.chosen = path.unwrap_or_default();
     }
 
-    /// The lines that the screen has room for, the chosen one among them.
+    /// Returns the lines that the screen has room for, the chosen one among them.
     fn window(&mut self, room: usize) -> std::ops::Range<usize> {
         let place = self.place();
         self.window.around(place, self.rows.len(), room)
@@ -172,18 +172,18 @@ impl State {
                 self.arrange(place);
             }
             Command::Close => self.pane_hidden = true,
-            // What is a ledger's alone, or the terminal's.
+            // Commands that concern only a ledger or the terminal.
             _ => {}
         }
     }
 }
 
-/// A budget after the one above it, and before the next beside it.
+/// Orders a budget after the one above it, and before the next beside it.
 fn by_levels(one: &str, two: &str) -> Ordering {
     one.split('/').cmp(two.split('/'))
 }
 
-/// Whether somebody should look at a budget: it is over, nodes lack units, or it goes.
+/// Returns whether a budget needs attention: it is over its limit, nodes lack units, or it is being deleted.
 fn is_amiss(budget: &BudgetView) -> bool {
     budget.over > 0 || budget.unmet > 0 || budget.closing
 }

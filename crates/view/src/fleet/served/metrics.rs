@@ -15,10 +15,10 @@ use crate::fleet::read::{Book, Damaged};
 use crate::fleet::watch::Seen;
 use crate::fleet::words::used;
 
-/// How many budgets have series.
+/// The most budgets with series.
 const BUDGETS: usize = 500;
 
-/// How many nodes have series.
+/// The most nodes with series.
 const NODES: usize = 500;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Node {
     organisation: String,
     name: String,
     leased: u64,
-    /// What its leases have left, by the store's clock when it was read.
+    /// The time that its leases have left, by the store's clock when it was read.
     left: f64,
     drained: bool,
 }
@@ -100,7 +100,7 @@ fn of_damaged(encoder: &mut DescriptorEncoder, damaged: &[Damaged]) -> fmt::Resu
 }
 
 fn of_budgets(encoder: &mut DescriptorEncoder, budgets: &[(String, &BudgetView)]) -> fmt::Result {
-    // (A family without a sample is not allowed.)
+    // A family without a sample is not allowed.
     if budgets.is_empty() {
         return Ok(());
     }
@@ -126,12 +126,12 @@ fn of_budgets(encoder: &mut DescriptorEncoder, budgets: &[(String, &BudgetView)]
     Ok(())
 }
 
-/// The nodes that are here, those that leased most first.
+/// Returns the nodes that are present, those with the largest leases first.
 fn nodes(books: &[Book]) -> Vec<Node> {
     let mut nodes = Vec::new();
     for Book { organisation, view } in books {
         for node in view.nodes.iter().filter(|node| !node.incarnations.is_empty()) {
-            // What is leased of the organisation itself: leases below it are parts of that.
+            // Only the organisation's own budget: leases below it are parts of that.
             let top = view.budgets.iter().filter(|budget| budget.path.matches('/').count() == 1);
             let holds = top.flat_map(|budget| &budget.holds).filter(|hold| hold.node == node.name);
             let ends = node.incarnations.iter().map(|start| start.ends).max().unwrap_or(0);

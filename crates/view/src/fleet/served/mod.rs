@@ -1,4 +1,4 @@
-//! Books as `ledgerline fleet serve` answers them: of the last reading, with its age, and without waiting for a store.
+//! Books as answered by `ledgerline fleet serve`: from the last reading, with its age, and without waiting for a store.
 
 mod metrics;
 mod page;
@@ -15,14 +15,14 @@ use crate::fleet::read::Books;
 use crate::fleet::watch::{Seen, Watch};
 use metrics::Scrape;
 
-/// What is served of the books that a [`Watch`] reads.
+/// The served view of the books that a [`Watch`] reads.
 #[derive(Debug)]
 pub struct Served {
     watch: Watch,
 }
 
 impl Served {
-    /// Of the books that are read.
+    /// Makes a server's view of the books that are read.
     #[must_use]
     pub fn new(watch: Watch) -> Self {
         Self { watch }
@@ -47,7 +47,7 @@ impl Documents for Served {
     }
 }
 
-/// The document of `fleet show`, with how old it is, and why the store could not be read since.
+/// Returns the document of `fleet show`, with its age, and the reason if the store could not be read since.
 fn json(seen: &Seen, now: Instant) -> String {
     let none = Books::default();
     let books = seen.books.as_ref().map_or(&none, |(books, _)| books);
@@ -58,7 +58,7 @@ fn json(seen: &Seen, now: Instant) -> String {
     document.to_string()
 }
 
-/// How old what is shown is, in seconds.
+/// Returns the age of the shown data, in seconds.
 fn age(seen: &Seen, now: Instant) -> Option<f64> {
     seen.books.as_ref().map(|(_, at)| now.saturating_duration_since(*at).as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! The page: what each budget has and who has it, which a browser reads anew by itself. It has no script.
+//! The page: each budget and its holders, reloaded by the browser itself. It has no script.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use crate::fleet::words::{
     NONE, age, count, ends, happened, holder, of_budget, of_hold, refused, terms, title, used,
 };
 
-/// The style, of which the page has the name alone: nothing inline is allowed on it.
+/// The style, which the page only names: nothing inline is allowed on it.
 pub(super) const STYLE: &str = include_str!("page.css");
 
-/// How many budgets of an organisation have a row, and how many nodes of a budget.
+/// The most rows for budgets of an organisation, and for nodes of a budget.
 const BUDGETS: usize = 500;
 const NODES: usize = 20;
 
 const TITLES: [&str; 8] = ["max", "leased", "used", "idle", "unmet", "over", "nodes", "refused"];
-/// What should be none.
+/// The columns that should be empty.
 const AMISS: [&str; 2] = ["unmet", "over"];
 
 pub(super) fn of(seen: &Seen, now: Instant, interval: Duration) -> String {
@@ -94,7 +94,7 @@ fn of_book(page: &mut String, Book { organisation, view }: &Book) {
     page.push_str("</section>\n");
 }
 
-/// A row for each budget, and below it one for each node that has some of it.
+/// Writes a row for each budget, and below it one for each node that holds a part of it.
 fn budgets(page: &mut String, view: &View) {
     page.push_str("<div class=\"wide\"><table><thead><tr><th>budget</th><td class=\"share\"></td>");
     for title in TITLES {
@@ -133,7 +133,7 @@ fn budgets(page: &mut String, view: &View) {
     }
 }
 
-/// A row: its name, a bar, and figures, of which some are amiss.
+/// Writes a row: its name, a bar, and figures. Some figures are marked as problems.
 fn row(page: &mut String, class: &str, name: &str, of: [u64; 3], cells: &[String; TITLES.len()]) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let _ = write!(page, "<tr{class}><th scope=\"row\">{}</th>", escaped(name));
@@ -145,7 +145,7 @@ fn row(page: &mut String, class: &str, name: &str, of: [u64; 3], cells: &[String
     page.push_str("</tr>\n");
 }
 
-/// What is leased and used of a limit. What is beyond the limit has no room in a bar; the figures say it.
+/// Writes the leased and used parts of a limit. Units beyond the limit have no room in the bar, but are in the figures.
 fn bar(page: &mut String, [limit, leased, used]: [u64; 3]) {
     let part = |units: u64| (units as f64 / limit.max(1) as f64 * 1000.0).min(1000.0).round();
     page.push_str("<td class=\"share\"><svg viewBox=\"0 0 1000 1\" preserveAspectRatio=\"none\" aria-hidden=\"true\">");
@@ -155,7 +155,7 @@ fn bar(page: &mut String, [limit, leased, used]: [u64; 3]) {
     page.push_str("</svg></td>");
 }
 
-/// What is to be said of a node, unless it speaks and gets what it asks for.
+/// Returns a node's problems; `None` if it reports and gets all units that it asks for.
 fn amiss(node: &NodeView, view: &View) -> Option<String> {
     let mut said = Vec::new();
     if node.draining {
@@ -170,7 +170,7 @@ fn amiss(node: &NodeView, view: &View) -> Option<String> {
     (!said.is_empty()).then(|| format!("{}: {}", node.name, said.join("; ")))
 }
 
-/// A list with a heading, unless it is empty.
+/// Writes a list with a heading, unless it is empty.
 fn list(page: &mut String, heading: &str, items: impl Iterator<Item = (Option<String>, String)>) {
     let mut items = items.peekable();
     if items.peek().is_none() {
@@ -184,7 +184,7 @@ fn list(page: &mut String, heading: &str, items: impl Iterator<Item = (Option<St
     page.push_str("</ul>\n");
 }
 
-/// Names of others stay text.
+/// Escapes a foreign name, so that it stays text.
 fn escaped(text: &str) -> String {
     let text = crate::terminal::output::printable(text);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the recording that the page holds. Names are words of others: they are only ever set as text.
+// Draws the recording in the page. Names are untrusted: they are only ever set as text.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const groups = data.groups;
@@ -30,9 +30,9 @@
     return `${(seconds / 3600).toFixed(1)} h`;
   }
 
-  // ---- what is shown
+  // ---- the shown state
 
-  // Columns from and to, which may be parts of one; the group whose children are stacked; the column that is asked about.
+  // The shown columns, from and to, possibly fractions; the group whose children are stacked; the inspected column.
   const state = { from: 0, to: data.columns, below: groups[0], cursor: null };
   while (state.below.children.length === 1 && state.below.children[0].children.length > 0) {
     state.below = state.below.children[0];
@@ -81,7 +81,7 @@
     const shown = state.below.children.slice(0, AREAS);
     let floor = new Array(end - first).fill(0);
     const area = (ceiling, colour) => {
-      // A column's value is that at its end.
+      // A column's value is the one at its end.
       let d = "";
       ceiling.forEach((units, column) => { d += `${d ? "L" : "M"}${x(first + column + 1).toFixed(1)} ${y(units).toFixed(1)}`; });
       for (let column = floor.length - 1; column >= 0; column -= 1) d += `L${x(first + column + 1).toFixed(1)} ${y(floor[column]).toFixed(1)}`;

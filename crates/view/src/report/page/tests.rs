@@ -1,4 +1,4 @@
-//! What a page holds of names that others chose.
+//! The treatment of untrusted names on a page.
 
 use super::*;
 use crate::report::{Recorder, Settings};
@@ -6,7 +6,7 @@ use crate::watch::{Counts, Look, Row};
 use ledgerline::GroupId;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A recording in which the command and a group have this name.
+/// Returns a recording in which the command and a group have this name.
 fn named(name: &str) -> Recording {
     let row = |index: u32, path: String, depth: u32| Row {
         name: path.clone(),
@@ -34,7 +34,7 @@ fn named(name: &str) -> Recording {
     Recording::open(&path).unwrap()
 }
 
-/// The data of a page, as the browser finds it: up to what ends the element.
+/// Returns the data of a page as the browser finds it: up to the end of the element.
 fn embedded(page: &str) -> &str {
     let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
     let rest = &page[start..];
@@ -78,7 +78,7 @@ fn no_name_breaks_out_of_the_page() {
 #[test]
 fn the_page_loads_nothing() {
     let page = html(&named("plain")).unwrap();
-    // (A name of XML is no address that is loaded.)
+    // An XML namespace is not an address that is loaded.
     let page = page.replace("http://www.w3.org/2000/svg", "");
     for what in [
         "http:",
@@ -110,7 +110,7 @@ fn the_page_has_what_was_recorded() {
     assert_eq!(job["first"], 0);
 }
 
-/// How bright a colour is, as WCAG has it.
+/// Returns the luminance of a colour, by WCAG.
 fn luminance(colour: &str) -> f64 {
     let part = |at: usize| {
         let part = u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
@@ -143,7 +143,8 @@ fn words_and_areas_stand_out_from_what_is_behind_them_light_and_dark() {
         }
     }
     assert_eq!(contrast("#000000", "#ffffff").round(), 21.0);
-    // What marks alone, in both: 4.5 for words. Areas border on each other, and are named in order.
+    // Colours that carry meaning alone, in both themes: 4.5 for text. Areas border on each other, and are named in
+    // order.
     for (dark, names) in [(false, ["#9a4a00", "#0a6b45"]), (true, ["#ffa657", "#3fb950"])] {
         let ground = if dark { "#161b22" } else { "#f6f8fa" };
         for name in names {

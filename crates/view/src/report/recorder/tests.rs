@@ -1,4 +1,4 @@
-//! Recordings of looks that are made up, read again.
+//! Recordings of synthetic looks, read again.
 
 use super::*;
 use crate::report::Recording;
@@ -153,7 +153,7 @@ fn what_is_no_file_is_not_replaced() {
     assert!(Recorder::create(folder.path(), settings(0)).is_err());
     assert!(Recorder::create(Path::new("/dev/null"), settings(0)).is_err());
     assert!(Recorder::create(&folder.path().join("no/such"), settings(0)).is_err());
-    // A link stays, and what it leads to is replaced.
+    // A link stays, and its target is replaced.
     let (file, link) = (folder.path().join("file"), folder.path().join("link"));
     std::fs::write(&file, "old").unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();

@@ -2,7 +2,7 @@ use super::*;
 use crate::watch::Look;
 use std::time::{Instant, SystemTime};
 
-/// A group of a made-up ledger: its number, its parent's place, what it holds and has counted.
+/// A group of a synthetic ledger: its number, its parent's index, its holding and its counts.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     id: u32,
@@ -16,7 +16,7 @@ fn made(id: u32, parent: usize, held: u64, charges: u64) -> Made {
     Made { id, parent, held, charges, live: true }
 }
 
-/// A look at groups, which stand depth-first.
+/// Returns a look at groups in depth-first order.
 fn frame(number: u64, clock: u64, groups: &[Made]) -> Frame {
     let mut depths = Vec::new();
     let rows = groups.iter().enumerate().map(|(place, group)| {
@@ -53,7 +53,7 @@ fn ids(listed: &Listed, groups: &[Made]) -> Vec<u32> {
     listed.places.iter().map(|&place| groups[place].id).collect()
 }
 
-/// What holds of every look, whoever is listed.
+/// Checks the invariants of every look, for any list.
 fn check(listed: &Listed, groups: &[Made], limit: usize) {
     assert!(listed.places.len() <= limit, "{} of {limit} are listed", listed.places.len());
     assert_eq!(listed.places[0], 0, "the root is listed");
@@ -122,7 +122,7 @@ fn a_listed_group_stays_for_five_minutes_though_a_larger_one_waits() {
     groups[2].held = 100;
     assert_eq!(ids(&listing.update(&frame(2, 299, &groups)), &groups), [0, 1]);
     assert_eq!(ids(&listing.update(&frame(3, 300, &groups)), &groups), [0, 2]);
-    // And not for one that is a little larger.
+    // No exchange for one that is a little larger.
     groups[1].held = 150;
     groups[0].held = 250;
     assert_eq!(ids(&listing.update(&frame(4, 900, &groups)), &groups), [0, 2]);
@@ -138,11 +138,11 @@ fn the_same_look_asked_for_twice_counts_once() {
     assert_eq!(first.counts.charges, 4);
 }
 
-/// A group below a tenant: its number, what it holds, its charges, whether it lives.
+/// A group below a tenant: its number, its holding, its charges, whether it lives.
 type Below = (u32, u64, u64, bool);
 
-/// Groups come, grow, shrink, end and go at random, while `limit` is far too small: no counter of `other` ever goes back,
-/// no listed group's does while it is listed, and every sum is right.
+/// Groups come, grow, shrink, end and go at random, with a `limit` that is far too small: no counter of `other` ever
+/// goes back, no listed group's does while it is listed, and every sum is right.
 #[test]
 fn no_counter_goes_back_whoever_comes_and_goes() {
     for seed in crate::seed::seeds(0, 20, 2_000) {
@@ -155,7 +155,7 @@ fn no_counter_goes_back_whoever_comes_and_goes() {
         };
         let limit = 2 + below(6) as usize;
         let mut listing = Listing::new(limit, u32::MAX);
-        // Flat, and one level below that: children by tenant.
+        // A list of tenants, and one level below that: children by tenant.
         let mut tenants: Vec<(u32, Vec<Below>)> = Vec::new();
         let mut next = 1_u32;
         let mut before: Option<Counts> = None;
@@ -192,7 +192,7 @@ fn no_counter_goes_back_whoever_comes_and_goes() {
                 let parent = groups.len();
                 groups.push(made(*id, 0, 0, 0));
                 for &(id, held, charges, live) in children {
-                    // (A look beside a charge may find a little less than the one before.)
+                    // A look beside a charge may find a little less than the previous one.
                     let charges = charges.saturating_sub(below(12));
                     groups.push(Made { live, ..made(id, parent, held, charges) });
                     groups[parent].held += held;

@@ -8,7 +8,8 @@ import { Treemap } from "./treemap.js";
 import { announce, bytes, count, element, growth, percent, say, short } from "./words.js";
 
 const get = (id) => document.getElementById(id);
-/** How often the history of the selected group is asked for again, in milliseconds; between that it grows by events. */
+/** The interval in milliseconds at which the history of the selected group is requested again; events extend it
+   meanwhile. */
 const AGAIN = 30000;
 const INDEX = 5000;
 
@@ -43,7 +44,7 @@ function select(id) {
   announce(`${chosen.path} selected, holds ${bytes(holds(chosen))}`);
 }
 
-/** After each look. */
+/** Runs after each look. */
 function changed(anew) {
   const began = performance.now();
   if (!feed.groups.has(state.selected)) {
@@ -52,13 +53,13 @@ function changed(anew) {
   } else if (anew) ask();
   grow();
   show();
-  // For whoever measures: how long the last refresh of the page took, and how many there were.
+  // For measurements: the duration of the last refresh of the page, and the number of refreshes.
   const body = document.body.dataset;
   body.refreshed = String(Number(body.refreshed ?? 0) + 1);
   body.took = (performance.now() - began).toFixed(1);
 }
 
-/** Asks for the history of the selected group. */
+/** Requests the history of the selected group. */
 async function ask() {
   const chosen = group();
   if (!chosen) return;
@@ -72,7 +73,7 @@ async function ask() {
     [state.refused, state.reclaimed] = [chosen.refused, chosen.reclaimed];
     draw();
   } catch {
-    // The stream of events says whether the server is there.
+    // The stream of events shows whether the server is there.
   }
 }
 
@@ -180,7 +181,7 @@ function draw() {
   chart.show(state.points, { path, max, now: feed.at, hue: hue ?? "none" });
 }
 
-/** Which ledgers there are. */
+/** Lists the ledgers. */
 async function index() {
   try {
     const answer = await request("/api/ledgers");

@@ -1,23 +1,23 @@
-// Asks the server, with the token that came in the page's address.
+// Requests to the server, with the token from the page's address.
 
 const KEY = "ledgerline-token";
 const given = new URLSearchParams(location.search).get("token");
 let token = given;
 try {
-  // (For this tab alone: it outlives that the page is loaded anew.)
+  // Stored for this tab alone, so that it survives a reload of the page.
   if (given !== null) sessionStorage.setItem(KEY, given);
   else token = sessionStorage.getItem(KEY);
 } catch {
-  // The browser keeps nothing. The address still has it.
+  // The browser stores nothing. The address still has it.
 }
 if (given !== null) history.replaceState(null, "", location.pathname);
 
-/** An answer, as `fetch` gives it. */
+/** Requests a path; returns the response of `fetch`. */
 export function ask(path, options = {}) {
   return fetch(path, { ...options, headers: token === null ? {} : { Authorization: `Bearer ${token}` } });
 }
 
-/** Reads events until they end: tells each one's kind and document. */
+/** Reads events until they end: passes the kind and the document of each to `tell`. */
 export async function read(answer, tell) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -1,4 +1,4 @@
-// What one group held over time: a line with the range around it, its max, and marks for refusals and reclaims.
+// The holding of one group over time: a line with the range around it, its max, and marks for refusals and reclaims.
 
 import { ago, bytes, clock, count, say } from "./words.js";
 
@@ -63,7 +63,7 @@ export class Chart {
     const right = wide - RIGHT;
     const low = HIGH - BOTTOM;
     const most = points.reduce((most, point) => Math.max(most, point.most), 0);
-    // The max is drawn where the line comes near it; far above it would press the line flat.
+    // The max is drawn only if the line comes near it: a max far above would flatten the line.
     const shows = this.max !== null && this.max <= most * 4 && this.max > 0;
     const ceiling = ticks(Math.max(most, shows ? this.max : 0, 1) * 1.05);
     const x = (at) => LEFT + ((at - (this.now - this.span)) / this.span) * (right - LEFT);
@@ -117,7 +117,7 @@ export class Chart {
     this.svg.setAttribute("aria-valuetext", spoken ? told(spoken) : "no point yet");
   }
 
-  /** The chart in a sentence. */
+  /** Returns the chart in a sentence. */
   tell() {
     const points = this.within();
     if (points.length === 0) {
@@ -160,7 +160,7 @@ export class Chart {
   }
 }
 
-/** A point in words. */
+/** Returns a point in words. */
 function told(point) {
   const words = [`${clock(point.at)}  ${bytes(point.last)}`];
   if (point.refused > 0) words.push(`${count(point.refused)} refused`);
@@ -168,7 +168,7 @@ function told(point) {
   return words.join(", ");
 }
 
-/** Round values up to a figure: at most five, at powers of two. */
+/** Returns round values up to a figure: at most five, at powers of two. */
 function ticks(most) {
   let step = 1;
   while (most / step > 5) step *= 2;

@@ -1,14 +1,14 @@
-// The ledger that is shown, kept up to date by events.
+// The shown ledger, kept up to date by events.
 //
 //   events "look"    everything
-//   events "change"  what differs from the look before: fields of groups, new groups, those that are gone
+//   events "change"  the differences from the previous look: fields of groups, new groups, removed groups
 
 import { ask, read } from "./ask.js";
 
-/** How long after a connection was lost it is tried again, in milliseconds. */
+/** The pause in milliseconds before a lost connection is retried. */
 const AGAIN = 3000;
 
-/** What the page knows of one ledger. */
+/** The page's state of one ledger. */
 export class Feed {
   constructor(changed, linked) {
     this.changed = changed;
@@ -17,7 +17,7 @@ export class Feed {
     this.paused = false;
     this.id = null;
     this.clear();
-    // Nobody looks: neither does the server for this page.
+    // A hidden page needs no events, and the server need not look for it.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.close();
       else if (this.id !== null && !this.paused) this.open();
@@ -54,7 +54,7 @@ export class Feed {
     this.source = null;
   }
 
-  /** Reads events until they are closed, or the ledger is gone; again where the connection was lost. */
+  /** Reads events until they are closed, or the ledger is gone; reconnects if the connection was lost. */
   async open() {
     this.close();
     const source = new AbortController();
@@ -72,7 +72,7 @@ export class Feed {
           if (this.source === source) this.told(kind, JSON.parse(text));
         });
       } catch {
-        // It was closed, or lost.
+        // The connection was closed or lost.
       }
       if (this.source !== source) return;
       this.linked("waiting");
@@ -86,7 +86,7 @@ export class Feed {
       this.linked("live");
       this.changed(true);
     } else if (kind === "change" && document.number !== this.number + 1) {
-      // A look is missing: begin anew.
+      // A look is missing: start over.
       this.open();
     } else if (kind === "change") {
       this.apply(document);
@@ -101,7 +101,7 @@ export class Feed {
     for (const group of look.groups) this.add(group);
   }
 
-  /** Adds a group below its parent, which is there already: a look has parents first. */
+  /** Adds a group below its parent, which exists already: a look has parents first. */
   add(group) {
     const before = this.groups.get(group.id);
     if (before) this.drop(before);
@@ -141,24 +141,24 @@ export class Feed {
   }
 }
 
-/** Puts the values of a field where they belong: `at` says where, unless all have one. */
+/** Writes the values of a field to their groups: `at` has the groups' positions, unless all have one. */
 function put(into, field, { at, is }) {
   if (at) for (let i = 0; i < is.length; i++) into[at[i]][field] = is[i];
   else for (let i = 0; i < is.length; i++) into[i][field] = is[i];
 }
 
-/** What a group holds now: nothing once its process has ended. */
+/** Returns the units that a group holds now: none once its process has ended. */
 export function holds(group) {
   return group.state === "live" ? group.current : 0;
 }
 
-/** Which part of its max a group holds; null without one. */
+/** Returns the part of its max that a group holds; null without one. */
 export function share(group) {
   if (group.max === null) return null;
   return group.max === 0 ? 1 : holds(group) / group.max;
 }
 
-/** How a group stands with its max: refusing if that was met since the look before. */
+/** Returns a group's state relative to its max: refusing if the max was met since the previous look. */
 export function standing(group) {
   if (group.rates.max_events > 0) return "refusing";
   const part = share(group);

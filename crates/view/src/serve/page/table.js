@@ -1,4 +1,5 @@
-// The groups as a grid that sorts and filters. Only the rows in sight are elements: ten thousand groups cost as much as fifty.
+// The groups as a grid that sorts and filters. Only visible rows are elements: ten thousand groups cost as much as
+// fifty.
 
 import { holds, share, standing } from "./feed.js";
 import { announce, bytes, count, element, growth, percent, say, short } from "./words.js";
@@ -6,7 +7,7 @@ import { announce, bytes, count, element, growth, percent, say, short } from "./
 const ROW = 34;
 const BEYOND = 8;
 
-/** Of each column: its name, how it sorts, what it says. The first is the path. */
+/** The name, order and text of each column. The first is the path. */
 const COLUMNS = [
   { key: "path", name: "Group", of: (g) => g.path, text: (g) => g.path },
   { key: "current", name: "Held", of: holds, text: (g) => bytes(holds(g)) },
@@ -73,7 +74,7 @@ export class Table {
     heads.append(top);
     this.into.append(heads, this.body);
     this.pool = [];
-    // Sizes are kept: asking for one after a change has the browser lay out the page at once.
+    // Sizes are cached: reading one after a change forces a layout of the page.
     this.high = this.body.clientHeight;
     this.top = 0;
     this.body.addEventListener("scroll", () => this.scrolled(), { passive: true });
@@ -123,7 +124,7 @@ export class Table {
   }
 
   sort(key) {
-    // Largest first at the first press, names in their order.
+    // Numbers sort the largest first at the first press, names in ascending order.
     if (this.by === key && !this.tree) this.down = !this.down;
     else this.down = key !== "path";
     this.by = key;
@@ -158,7 +159,7 @@ export class Table {
     } else {
       const { of } = COLUMNS.find((column) => column.key === this.by);
       const sign = this.down ? -1 : 1;
-      // Most stand as they stood: what is nearly sorted is sorted soon.
+      // Most rows keep their order, and a nearly sorted list sorts fast.
       const turn = (this.turn = (this.turn ?? 0) + 1);
       const next = [];
       const take = (group) => {
@@ -174,7 +175,7 @@ export class Table {
       next.sort((a, b) => (a.key === b.key ? named(a, b) : (a.key < b.key ? -1 : 1) * sign));
       this.rows = next;
     }
-    // Whoever stands on a group stays on it, wherever it goes.
+    // The cursor stays on its group, wherever that moves.
     if (this.at.id !== null) {
       const row = this.rows.findIndex((group) => group.id === this.at.id);
       if (row >= 0) this.at.row = row;
@@ -199,13 +200,12 @@ export class Table {
     const { high } = this;
     const { activeElement } = document;
     const focused = this.body.contains(activeElement);
-    // The group that has the focus keeps it, and stays in sight, wherever the order takes it; but whoever scrolls away
-    // from it may.
+    // The focused group keeps the focus and stays visible when the order changes, unless the user scrolls away from it.
     if (focused && activeElement !== this.body && !scrolled) this.reveal();
     const first = Math.max(0, Math.floor(this.top / ROW) - BEYOND);
     const last = Math.min(rows.length, Math.ceil((this.top + high) / ROW) + BEYOND);
     while (this.pool.length < last - first) this.pool.push(this.row());
-    // Each row of the data keeps its element while it is in sight, so that focus and selection stay.
+    // A row of the data keeps its element while it is visible, so that focus and selection stay.
     this.pool.forEach((row) => {
       row.used = false;
     });
@@ -215,7 +215,7 @@ export class Table {
       row.used = true;
       this.fill(row, at, rows[at]);
     }
-    // The table is one stop of the Tab key: the cell that was left, or its heading where that is out of sight.
+    // The table is one stop of the Tab key: the cell that was left, or its heading if that is not visible.
     const inSight = this.at.row >= first && this.at.row < last;
     this.heads.forEach(({ button }, at) => {
       button.tabIndex = !inSight && at === this.at.column ? 0 : -1;
@@ -273,7 +273,7 @@ export class Table {
     });
   }
 
-  /** Stands on a cell; a row of −1 is the headings. */
+  /** Moves the cursor to a cell; row −1 is the headings. */
   move(row, column) {
     const most = this.rows.length - 1;
     row = Math.max(-1, Math.min(most, row));
@@ -284,7 +284,7 @@ export class Table {
     this.focus(true);
   }
 
-  /** Scrolls to where the keyboard stands. */
+  /** Scrolls to the cursor. */
   reveal() {
     const { row } = this.at;
     if (row < 0) return;
@@ -292,7 +292,7 @@ export class Table {
     const top = row * ROW;
     if (top < this.top) this.scroll(top);
     else if (top + ROW > this.top + high) {
-      // (The space may have been shorter so far.)
+      // The space may have been shorter until now.
       this.space.style.height = `${this.rows.length * ROW}px`;
       this.scroll(top + ROW - high);
     }

@@ -1,4 +1,4 @@
-// Runs before the page is drawn, so that it never shows in the other theme first.
+// Runs before the page is drawn, so that the page never appears in the other theme first.
 "use strict";
 (() => {
   const kinds = ["auto", "light", "dark"];
@@ -6,7 +6,7 @@
   try {
     kind = localStorage.getItem("ledgerline-theme") || "auto";
   } catch {
-    // A browser that keeps nothing has the theme of the system.
+    // A browser without storage uses the theme of the system.
   }
   const show = () => {
     if (!kinds.includes(kind)) kind = "auto";
@@ -23,7 +23,7 @@
       try {
         localStorage.setItem("ledgerline-theme", kind);
       } catch {
-        // It holds until the page is left.
+        // The choice holds until the page is left.
       }
       show();
     });

@@ -1,9 +1,9 @@
-// Who holds what, as nested rectangles whose areas are what groups hold (squarified: as near to squares as goes).
+// The holdings as nested rectangles with proportional areas, laid out as near to squares as possible (squarified).
 
 import { holds, share, standing } from "./feed.js";
 import { bytes, element, percent, say } from "./words.js";
 
-/** The least that a rectangle is drawn for, and that it shows groups inside for, in pixels. */
+/** The smallest side of a drawn rectangle, and of one that shows groups inside, in pixels. */
 const LEAST = 20;
 const INSIDE_WIDE = 90;
 const INSIDE_HIGH = 56;
@@ -22,12 +22,12 @@ export class Treemap {
     into.addEventListener("click", (event) => this.click(event, false));
     into.addEventListener("dblclick", (event) => this.click(event, true));
     into.addEventListener("keydown", (event) => this.key(event));
-    // What a pointer is told is what a screen reader is; no other rectangle needs it.
+    // A pointer gets the same text as a screen reader; no other rectangle needs it.
     into.addEventListener("pointerover", (event) => {
       const cell = event.target.closest(".cell[role=button]");
       if (cell) cell.title = cell.getAttribute("aria-label") ?? "";
     });
-    // Sizes are kept: asking for one after a change has the browser lay out the page at once.
+    // Sizes are cached: reading one after a change forces a layout of the page.
     this.wide = into.clientWidth;
     this.high = into.clientHeight;
     new ResizeObserver(([{ contentRect }]) => {
@@ -48,7 +48,7 @@ export class Treemap {
 
   zoom(id) {
     const group = this.feed?.groups.get(id);
-    // A leaf has nothing inside to be looked at.
+    // A leaf has nothing inside to zoom into.
     this.zoomed = group && group.children.length > 0 ? id : (group?.parent ?? null);
     this.draw();
   }
@@ -90,10 +90,10 @@ export class Treemap {
     }
     const own = Math.max(0, whole - held);
     const total = Math.max(held + own, 1);
-    // What is too small to be seen is one rectangle together. (Of ten thousand groups few are sorted, therefore.)
+    // Groups too small to be seen share one rectangle. So only few of ten thousand groups are sorted.
     const least = Math.max(1, (LEAST * LEAST * total) / (box.w * box.h));
     const parts = group.children.filter((child) => holds(child) >= least);
-    // (All of them live: those that ended hold nothing.)
+    // All of them live, since ended groups hold nothing.
     parts.sort((a, b) => b.current - a.current || (a.path < b.path ? -1 : 1));
     const kept = parts.slice(0, Math.max(0, MOST - drawn.length));
     const entries = kept.map((child) => ({ group: child, value: child.current }));
@@ -142,7 +142,7 @@ export class Treemap {
     cell.style.zIndex = depth + 1;
     const [name, size, mark] = cell.children;
     const state = group ? standing(group) : "calm";
-    // No letter is cut in two.
+    // No letter is cut.
     cell.dataset.room = box.h < 24 || box.w < 58 ? "none" : opens || box.h < 44 ? "line" : "lines";
     cell.dataset.wide = String(box.w >= (state === "calm" ? 96 : 200));
     if (!group) {
@@ -177,7 +177,7 @@ export class Treemap {
     if (cell.parentNode !== this.into) this.into.append(cell);
   }
 
-  /** The way from the root to what is zoomed into. */
+  /** Shows the path from the root to the zoomed group. */
   trail(top) {
     const way = [];
     for (let at = top; at; at = at.parent === null ? null : this.feed.groups.get(at.parent)) way.unshift(at);
@@ -242,7 +242,7 @@ export class Treemap {
   }
 }
 
-/** Boxes for values (the largest first) that fill a box: each row as near to squares as goes. */
+/** Returns boxes for values, the largest first, that fill a box in rows as near to squares as possible. */
 function squarified(values, box) {
   const total = values.reduce((sum, value) => sum + value, 0);
   const boxes = [];

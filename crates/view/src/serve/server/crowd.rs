@@ -1,10 +1,10 @@
-//! The connections, and the one that gives way when there are too many.
+//! The connections, and the choice of the one that is closed when there are too many.
 //!
-//! A connection costs whoever makes it nothing. So one that asks for nothing keeps nobody out: where there is no room for a
-//! new one, the connection goes that has waited longest of those that are worth least.
+//! A connection costs its maker nothing. So a connection without requests must not keep others out: if there is no room
+//! for a new one, the longest waiting of the least valuable connections is closed.
 //!
 //! ```text
-//! worth least    asks for nothing now, and never proved that it may ask
+//! least value    asks for nothing now, and never proved that it may ask
 //!                asks for nothing now
 //!                is answered, and never proved that it may ask
 //! stays          is answered, and may ask
@@ -20,34 +20,34 @@ use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
 use tokio::task::AbortHandle;
 
-/// Connections at a time.
+/// The most connections at a time.
 pub(super) const CONNECTIONS: usize = 128;
-/// Those of one peer. All of this machine are one.
+/// The most of one peer. All clients on this machine are one peer.
 pub(super) const OF_PEER: usize = 96;
 
 /// The state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Doing {
-    /// Requests that are answered now.
+    /// The requests that are being answered.
     answers: AtomicUsize,
-    /// Whether it asked for something that is not everybody's, and might.
+    /// Whether it asked for a resource that is not public, with the right to.
     proved: AtomicBool,
 }
 
 impl Doing {
-    /// It may ask.
+    /// Records that it may ask.
     pub(super) fn prove(&self) {
         // Relaxed: one thread runs all connections.
         self.proved.store(true, Ordering::Relaxed);
     }
 
-    /// It is answered, until what is returned is dropped.
+    /// Marks it as being answered, until the result is dropped.
     pub(super) fn answer(self: &Arc<Self>) -> Answering {
         self.answers.fetch_add(1, Ordering::Relaxed);
         Answering(self.clone())
     }
 
-    /// How much it is worth; `None` if it stays.
+    /// Returns its value; `None` if it stays.
     fn worth(&self) -> Option<u8> {
         match (self.answers.load(Ordering::Relaxed) > 0, self.proved.load(Ordering::Relaxed)) {
             (false, false) => Some(0),
@@ -58,7 +58,7 @@ impl Doing {
     }
 }
 
-/// A request that is answered.
+/// A request that is being answered.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Doing>);
 
@@ -68,7 +68,7 @@ impl Drop for Answering {
     }
 }
 
-/// The body of an answer, which goes on until it was read.
+/// The body of a response, which counts as being answered until it was read.
 pub(super) struct Told {
     body: Body,
     _answering: Answering,
@@ -124,10 +124,10 @@ impl Crowd {
         }
     }
 
-    /// Ends the connection that is worth least, of a peer or of all.
+    /// Closes the least valuable connection, of a peer or of all.
     fn take_leave(&mut self, of: Option<IpAddr>) -> bool {
         let all = self.0.iter().enumerate().filter(|(_, one)| of.is_none_or(|of| one.peer == of));
-        // (The first of those that are worth as little: the oldest.)
+        // The first of equal value is the oldest.
         let least = all.filter_map(|(at, one)| Some((one.doing.worth()?, at))).min();
         let Some((_, at)) = least else { return false };
         self.0.remove(at).task.abort();
@@ -140,8 +140,8 @@ impl Crowd {
     }
 }
 
-/// All addresses of this machine's loopback are one peer: a program may take any of them. So are those of one network of
-/// IPv6's, of which a host has 2^64.
+/// Returns the peer of an address. All addresses of this machine's loopback are one peer, since a program may use any
+/// of them. So are those of one IPv6 network, of which a host has 2^64.
 fn one(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         peer if peer.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -191,13 +191,13 @@ mod tests {
         assert!(crowd.admit(home));
         assert!(!there(&crowd, &first) && there(&crowd, &second) && there(&crowd, &proved));
         add(&mut crowd, "127.0.0.1");
-        // Another peer has room still, until all have none.
+        // Another peer still has room, until the total is reached.
         assert!(crowd.admit("10.0.0.1".parse().unwrap()) && there(&crowd, &second));
         while crowd.0.len() < CONNECTIONS {
             add(&mut crowd, "10.0.0.1");
         }
         assert!(crowd.admit("10.0.0.2".parse().unwrap()) && !there(&crowd, &second));
-        // Those that are answered, and may ask, stay.
+        // Connections that are being answered, and may ask, stay.
         let answering: Vec<_> = crowd.0.iter().map(|one| one.doing.answer()).collect();
         crowd.0.iter().for_each(|one| one.doing.prove());
         add(&mut crowd, "127.0.0.1").prove();

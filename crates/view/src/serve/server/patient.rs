@@ -1,4 +1,4 @@
-//! A connection that ends when nobody takes what is written.
+//! A connection that ends when the peer stops reading.
 
 use std::io;
 use std::pin::Pin;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long what is written may wait for whoever reads it.
+/// The longest time that written data may wait for the peer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection whose writes fail when for half a minute not one byte of them was taken.
+/// A connection whose writes fail when the peer did not read a single byte for half a minute.
 pub(super) struct Patient {
     stream: TcpStream,
-    /// Since a write has to wait.
+    /// The timer of a write that has to wait.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
@@ -23,7 +23,7 @@ impl Patient {
         Patient { stream, waits: None }
     }
 
-    /// The outcome of a write, or of the wait for it.
+    /// Handles the outcome of a write, or of the wait for it.
     fn outcome<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The help: all keys, and what the columns and marks mean.
+//! The help: all keys, and the meanings of columns and marks.
 
 use super::pen::Pen;
 use crate::top::keys::Help;
@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// What is not a key.
+/// The parts of the help that are not keys.
 pub const WORDS: [Help; 5] = [
     ("growth/s", "units that it grew by, a second, from look to look"),
     ("pressure/s", "refusals, and times that its max and its high were met, a second, added up"),

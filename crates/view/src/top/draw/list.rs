@@ -1,4 +1,4 @@
-//! The list of ledgers, of which one is opened.
+//! The list of ledgers, from which one is opened.
 
 use super::pen::Pen;
 use crate::top::keys::Help;
@@ -10,7 +10,7 @@ use ratatui::style::Style;
 
 /// The last line.
 const LINE: [Help; 3] = [("q", "quit"), ("up down", "choose"), ("Enter", "open")];
-/// Columns of a number and of what became of the program.
+/// The columns for a number and for the state of the program.
 const NUMBER: u16 = 8;
 
 /// Draws the list.

@@ -1,4 +1,4 @@
-//! What else is known of the chosen group: limits, protection, events, stat.
+//! Details of the chosen group: limits, protection, events, stat.
 
 use super::pen::{Pen, width_of};
 use crate::terminal::text::counted;
@@ -13,13 +13,13 @@ use ratatui::layout::Rect;
 /// Columns of a name and its value.
 const CELL: u16 = 26;
 
-/// Groups of a program that are looked up, at most: more than a screen has room for.
+/// The most groups of a program that are looked up: more than fit on a screen.
 const MEMBERS: usize = 200;
 
-/// A name and its value; of what holds for several groups the value alone.
+/// A name and its value; only the value if it holds for several groups.
 type Fact = (String, String);
 
-/// Lines that the pane wants on a screen so wide.
+/// Returns the lines that the pane needs on a screen of this width.
 pub fn height(state: &State, width: u16) -> u16 {
     let rows = facts(state).len().div_ceil(columns(width));
     1 + rows as u16
@@ -35,7 +35,7 @@ pub fn draw(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     let facts = facts(state);
     let lines = facts.len().div_ceil(columns(area.width)).max(1);
     for (place, (name, value)) in facts.iter().enumerate() {
-        // Down, then to the right: what belongs together stands together.
+        // In columns from top to bottom, so that related values are near each other.
         let (column, line) = ((place / lines) as u16, (place % lines) as u16);
         if line + 1 >= area.height {
             continue;

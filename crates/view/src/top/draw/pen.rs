@@ -1,4 +1,4 @@
-//! Writing words of others and of our own to their place on the screen, and never beyond it.
+//! Writes untrusted and own words to their place on the screen, and never beyond it.
 
 use crate::terminal::output::printable;
 use ratatui::buffer::Buffer;
@@ -13,19 +13,19 @@ pub struct Pen<'b> {
 }
 
 impl<'b> Pen<'b> {
-    /// For a line of the screen.
+    /// Makes a pen for a line of the screen.
     pub fn new(buffer: &'b mut Buffer, y: u16, unicode: bool) -> Pen<'b> {
         Pen { buffer, y, unicode }
     }
 
-    /// Writes a text, from the left, with dots where it is too long. Returns the place after it.
+    /// Writes a text, from the left, with dots if it is too long. Returns the place after it.
     pub fn left(&mut self, x: u16, width: u16, text: &str, style: Style) -> u16 {
         let end = self.end(x, width);
         let room = end.saturating_sub(x);
         if room == 0 {
             return x;
         }
-        // (What steers a terminal is shown, not sent; what is plain already is not copied.)
+        // Control characters are shown, not sent. Text without any is not copied.
         let text = printable(text);
         if width_of(&text) <= usize::from(room) {
             return self.buffer.set_stringn(x, self.y, &text, room.into(), style).0;
@@ -35,7 +35,7 @@ impl<'b> Pen<'b> {
         self.buffer.set_stringn(next, y, dots, 1, style).0
     }
 
-    /// Writes the end of a text, with dots before it where it is too long: of a path that is what tells it from others.
+    /// Writes the end of a text, with dots before it if it is too long: the end of a path distinguishes it from others.
     pub fn tail(&mut self, x: u16, width: u16, text: &str, style: Style) {
         let text = printable(text);
         let room = usize::from(self.end(x, width).saturating_sub(x));
@@ -50,7 +50,7 @@ impl<'b> Pen<'b> {
         self.left(x, room.saturating_sub(1) as u16, &text[start..], style);
     }
 
-    /// Writes a text so that it ends at the right end of its place.
+    /// Writes a text that ends at the right end of its place.
     pub fn right(&mut self, x: u16, width: u16, text: &str, style: Style) {
         let missing = usize::from(width).saturating_sub(width_of(text)) as u16;
         self.left(x + missing, width - missing, text, style);
@@ -74,7 +74,7 @@ impl<'b> Pen<'b> {
     }
 }
 
-/// Columns that a text takes on the screen.
+/// Returns the columns of a text on the screen.
 pub fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }

@@ -1,4 +1,4 @@
-//! The rows: which columns fit, their titles, and a line for each group that the screen has room for.
+//! The rows: the columns that fit, their titles, and a line for each group that fits on the screen.
 
 use super::pen::Pen;
 use crate::top::column::Column;
@@ -12,22 +12,22 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// A share of max from which on a group is marked.
+/// The share of max from which a group is marked.
 pub const NEAR_MAX: f64 = 0.9;
-/// Names get so many columns before others are left out.
+/// The width of names below which other columns are dropped.
 const NAMES: u16 = 16;
-/// Levels that are drawn further to the right than the one above.
+/// The deepest level with an indentation of its own.
 const DEEPEST: u32 = 200;
 /// Columns before the name: the mark, and a space.
 const MARK: u16 = 2;
 /// Columns of the bar and of the share in percent.
 const SHARE: u16 = text::BAR as u16 + 6;
 
-/// What stands in a column.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Of(Column),
-    /// So many of the last looks.
+    /// This number of the last looks.
     History(u16),
 }
 
@@ -42,12 +42,12 @@ impl Kind {
     }
 }
 
-/// The columns that fit, and the width that is left for names.
+/// Returns the width that is left for names, and the columns that fit.
 fn layout(width: u16) -> (u16, Vec<Kind>) {
     const ALL: u16 = LOOKS as u16;
     let numbers = Column::ALL.into_iter().filter(|&column| column != Column::Name).map(Kind::Of);
     let mut kinds: Vec<Kind> = numbers.chain([Kind::History(ALL)]).collect();
-    // What is left out first, and at last, where the room is short.
+    // The columns in the order in which they are dropped if space is short.
     let mut steps = [
         (Kind::Of(Column::Charges), None),
         (Kind::History(ALL), Some(Kind::History(ALL / 2))),
@@ -95,7 +95,7 @@ pub fn titles(area: Rect, buffer: &mut Buffer, state: &State, theme: &Theme) {
     }
 }
 
-/// The rows that there is room for.
+/// Draws the rows that fit.
 pub fn rows(area: Rect, buffer: &mut Buffer, state: &mut State, theme: &Theme) {
     let layout = layout(area.width);
     let window = state.window(area.height.into());
@@ -182,7 +182,7 @@ fn row(
     }
 }
 
-/// Zeros are faint, so that what moves is seen.
+/// Makes zeros faint, so that changing values stand out.
 fn quiet(rate: f64, theme: &Theme) -> Style {
     if rate.abs() > 0.0 { Style::new() } else { theme.faint() }
 }

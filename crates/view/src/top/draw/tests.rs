@@ -18,7 +18,7 @@ fn state(look: Look) -> State {
     State::new("server.ledger", Choice::default(), Duration::from_secs(1), look)
 }
 
-/// A second look, in which a tenant grew and was refused.
+/// Returns the state after a second look, in which a tenant grew and was refused.
 fn grown() -> State {
     let mut state = state(tenants());
     let mut later = tenants();
@@ -181,7 +181,7 @@ fn the_list_of_ledgers_is_as_it_was() {
     }
 }
 
-/// Numbers that look like any (a linear congruence).
+/// Pseudo-random numbers (a linear congruence).
 struct Chance(u64);
 
 impl Chance {

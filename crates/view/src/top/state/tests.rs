@@ -50,7 +50,7 @@ fn a_chosen_group_that_is_gone_leaves_the_choice_at_its_line() {
     later.rows.pop();
     state.looked(later);
     assert_eq!(chosen(&state), "q1");
-    // A group that comes again under that name is another one.
+    // A new group with that name is another group.
     state.looked(tenants());
     assert_eq!(chosen(&state), "q1");
 }
@@ -89,7 +89,7 @@ fn a_filter_that_is_typed_shows_at_once_and_hides_the_chosen_row_for_its_time_on
     assert_eq!(names(&state), "/ acme q1");
     assert!(state.typing);
     press(&mut state, "\n");
-    // The keys are keys again, and the filter stays.
+    // Keys have their commands again, and the filter stays.
     assert_eq!(press(&mut state, "q"), Answer::Quit);
     assert_eq!(names(&state), "/ acme q1");
     press(&mut state, "\u{1b}");

@@ -1,4 +1,4 @@
-//! Which rows make no sense: a program wrote over them.
+//! The detection of damaged rows, which a program overwrote.
 
 use ledgerline::container::UNTRACKED;
 use ledgerline::{GroupSnapshot, GroupState, Limit};
@@ -6,17 +6,17 @@ use ledgerline_protocol::Identity;
 
 use super::Counted;
 
-/// More than any machine holds, or anybody counts.
+/// More than any machine holds, or any real count.
 pub const MOST: u64 = 1 << 56;
 /// More processes than a run has ever started.
 pub const MOST_PROCESSES: u64 = u32::MAX as u64;
-/// More than anybody sets as a limit, less than no limit.
+/// More than any real limit, less than no limit.
 const LARGEST_LIMIT: u64 = 1 << 60;
 /// The largest id of a process.
 const LARGEST_PID: u32 = 1 << 22;
 
-/// Whether a group says what is true of none: a program wrote over its row. What was written and makes sense is not
-/// noticed.
+/// Returns whether a group has values that are impossible: a program overwrote its row. Overwritten values that are
+/// possible are not noticed.
 pub fn is_damaged(group: &GroupSnapshot, counted: &Counted, of_run: bool) -> bool {
     let numbers = [
         group.current,
@@ -29,8 +29,8 @@ pub fn is_damaged(group: &GroupSnapshot, counted: &Counted, of_run: bool) -> boo
         group.high_events,
     ];
     let is_limit = |limit: Limit| limit.get().is_none_or(|units| units <= LARGEST_LIMIT);
-    // Of a run it is known that each row is a process's. (A row of several processes has no owner, nor has the one for
-    // what is untracked. Whether limits are those that were set, by `ledgerline set` too, the library tells.)
+    // In a run each row is a process's. The exceptions have no owner: a row of several processes, and the one for
+    // untracked memory. The library itself checks that limits are valid, also those from `ledgerline set`.
     let is_nobodys = of_run
         && group.depth > 0
         && group.owner == 0
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use ledgerline::Ledger;
 
-    /// A root, and a row as a process of a run has it.
+    /// Returns a root, and a row like that of a run's process.
     fn groups() -> [GroupSnapshot; 2] {
         let ledger = Ledger::builder().capacity(4).anonymous().unwrap();
         ledger.root().create("job.7").unwrap();
@@ -69,10 +69,10 @@ mod tests {
         let [root, mut process] = groups();
         assert!(!is_damaged(&root, &none(), true) && !is_damaged(&process, &none(), true));
         (process.current, process.charges) = (1 << 50, 1 << 50);
-        // Somebody may set a limit of it.
+        // A user may set a limit of it.
         process.max = Limit::units(1 << 40);
         assert!(!is_damaged(&process, &none(), true));
-        // In somebody else's ledger rows have no owner.
+        // In ledgers of other programs rows have no owner.
         process.owner = 0;
         assert!(!is_damaged(&process, &none(), false));
     }

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process.
+//! The facts in `/proc` about a process.
 
 use std::fs;
 use std::io;
@@ -6,15 +6,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many ancestors of a process are looked at.
+/// The most ancestors of a process that are looked at.
 const ANCESTORS: usize = 64;
 
-/// A process by its number. It may be another one by the next question.
+/// A process by its id. At the next query it may be another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process(pub(super) u32);
 
 impl Process {
-    /// The processes whose files this user may look at.
+    /// Returns the processes whose files this user may look at.
     pub(super) fn own() -> impl Iterator<Item = Process> {
         // SAFETY: it has no preconditions.
         let user = unsafe { libc::geteuid() };
@@ -33,18 +33,18 @@ impl Process {
         self.path("").exists()
     }
 
-    /// Its open files, as links.
+    /// Returns its open files, as links.
     pub(super) fn files(self) -> io::Result<impl Iterator<Item = PathBuf>> {
         Ok(self.path("fd").read_dir()?.flatten().map(|entry| entry.path()))
     }
 
-    /// What it has mapped, as links: for root alone.
+    /// Returns its mapped files, as links: for root alone.
     pub(super) fn map_files(self) -> impl Iterator<Item = PathBuf> {
         let entries = self.path("map_files").read_dir().into_iter().flatten().flatten();
         entries.map(|entry| entry.path())
     }
 
-    /// Whether it has a file open for writing, of those that [`files`](Self::files) names.
+    /// Returns whether it has a file open for writing, among those that [`files`](Self::files) returns.
     pub(super) fn may_write(self, file: &Path) -> bool {
         let number = file.file_name().unwrap_or_default().to_string_lossy();
         let text = fs::read_to_string(self.path(&format!("fdinfo/{number}"))).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Process {
         flags.is_some_and(|flags| flags & libc::O_ACCMODE == libc::O_RDWR)
     }
 
-    /// What the kernel calls it; 15 bytes at most.
+    /// Returns its name in the kernel; 15 bytes at most.
     pub(super) fn name(self) -> String {
         let name = fs::read(self.path("comm")).unwrap_or_default();
         let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
@@ -66,30 +66,30 @@ impl Process {
         parent.trim().parse().ok().filter(|&pid| pid != 0).map(Process)
     }
 
-    /// Its parent, that one's, and so on.
+    /// Returns its parent, that one's parent, and so on.
     pub(super) fn ancestors(self) -> impl Iterator<Item = Process> {
         std::iter::successors(self.parent(), |parent| parent.parent()).take(ANCESTORS)
     }
 
-    /// The first of its children.
+    /// Returns the first of its children.
     pub(super) fn first_child(self) -> Option<Process> {
         let children = fs::read_to_string(self.path(&format!("task/{}/children", self.0))).ok()?;
         children.split_ascii_whitespace().next()?.parse().ok().map(Process)
     }
 
-    /// The strings of the environment with which its program started.
+    /// Returns the strings of the environment with which its program started.
     pub(super) fn environment(self) -> Vec<Vec<u8>> {
         let text = fs::read(self.path("environ")).unwrap_or_default();
         text.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect()
     }
 
-    /// What its memory map says of files that it shares: each name once.
+    /// Returns the names of shared files in its memory map, each once.
     fn shared_maps(self) -> Vec<Vec<u8>> {
         let text = fs::read(self.path("maps")).unwrap_or_default();
         let mut names: Vec<Vec<u8>> = text
             .split(|&byte| byte == b'\n')
             .filter_map(|line| {
-                // ("7f3a0000-7f3b0000 rw-s 00000000 00:1b 4711    /dev/shm/x")
+                // "7f3a0000-7f3b0000 rw-s 00000000 00:1b 4711    /dev/shm/x"
                 let mut fields = line.splitn(6, |&byte| byte == b' ');
                 let shared = fields.nth(1)?.starts_with(b"rw-s");
                 let name = fields.last()?.trim_ascii_start();
@@ -100,16 +100,16 @@ impl Process {
         names
     }
 
-    /// Whether it shares a file with such a name.
+    /// Returns whether it shares a file with such a name.
     pub(super) fn shares(self, is_name: fn(&[u8]) -> bool) -> bool {
         self.shared_maps().iter().any(|mapped| is_name(mapped))
     }
 
-    /// Files that it has mapped to write to them, as far as they have a name.
+    /// Returns the files that it has mapped for writing, if they have a name.
     pub(super) fn mapped_files(self) -> Vec<PathBuf> {
         let names = self.shared_maps().into_iter();
         let paths = names.map(|name| PathBuf::from(std::ffi::OsString::from_vec(name)));
-        // (The process may see other files by that name: as its root has it.)
+        // With another root, the process may see another file by that name.
         let paths = paths.map(|path| match path.is_file() {
             true => path,
             false => self.path("root").join(path.strip_prefix("/").unwrap_or(&path)),
@@ -126,14 +126,14 @@ mod tests {
 
     #[test]
     fn a_process_is_told_by_its_files_its_parent_and_its_environment() {
-        // (It ends by itself with this one, whatever becomes of the test.)
+        // It ends with this process, even if the test fails.
         let mut child = Command::new("cat")
             .env("A_NAME", "7")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // (Until its program has begun, the kernel does not show its environment.)
+        // The kernel does not show the environment before the program has begun.
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let (own, process) = (Process(std::process::id()), Process(child.id()));

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Whether it is such a file that the kernel shows by this name.
+/// Returns whether the kernel shows such a file by this name.
 fn is_shown(name: &[u8]) -> bool {
     given::shown(name).is_some_and(|(which, _)| which == Which::Ledger)
 }
@@ -18,7 +18,7 @@ fn is_ledger(link: &Path) -> bool {
     link.read_link().is_ok_and(|file| is_shown(file.as_os_str().as_bytes()))
 }
 
-/// All runs of this user.
+/// Returns all runs of this user.
 pub(super) fn all() -> Vec<Found> {
     let mut seen = HashSet::new();
     let mut found: Vec<Found> = Process::own().filter_map(held_by).collect();
@@ -30,15 +30,15 @@ pub(super) fn all() -> Vec<Found> {
     found
 }
 
-/// The run that a process supervises: it has the ledger open for writing, where others who look on may only read.
+/// Returns the run that a process supervises: it has the ledger open for writing, while observers may only read.
 pub(super) fn held_by(process: Process) -> Option<Found> {
     let mut files = process.files().ok()?.filter(|link| is_ledger(link));
     let path = files.find(|link| process.may_write(link))?;
     found(path, process)
 }
 
-/// The run that a process supervises or belongs to. `in_run` becomes true if it belongs to one, also if that cannot be
-/// opened any more.
+/// Returns the run that a process supervises or belongs to. `in_run` becomes true if it belongs to one, even if that
+/// cannot be opened any more.
 pub(super) fn of(process: Process, in_run: &mut bool) -> Option<Found> {
     if let Some(found) = held_by(process) {
         return Some(found);
@@ -53,8 +53,8 @@ pub(super) fn of(process: Process, in_run: &mut bool) -> Option<Found> {
     Some(Found { title, program, ..found(path, process)? })
 }
 
-/// A process of a run has the ledger's path in its environment: `/proc/SUPERVISOR/fd/NUMBER`, or a descriptor of its own
-/// where it went out of sight of that.
+/// Finds the run by the process's environment, which has the ledger's path: `/proc/SUPERVISOR/fd/NUMBER`, or a
+/// descriptor of its own if it left the run's `/proc`.
 fn by_environment(process: Process) -> Option<Found> {
     let mut strings = process.environment().into_iter().filter_map(|text| CString::new(text).ok());
     let path = strings.find_map(|text| match path_of(&text)? {
@@ -66,7 +66,7 @@ fn by_environment(process: Process) -> Option<Found> {
     }
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(&path));
     let supervisor = path.strip_prefix("/proc").ok()?.iter().next()?.to_str()?.parse().ok()?;
-    // (The number may be another process's by now.)
+    // The id may be another process's by now.
     if !is_ledger(&path) || !Process(supervisor).may_write(&path) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Histories of looks that are made up.
+//! Histories of synthetic looks.
 
 use super::*;
 use crate::watch::Counts;
@@ -31,7 +31,7 @@ fn only_what_was_counted_since_the_first_look_is_counted() {
         Row { counts, ..row }
     };
     history.push(&look(0, vec![with(row(0, "/", 5, 9), 100, 50)]));
-    // A group that is new since then counted all of it since then.
+    // A group that is new since then counted everything since then.
     let rows = vec![with(row(0, "/", 5, 9), 103, 57), with(row(1, "/a", 5, 9), 2, 1)];
     history.push(&look(1, rows));
     let sums = |index| {
@@ -68,7 +68,7 @@ fn groups_that_ended_long_ago_make_room_first() {
     assert_eq!(paths(&history), ["/", "/b", "/c", "/d"]);
     history.push(&look(4, rows(&[(2, "/b"), (4, "/d"), (5, "/e")])));
     assert_eq!(paths(&history), ["/", "/b", "/d", "/e"]);
-    // All live: who is no larger gets no room.
+    // All live: a group that is not larger gets no room.
     history.push(&look(5, rows(&[(2, "/b"), (4, "/d"), (5, "/e"), (6, "/f")])));
     assert_eq!(paths(&history), ["/", "/b", "/d", "/e"]);
     let mut many = rows(&[(2, "/b"), (4, "/d"), (5, "/e"), (6, "/f")]);

@@ -1,9 +1,9 @@
-//! Series beside one that keeps every sample.
+//! Series compared with one that keeps every sample.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What was pushed, all of it.
+/// A sample as it was pushed.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     clock: u64,
@@ -14,7 +14,7 @@ struct Sample {
 }
 
 fn samples() -> impl Strategy<Value = Vec<Sample>> {
-    // Mostly close together, at times a long gap, at times a clock that goes back.
+    // Mostly close together, sometimes a long gap, sometimes a clock that goes back.
     let passed = prop_oneof![8 => 0..4_i64, 1 => 0..100_000_i64, 1 => -50..0_i64];
     let count = prop_oneof![4 => Just(0), 1 => 0..1000_u64];
     let sample = (passed, 0..1000_u64, 0..1200_u64, count.clone(), count);
@@ -41,8 +41,7 @@ fn series_of(samples: &[Sample], step: u64, points: usize) -> Series {
 proptest! {
     #![proptest_config(crate::cases::few(file!(), 400))]
 
-    /// Each point says of its span exactly what all samples in it say; each sample is in one; and no more is kept than
-    /// was promised.
+    /// Each point agrees with all samples in its span; each sample is in one; and no more memory is used than promised.
     #[test]
     fn points_say_what_all_samples_of_their_span_say(
         samples in samples(),
@@ -56,7 +55,7 @@ proptest! {
         for pair in said.windows(2) {
             prop_assert!(pair[0].start + pair[0].length <= pair[1].start, "{pair:?}");
         }
-        // The clock that stands still where the real one went back (within a step it may).
+        // The clock that stands still if the real one went back. Within a step it may go back.
         let mut now = 0;
         let mut in_point: Vec<Vec<Sample>> = vec![Vec::new(); said.len()];
         for sample in &samples {

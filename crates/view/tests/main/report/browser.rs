@@ -1,5 +1,5 @@
-//! The page in a real browser, where Debian's chromium is installed: it is worked by keys alone, no error is logged, and
-//! names of others stay text.
+//! The page in a real browser, if Debian's chromium is installed: it is operated by keys alone, no error is logged, and
+//! untrusted names stay text.
 
 use ledgerline::GroupId;
 use ledgerline_view::report::{Recorder, Recording, Settings, page};
@@ -7,7 +7,7 @@ use ledgerline_view::watch::{Counts, Look, Row};
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A page of a recording with three hundred groups, one of which has such a name.
+/// Makes a page of a recording with three hundred groups, one of which has such a name.
 fn made(name: &str, folder: &std::path::Path) -> String {
     let row = |index: u32, path: String, second: u64| Row {
         depth: u32::from(index > 0),
@@ -37,7 +37,7 @@ fn made(name: &str, folder: &std::path::Path) -> String {
     page::html(&Recording::open(&file).unwrap()).unwrap()
 }
 
-/// What a hand at the keys does, and what it then sees.
+/// The pressed keys, and the expected results.
 const KEYS: &str = r##"
 <script>
 const seen = {};

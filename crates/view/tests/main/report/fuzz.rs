@@ -1,4 +1,4 @@
-//! Whatever the bytes, reading a recording neither panics nor hangs, and what is read can be drawn.
+//! Reading a recording of arbitrary bytes neither panics nor hangs, and the result can be drawn.
 //!
 //! Runs for a second, or for `LEDGERLINE_FUZZ_SECONDS`. With a nightly compiler there is `cargo fuzz run recording`.
 
@@ -14,7 +14,7 @@ fn below(state: &mut u64, bound: usize) -> usize {
     (*state % bound.max(1) as u64) as usize
 }
 
-/// Makes all checksums right that can be: so that what lies behind them is reached.
+/// Corrects all checksums that can be, so that the data behind them is reached.
 fn mended(bytes: &mut [u8]) {
     let mut at = 16;
     while let Some(length) = bytes.get(at + 1..at + 5) {
@@ -36,7 +36,7 @@ fn any_bytes_are_read_or_refused_in_a_sentence() {
     let mut whole = Vec::new();
     for number in 0..4000 {
         recorder.push(&look(number)).unwrap();
-        // One that only grew, and one that was made anew.
+        // A recording that only grew, and one that was made anew.
         if number == 30 || number == 3999 {
             whole.push(std::fs::read(&path).unwrap());
         }
@@ -51,7 +51,7 @@ fn any_bytes_are_read_or_refused_in_a_sentence() {
         let mut bytes = whole[from].clone();
         for _ in 0..=below(&mut state, 8) {
             let at = below(&mut state, bytes.len());
-            // (Mostly near the beginning, where the frames are that others depend on.)
+            // Mostly near the beginning, with the frames that others depend on.
             let at = if below(&mut state, 3) > 0 { at % 400.min(bytes.len()) } else { at };
             match below(&mut state, 6) {
                 0 => bytes[at] ^= 1 << below(&mut state, 8),
@@ -78,7 +78,7 @@ fn any_bytes_are_read_or_refused_in_a_sentence() {
                 assert!(recording.groups.len() <= bytes.len());
                 let _ = (summary::text(&recording), summary::json(&recording).unwrap());
                 let _ = picture::svg(&recording);
-                // (A page takes longer.)
+                // A page takes longer.
                 if read % 16 == 0 {
                     page::html(&recording).unwrap();
                 }

@@ -1,11 +1,11 @@
-//! A recording survives the death of who writes it, at any moment.
+//! A recording survives the death of its writer, at any moment.
 
 use super::support::{EVERY, look, settings};
 use ledgerline_view::report::{LEAST_SIZE, Recorder, Recording};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// Names the file that the process writes whom the test kills.
+/// The variable with the file that the killed process writes.
 const FILE: &str = "LEDGERLINE_TEST_RECORDING";
 
 #[test]
@@ -29,7 +29,7 @@ fn what_was_written_is_read_whenever_the_writer_is_killed() {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(writer.stdout.take().unwrap()).lines();
-        // It has begun; then it goes on for some looks, mostly enough to make the file anew at least once.
+        // It has begun; then it continues for some looks, usually enough to make the file anew at least once.
         let first = said.by_ref().map_while(Result::ok).find_map(|line| line.parse::<u32>().ok());
         random ^= random << 13;
         random ^= random >> 7;
@@ -41,40 +41,40 @@ fn what_was_written_is_read_whenever_the_writer_is_killed() {
         writer.kill().unwrap();
         writer.wait().unwrap();
 
-        // What it said to have written is there.
+        // Everything that it reported as written exists.
         let last = last.expect("it wrote something");
         let read = Recording::open(&path).unwrap_or_else(|error| panic!("{error}"));
         assert!(read.length() >= EVERY * last, "{:?} of {last}", read.length());
         assert_eq!(read.groups.len(), 10);
-        // Every refusal from the first look to the last that is there, whole or made coarser.
+        // Every refusal from the first look to the last existing one, whole or merged.
         let refused: u64 = read.root().points.iter().map(|point| point.refused).sum();
         assert_eq!(refused, u64::from(number_of(&read)), "after {last}");
         let length = path.metadata().unwrap().len();
         assert!(length <= LEAST_SIZE);
         longest = longest.max(last);
-        // (It can hold no more than some 2000 looks as they are.)
+        // Without merging it can hold no more than some 2000 looks.
         replaced += u32::from(last > 3000);
     }
     assert!(replaced > 0, "no file was made anew: {longest} looks at most");
-    // A second file is left where it was killed between making and renaming it; nobody reads that.
+    // A kill between making and renaming the second file leaves that, and it is never read.
     let others = std::fs::read_dir(folder.path()).unwrap().filter_map(Result::ok);
     assert!(others.map(|other| other.file_name()).all(|name| {
         name == "job.rec" || name.to_string_lossy().starts_with(".ledgerline-record")
     }));
 }
 
-/// The number of the last look of a recording.
+/// Returns the number of the last look of a recording.
 fn number_of(recording: &Recording) -> u32 {
     (recording.length().as_nanos() / EVERY.as_nanos()) as u32
 }
 
-/// Writes until it is killed, and says what it has written.
+/// Writes until it is killed, and reports its progress.
 fn write(path: &std::path::Path) {
     let mut recorder = Recorder::create(path, settings(LEAST_SIZE)).unwrap();
     let mut out = std::io::stdout().lock();
     for number in 0.. {
         recorder.push(&look(number)).unwrap();
-        // At first it is in no danger: the file is nearly as long as it may be when it first says something.
+        // It is not killed at first: the file is nearly full before the first report.
         if number > 1800 && writeln!(out, "{number}").is_err() {
             return;
         }

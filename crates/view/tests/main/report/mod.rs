@@ -1,4 +1,4 @@
-//! Recordings and what is made of them.
+//! Recordings and their presentations.
 
 mod browser;
 mod fuzz;

@@ -1,11 +1,11 @@
-//! What `/api/…` and `/metrics` say of a ledger.
+//! The content of `/api/…` and `/metrics` for a ledger.
 
 use super::support::{LONG, Served, served};
 use ledgerline::Limit;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Samples by their names and labels.
+/// Returns samples by their names and labels.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples
@@ -17,14 +17,14 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A sample of the one ledger, by its family and group.
+/// Returns a sample of the only ledger, by its family and group.
 fn sample(samples: &BTreeMap<String, f64>, family: &str, group: &str) -> Option<f64> {
     let ends = format!(",group=\"{group}\"}}");
     let name = |name: &&String| name.starts_with(&format!("{family}{{")) && name.ends_with(&ends);
     samples.keys().find(name).map(|name| samples[name])
 }
 
-/// Waits for a look that is newer than what is known.
+/// Waits for a look that is newer than the last known one.
 fn next_look(served: &Served) {
     let at = |served: &Served| served.get("/api/ledgers/1/groups").json()["number"].as_u64();
     let (before, end) = (at(served), std::time::Instant::now() + LONG);
@@ -108,7 +108,7 @@ fn without_history_a_group_has_no_points() {
     assert_eq!(hour["points"], Value::Array(Vec::new()));
 }
 
-/// As the page reads them.
+/// In the form that the page reads.
 #[test]
 fn events_by_field_say_of_which_groups_each_changed() {
     let served = served(|_| ());
@@ -148,7 +148,7 @@ fn events_are_everything_and_then_what_changed() {
     assert_eq!((&*kind, look["groups"].as_array().unwrap().len()), ("look", 2));
     let grows = served.ledger.root().create("grows").unwrap();
     let mut number = look["number"].as_u64().unwrap();
-    // The group comes, changes, and goes; what stands still is not told again.
+    // The group comes, changes, and goes; unchanged fields are not repeated.
     let mut charges = vec![grows.try_charge(4096).unwrap()];
     let (mut id, mut changed) = (Value::Null, false);
     for (kind, change) in events {
@@ -297,11 +297,11 @@ fn however_many_ask_a_ledger_is_looked_at_once_an_interval() {
 fn while_nobody_asks_and_no_history_is_kept_nobody_looks() {
     let served = served(|settings| settings.history = false);
     let number = || served.get("/api/ledgers/1/groups").json()["number"].as_u64().unwrap();
-    // (While somebody listens it is looked at.)
+    // It is looked at while there is a listener.
     assert_eq!(served.events().take(4).count(), 4);
     let before = number();
     std::thread::sleep(std::time::Duration::from_secs(1));
-    // Whoever listened may be missed once: one look more, and that of this question.
+    // A listener may be noticed late once: one look more, and that of this request.
     let looks = number() - before;
     assert!(looks <= 2, "{looks} looks in ten intervals in which nobody asked");
 }

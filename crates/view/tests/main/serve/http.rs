@@ -1,4 +1,4 @@
-//! What is answered to whom.
+//! The responses to authorized and other clients.
 
 use super::support::served;
 use ledgerline_view::serve::Token;
@@ -22,7 +22,7 @@ fn the_page_and_its_files_come_sealed_and_whole() {
         assert_eq!(answer.status, 200, "{file}");
         assert!(answer.header("content-security-policy").is_some(), "{file}");
     }
-    // What a module names is there, too.
+    // The modules that others import exist, too.
     for name in ["chart.js", "feed.js", "table.js", "treemap.js", "words.js"] {
         assert!(
             served.get("/app.js").body.contains(name)
@@ -150,7 +150,7 @@ fn connections_that_ask_for_nothing_keep_nobody_out_and_the_oldest_give_way() {
             "GET /icon.svg HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
             served.address
         );
-        // (Whoever was turned away may find the connection closed.)
+        // A refused client may find the connection closed.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -180,19 +180,19 @@ fn without_the_token_nothing_of_a_ledger_is_told_and_with_it_everything() {
         assert_eq!(served.ask(path, &bearer).status, 200, "{path}");
         assert_eq!(served.get(&format!("{path}?token={}", token.as_str())).status, 200, "{path}");
     }
-    // The page itself says nothing of a ledger; it asks with the token of its address.
+    // The page itself has no data of a ledger; it sends the token of its address.
     for path in ["/", "/app.js", "/ask.js", "/page.css"] {
         assert_eq!(served.get(path).status, 200, "{path}");
     }
 }
 
-/// Connections that never proved that they may ask give way to one that may, whatever they are doing.
+/// Connections that never proved that they may ask give way to one that may, in any state.
 #[test]
 fn connections_without_the_token_keep_nobody_out_who_has_it() {
     let token = Token::new().unwrap();
     let served = served(|settings| settings.token = Some(token.clone()));
     let bearer = format!("Authorization: Bearer {}\r\n", token.as_str());
-    // Each asks for files again and again, and reads none.
+    // Each asks for files again and again, and reads no response.
     let request = format!("GET /app.js HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
     let held: Vec<_> = (0..300)
         .map(|_| {

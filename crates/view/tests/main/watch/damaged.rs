@@ -1,4 +1,4 @@
-//! A ledger of arbitrary bytes is attached and looked at without a crash, a hang or a wrong claim, also while the bytes
+//! A ledger of arbitrary bytes is attached and looked at without a crash, a hang or a wrong claim, even while the bytes
 //! change and the file becomes shorter. Longer with `LEDGERLINE_SOAK=long`; one seed again with `LEDGERLINE_SEED=…`.
 
 use crate::seed;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// xorshift64*: enough to choose words.
+/// xorshift64*: good enough to choose words.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Numbers with which a program may go astray.
+    /// Returns a value that may mislead a program.
     fn value(&mut self) -> u64 {
         let number = self.next();
         match number >> 61 {
@@ -33,7 +33,7 @@ impl Random {
         }
     }
 
-    /// Patches: many words in few places, few anywhere; now and then a shorter file.
+    /// Returns patches: many words in few places, few anywhere; now and then a shorter file.
     fn patches(&mut self) -> Vec<u8> {
         let mut patches = Vec::new();
         let many = 1 << (self.next() % 9);
@@ -42,7 +42,7 @@ impl Random {
         for _ in 0..many {
             let place =
                 if near { from.wrapping_add(self.next() as u32 % 600) } else { self.next() as u32 };
-            // (The first words are the header's: half of the patches are there or in the rows.)
+            // The first words are the header's: half of the patches are there or in the rows.
             let place = if self.next().is_multiple_of(2) { place % 10_000 } else { place };
             patches.extend(place.min(u32::MAX - 300).to_le_bytes());
             patches.extend(self.value().to_le_bytes());
@@ -59,10 +59,10 @@ fn rounds(ci: u32, in_long: u32) -> u32 {
     if seed::long() { in_long } else { ci }
 }
 
-/// Runs the body of the test that calls it in a process of its own, which is killed if it hangs: far more than any body takes,
-/// for each round.
+/// Runs the body of the calling test in a separate process, which is killed if it hangs: after far more time than any
+/// body takes, for each round.
 fn bounded(rounds: u32, body: impl FnOnce()) {
-    /// The file that the other process makes when it is done.
+    /// The file that the other process makes when it has finished.
     const INSIDE: &str = "LEDGERLINE_TEST_INSIDE";
     if let Some(done) = std::env::var_os(INSIDE) {
         body();
@@ -149,7 +149,7 @@ fn a_whole_sample_has_no_damage_and_a_word_that_makes_no_sense_is_found() {
     let look = source.look();
     fuzz::check(&look);
     assert!(!look.damaged && look.rows.len() > 40 && source.is_run());
-    // (The second page begins with the rows; the usage is the second word of each.)
+    // The rows begin on the second page; the usage is the second word of each.
     let place = 512 + 32 * 3 + 1u32;
     sample.patch(&[&place.to_le_bytes()[..], &(1u64 << 61).to_le_bytes()].concat()).unwrap();
     assert!(source.look().damaged);

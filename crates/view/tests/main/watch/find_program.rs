@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Says, in a process that a test starts, what it is to do.
+/// The variable with the role of a process that a test starts.
 const ROLE: &str = "LEDGERLINE_TEST_ROLE";
 /// The file of the role `share`, the PID of the others.
 const WHAT: &str = "LEDGERLINE_TEST_WHAT";
@@ -61,7 +61,7 @@ fn runtime() -> tempfile::TempDir {
     folder
 }
 
-/// What is announced in this process's runtime directory.
+/// Returns the ledgers that are announced in this process's runtime directory.
 fn here() -> Vec<Found> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").unwrap();
     find::all().into_iter().filter(|found| found.path.starts_with(&runtime)).collect()
@@ -73,7 +73,7 @@ fn wait(ledger: Ledger) {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-/// The roles: this is a test only in the processes that the tests start.
+/// The roles: a test only in the processes that the tests start.
 #[test]
 fn in_a_process_of_its_own() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -119,7 +119,7 @@ fn an_announced_ledger_is_found_while_its_program_runs_and_after_it_was_killed()
     within(runtime.path(), "several", &pid);
     within(runtime.path(), "several", &second.pid());
     drop(program);
-    // The one that runs is meant, and not what the killed one left.
+    // The running program's ledger is chosen, not the one that the killed program left.
     drop(second);
     let third = Program::start(runtime.path(), "announce", "orders");
     within(runtime.path(), "running", &third.pid());

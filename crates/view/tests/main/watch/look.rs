@@ -1,4 +1,4 @@
-//! A look says what a ledger's program sees, and writes nothing.
+//! A look agrees with the view of a ledger's program, and writes nothing.
 
 use ledgerline::{Ledger, Limit};
 use ledgerline_protocol::Item;
@@ -55,7 +55,7 @@ fn a_look_needs_a_readable_file_alone_and_leaves_it_as_it_was() {
         );
         assert!(row.items.len() == 1 && &*row.items[0].0 == "rows" && row.items[0].1 == 7);
     }
-    // The clock is the one of which rates are made: it runs on, and the wall clock may not.
+    // Rates use this clock, which always advances; the wall clock may not.
     let mut tempo = Tempo::new();
     tempo.rates(&look);
     query.charge_units(4096).unwrap();
@@ -101,7 +101,7 @@ fn no_number_of_a_damaged_row_is_told() {
         group.charge_units(4096).unwrap();
     }
     let source = Source::open(&made.path).unwrap();
-    // (The usage of row 1: `table/row.rs`.)
+    // This is the usage of row 1: `table/row.rs`.
     made.file.write_all_at(&(1u64 << 60).to_le_bytes(), 4096 + 256 + 8).unwrap();
     let look = source.look();
     assert!(look.damaged);

@@ -1,4 +1,4 @@
-//! Looks that are made up.
+//! Synthetic looks.
 
 use ledgerline::GroupId;
 use ledgerline_view::report::Settings;
@@ -12,7 +12,7 @@ pub fn settings(size: u64) -> Settings {
     Settings { title: "a job".to_owned(), every: EVERY, size }
 }
 
-/// The look of a number: the root and nine groups, of which all change.
+/// Returns the look with a number: the root and nine groups, which all change.
 pub fn look(number: u32) -> Look {
     let row = |index: u32| {
         let path = if index == 0 { "/".to_owned() } else { format!("/group.{index}") };

@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// Nothing here takes so long; what hangs fails.
+/// Longer than any step here; a hanging test fails then.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// A server that answers, of a ledger that this process has.
+/// A running server of a ledger that this process has.
 pub struct Served {
     pub ledger: &'static Ledger,
     pub address: SocketAddr,
@@ -20,11 +20,11 @@ pub struct Served {
     _file: NamedTempFile,
 }
 
-/// Serves a new ledger with these settings, of which the ledgers are filled in.
+/// Serves a new ledger with these settings; the ledgers are filled in.
 pub fn served(change: impl FnOnce(&mut Settings)) -> Served {
     let file = NamedTempFile::new().expect("a file");
     let ledger = Ledger::builder().capacity(20_000).items(&["rows_read"]).create_in(file.as_file());
-    // (Its groups are used by the test for as long as that lasts.)
+    // The test uses its groups until the process ends.
     let ledger: &'static Ledger = Box::leak(Box::new(ledger.expect("a ledger")));
     let named = Some(vec![file.path().display().to_string()]);
     let mut settings = Settings { named, ..Settings::default() };
@@ -36,7 +36,7 @@ pub fn served(change: impl FnOnce(&mut Settings)) -> Served {
     Served { ledger, address, stop, running, _file: file }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -61,7 +61,7 @@ impl Served {
         stream
     }
 
-    /// Sends these bytes, and reads one answer.
+    /// Sends these bytes, and reads one response.
     pub fn send(&self, request: &str) -> Answer {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).expect("it reads");
@@ -69,7 +69,7 @@ impl Served {
         answer(&mut BufReader::new(stream), !head)
     }
 
-    /// Asks for a path, with more headers, each of which ends its line.
+    /// Requests a path, with further headers, each of which ends its line.
     pub fn ask(&self, path: &str, headers: &str) -> Answer {
         self.send(&format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n",
@@ -86,7 +86,7 @@ impl Served {
         self.events_by("")
     }
 
-    /// The same, in the order that the query asks for.
+    /// Reads events in the order that the query asks for.
     pub fn events_by(&self, query: &str) -> Events {
         let mut stream = self.connect();
         let request =
@@ -98,7 +98,7 @@ impl Served {
         Events { chunks: reader, text: String::new() }
     }
 
-    /// Ends the server; says what it said.
+    /// Ends the server and returns its result.
     pub fn end(mut self) -> Result<(), String> {
         self.stop.now();
         self.running.take().expect("ended once").join().expect("no panic")
@@ -111,7 +111,7 @@ impl Drop for Served {
     }
 }
 
-/// Reads one answer; its body only if there is one.
+/// Reads one response; its body only if there is one.
 pub fn answer(from: &mut impl BufRead, body: bool) -> Answer {
     let mut line = String::new();
     from.read_line(&mut line).expect("an answer");
@@ -140,7 +140,7 @@ pub fn answer(from: &mut impl BufRead, body: bool) -> Answer {
     answer
 }
 
-/// A part of a body that comes in parts; `None` for the last.
+/// Reads a chunk of a chunked body; `None` for the last.
 fn chunk(from: &mut impl BufRead) -> Option<String> {
     let mut size = String::new();
     from.read_line(&mut size).ok()?;
