@@ -13,6 +13,9 @@ pub const MAX_LINES: usize = 16_384;
 /// The longest name of a node, of an organisation, of a tenant or of a job, in bytes.
 pub const MAX_NAME: usize = 255;
 
+/// The longest lease with the longest grace, in milliseconds: two years.
+pub(crate) const LONGEST_PROMISE: u64 = 2 * 366 * 24 * 3_600 * 1_000;
+
 /// The most refusals of one message.
 pub const MAX_REFUSALS: usize = 32;
 
@@ -34,9 +37,14 @@ pub struct Sync {
     pub sequence: u64,
     /// The highest number whose reply the node has taken; 0 before the first.
     pub taken: u64,
-    /// When the node's leases end by the store's own clock: `at + ttl` of the last reply taken; 0 before the first. A book that
-    /// lost writes adopts nothing whose time is over, however late the message comes.
+    /// Until when a book has promised to keep the node's leases from others, by the book's own time: `at + ttl + grace` of the
+    /// last reply taken; 0 before the first. A book that lost writes adopts nothing whose time is over, however late the
+    /// message comes.
     pub until: u64,
+    /// For how long from now on the node relies on that promise, by its own clock: what is left of its leases, and the grace
+    /// that was promised with them; 0 without leases. The book keeps them at least for so long after the message came,
+    /// whatever its own terms have become.
+    pub left: u64,
     /// The node's leases have ended by its own clock: it claims none of them, and `lease` is 0 in each line.
     pub ended: bool,
     /// The node leaves: all of its leases are free.
@@ -92,10 +100,12 @@ pub enum Reply {
     Synced {
         /// The message's number.
         sequence: u64,
-        /// When the message was applied, by the store's clock: milliseconds since 1970.
+        /// When the message was applied, by the book's time, which never goes back: milliseconds.
         at: u64,
         /// The leases hold for so long from the moment before the message was sent.
         ttl: u64,
+        /// The book keeps them from others for so long after that.
+        grace: u64,
         /// One for each line, in the same order.
         lines: Vec<Granted>,
     },
@@ -194,6 +204,8 @@ pub enum Malformed {
     TooLong(usize),
     /// A lease that was claimed although all have ended.
     Claim(String),
+    /// Leases that would last longer than any, or go on although all have ended.
+    Left(u64),
     /// A lease of no time, or of years.
     Terms,
     /// More refusals than [`MAX_REFUSALS`], or one of a group that is not the budget's.
@@ -219,6 +231,7 @@ impl fmt::Display for Malformed {
             ),
             Self::TooLong(lines) => write!(f, "{lines} lines, of which {MAX_LINES} fit"),
             Self::Claim(path) => write!(f, "a lease of {path} is claimed although all have ended"),
+            Self::Left(left) => write!(f, "no leases last {left} ms from now on"),
             Self::Terms => {
                 write!(f, "a lease holds at least a millisecond, and both times are below a year")
             }
@@ -247,6 +260,9 @@ impl Sync {
             [self.sequence, self.until].into_iter().find(|number| *number > MAX_UNITS)
         {
             return Err(Malformed::TooMany(number));
+        }
+        if self.left > LONGEST_PROMISE || (self.ended && self.left > 0) {
+            return Err(Malformed::Left(self.left));
         }
         if self.lines.len() > MAX_LINES {
             return Err(Malformed::TooLong(self.lines.len()));

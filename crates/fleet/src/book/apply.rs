@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use crate::message::{Granted, Line, MAX_UNITS, Nudge, Reply, State, Sync, above};
 
 use super::rows::{Budget, Hold, Incarnation};
-use super::{Book, What, share};
+use super::{Book, Terms, What, share};
 
 /// The message's part in a line.
 struct Turn<'m> {
+    /// By the store's clock.
     now: u64,
     node: &'m str,
     sequence: u64,
@@ -44,11 +45,11 @@ impl Book {
     ///
     /// The message must be one that [`Sync::check`] accepts.
     pub fn apply(&mut self, now: u64, message: &Sync) -> Reply {
-        self.expire(now);
+        let time = self.goes_on(now);
         if message.bye {
-            return self.leave(now, message);
+            return self.leave(now, time, message);
         }
-        if !self.has_name(now, message) {
+        if !self.has_name(now, time, message) {
             return Reply::Fenced;
         }
         let Some(node) = self.nodes.get_mut(&message.node) else { return Reply::Fenced };
@@ -59,7 +60,7 @@ impl Book {
         } else if message.sequence == incarnation.sequence {
             self.repeat(message, &incarnation, !draining)
         } else {
-            self.next(now, message, &mut incarnation, !draining)
+            self.next(now, time, message, &mut incarnation, !draining)
         };
         if let Some(node) = self.nodes.get_mut(&message.node) {
             node.incarnations.insert(message.incarnation, incarnation);
@@ -70,17 +71,18 @@ impl Book {
     fn next(
         &mut self,
         now: u64,
+        time: u64,
         message: &Sync,
         incarnation: &mut Incarnation,
         grows: bool,
     ) -> Reply {
         let known = incarnation.sequence;
-        self.renew(now, &message.node, message.incarnation, incarnation);
+        self.renew(time, message, incarnation);
         incarnation.sequence = message.sequence;
         incarnation.left = false;
         if message.ended {
             self.clear(incarnation);
-        } else if message.taken > known && now < message.until + self.grace_of(message.until) {
+        } else if message.taken > known && time < message.until {
             incarnation.lost = message.sequence;
         }
         let Sync { node, sequence, .. } = message;
@@ -114,7 +116,8 @@ impl Book {
         }
         lines.reverse();
         self.note(now, message, &incarnation.holds, grows);
-        Reply::Synced { sequence: message.sequence, at: now, ttl: self.terms.ttl, lines }
+        let Terms { ttl, grace } = self.terms;
+        Reply::Synced { sequence: message.sequence, at: time, ttl, grace, lines }
     }
 
     /// Takes over what the node says of one budget, and grants from what is left. `None` if there is no such budget.
@@ -221,12 +224,12 @@ impl Book {
             None => unknown(),
         };
         let lines = message.lines.iter().map(again).collect();
-        let Incarnation { at, ends, .. } = *incarnation;
-        Reply::Synced { sequence: message.sequence, at, ttl: ends - at, lines }
+        let Incarnation { at, ends, grace, .. } = *incarnation;
+        Reply::Synced { sequence: message.sequence, at, ttl: ends - at, grace, lines }
     }
 
     /// The node leaves. One that is fenced may, and one the book does not know has nothing to leave.
-    fn leave(&mut self, now: u64, message: &Sync) -> Reply {
+    fn leave(&mut self, now: u64, time: u64, message: &Sync) -> Reply {
         let node = self.nodes.get_mut(&message.node);
         let grows = node.as_ref().is_some_and(|node| !node.draining);
         if let Some(incarnation) =
@@ -241,7 +244,7 @@ impl Book {
             self.note(now, message, &holds, grows);
             self.release_all(&message.node, message.incarnation);
         }
-        self.repeat(message, &Incarnation { at: now, ends: now, ..Incarnation::default() }, false)
+        self.repeat(message, &Incarnation { at: time, ends: time, ..Incarnation::default() }, false)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::message::{MAX_UNITS, Malformed, Nudge, above, check_name, check_path, has_below};
 
 use super::rows::Budget;
-use super::{Book, Earlier, Terms};
+use super::{Book, Terms};
 
 /// What an operator changes in a book.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +116,7 @@ impl Book {
     /// # Errors
     /// Why not. The book's budgets are as they were.
     pub fn administer(&mut self, now: u64, change: &Change) -> Result<(), Rejected> {
-        self.expire(now);
+        self.goes_on(now);
         match change {
             Change::Set { path, limit, minimum } => self.set(path, *limit, *minimum),
             Change::Delete { path } => self.delete(path),
@@ -124,9 +124,6 @@ impl Book {
                 let Terms { ttl: old, grace: before } = self.terms;
                 let terms = Terms { ttl: ttl.unwrap_or(old), grace: grace.unwrap_or(before) };
                 terms.check()?;
-                if terms.grace > before {
-                    self.remember(now, terms);
-                }
                 self.terms = terms;
                 Ok(())
             }
@@ -136,16 +133,6 @@ impl Book {
                 Ok(())
             }
         }
-    }
-
-    /// The grace becomes longer. Leases that were promised before are still freed after the shorter one, so who comes later than
-    /// that is late: for it nothing was lost.
-    fn remember(&mut self, now: u64, terms: Terms) {
-        let until = now + terms.ttl.max(self.terms.ttl);
-        let last = self.earlier.filter(|earlier| now < earlier.until);
-        let last = last.unwrap_or(Earlier { until, grace: self.terms.grace });
-        let grace = last.grace.min(self.terms.grace);
-        self.earlier = Some(Earlier { until: until.max(last.until), grace });
     }
 
     fn set(

@@ -6,37 +6,43 @@ use super::rows::{Budget, FORMER, Hold, Incarnation};
 use super::{Book, What};
 
 impl Book {
-    /// Gives all back of each incarnation whose lease and grace have ended.
-    pub(super) fn expire(&mut self, now: u64) {
+    /// The book's time while the store's clock shows `now`. What has ended by then gives all back.
+    pub(super) fn goes_on(&mut self, now: u64) -> u64 {
+        self.time = self.time.at(now, self.terms);
+        let time = self.time.now();
+        self.expire(now, time);
+        time
+    }
+
+    /// Gives all back of each incarnation whose lease and grace have ended. Returns whether there was any.
+    pub(super) fn expire(&mut self, now: u64, time: u64) -> bool {
+        let mut any = false;
         while let Some((_, node, number)) =
-            self.ends.first().filter(|(freed, ..)| *freed <= now).cloned()
+            self.ends.first().filter(|(freed, ..)| *freed <= time).cloned()
         {
+            any = true;
             if self.remove(&node, number) {
                 self.tell(now, &node, What::Ended { incarnation: number });
             }
         }
+        any
     }
 
-    /// Renews the leases of an incarnation from `now` on.
+    /// Renews the leases of an incarnation from `time` on.
     ///
-    /// Its units are not freed earlier than the book has promised, although the terms became shorter: the node may not hear of
-    /// it. A clock that was set back does not make that later than the longest promise from `now` on.
-    pub(super) fn renew(
-        &mut self,
-        now: u64,
-        node: &str,
-        number: u64,
-        incarnation: &mut Incarnation,
-    ) {
-        self.ends.remove(&(incarnation.freed, node.to_owned(), number));
-        incarnation.at = now;
-        incarnation.ends = now + self.terms.ttl;
-        incarnation.promise = incarnation.promise.max(self.terms.ttl + self.terms.grace);
-        incarnation.freed = incarnation
-            .freed
-            .min(now + incarnation.promise)
-            .max(incarnation.ends + self.terms.grace);
-        self.ends.insert((incarnation.freed, node.to_owned(), number));
+    /// Its units are not freed earlier than the node believes in its leases, although the terms became shorter or the store lost
+    /// what it had promised: the node says for how long it does, and may not hear the reply. Nor are they freed earlier than the
+    /// book has promised before: a message from then may come late, and would be taken for one whose writes were lost if the
+    /// row were gone.
+    pub(super) fn renew(&mut self, time: u64, message: &Sync, incarnation: &mut Incarnation) {
+        let row = |freed| (freed, message.node.clone(), message.incarnation);
+        self.ends.remove(&row(incarnation.freed));
+        incarnation.at = time;
+        incarnation.ends = time + self.terms.ttl;
+        incarnation.grace = self.terms.grace;
+        let promised = incarnation.ends + incarnation.grace;
+        incarnation.freed = incarnation.freed.max(promised).max(time + message.left);
+        self.ends.insert(row(incarnation.freed));
     }
 
     /// Gives all back that an incarnation holds, and forgets it. Returns whether it had not left before.
@@ -103,14 +109,17 @@ impl Book {
         }
     }
 
-    /// Whether the message's incarnation has the node's name, or takes it now.
-    pub(super) fn has_name(&mut self, now: u64, message: &Sync) -> bool {
+    /// Whether the message's incarnation has the node's name, or takes it now. One whose leases ended, of which the book knows
+    /// nothing any more, takes it from nobody: its message may be late, and the process gone.
+    pub(super) fn has_name(&mut self, now: u64, time: u64, message: &Sync) -> bool {
         let node = self.nodes.entry(message.node.clone()).or_default();
         let older = node.current;
         if older == message.incarnation {
             return true;
         }
-        if node.former.contains(&message.incarnation) {
+        let is_late = older != 0 && message.taken > 0 && message.until <= time;
+        let is_known = node.incarnations.contains_key(&message.incarnation);
+        if node.former.contains(&message.incarnation) || (is_late && !is_known) {
             return false;
         }
         node.current = message.incarnation;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! apply(now, sync):
+//!   the book's time goes on; it never goes back, whatever the store's clock does
 //!   expire: each incarnation whose lease and grace have ended gives all back
 //!   a newer incarnation takes the node's name           the older one is fenced, its leases count until they end
 //!   a passed sequence number is late; the last one is answered again and changes nothing
@@ -23,13 +24,14 @@ mod look;
 mod refusals;
 mod rows;
 mod share;
+mod time;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Malformed, Nudge};
+use crate::message::{LONGEST_PROMISE, Malformed, Nudge};
 
 pub use change::{Change, Rejected};
 pub use refusals::{Full, Refused};
@@ -37,13 +39,13 @@ pub use view::{BudgetView, Event, HoldView, IncarnationView, NodeView, View, Wha
 
 use refusals::Noted;
 use rows::{Budget, Node};
+use time::Time;
 
 /// What a store knows of one organisation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Book {
     terms: Terms,
-    /// Before the grace was made longer.
-    earlier: Option<Earlier>,
+    time: Time,
     budgets: BTreeMap<String, Budget>,
     nodes: BTreeMap<String, Node>,
     /// When units are freed, and whose: the row's node and incarnation.
@@ -64,14 +66,6 @@ pub struct Terms {
     pub grace: u64,
 }
 
-/// The grace of leases that were promised before it was made longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Earlier {
-    /// Such leases end by then.
-    until: u64,
-    grace: u64,
-}
-
 impl Default for Terms {
     /// Ten seconds, and five of grace.
     fn default() -> Self {
@@ -81,7 +75,7 @@ impl Default for Terms {
 
 impl Terms {
     /// The longest of both, a year.
-    const LONGEST: u64 = 366 * 24 * 3_600 * 1_000;
+    const LONGEST: u64 = LONGEST_PROMISE / 2;
 
     fn check(self) -> Result<(), Malformed> {
         let fits = (1..=Self::LONGEST).contains(&self.ttl) && self.grace <= Self::LONGEST;
@@ -106,7 +100,12 @@ impl Book {
 
     /// The book as operators see it at `now`, in milliseconds. What has ended by then is gone.
     pub fn view(&mut self, now: u64) -> View {
-        self.expire(now);
+        let time = self.time.at(now, self.terms);
+        if self.expire(now, time.now()) {
+            self.time = time;
+        }
+        // By the store's clock, as all that operators see.
+        let shown = |at: u64| (at + now).saturating_sub(time.now());
         let mut budgets: BTreeMap<&String, BudgetView> =
             self.budgets.iter().map(|(path, budget)| (path, budget.view(path))).collect();
         for (name, node) in &self.nodes {
@@ -126,19 +125,11 @@ impl Book {
             nodes: self
                 .nodes
                 .iter()
-                .map(|(name, node)| node.view(name))
+                .map(|(name, node)| node.view(name, shown))
                 .filter(NodeView::is_here)
                 .collect(),
             events: self.events.iter().cloned().collect(),
             refusals: self.refusals.iter().map(|row| row.refused.clone()).collect(),
-        }
-    }
-
-    /// For how long leases that ended at a time count after that: what the store promised then.
-    fn grace_of(&self, until: u64) -> u64 {
-        match self.earlier {
-            Some(earlier) if until <= earlier.until => self.terms.grace.min(earlier.grace),
-            _ => self.terms.grace,
         }
     }
 
@@ -179,14 +170,14 @@ impl rows::Hold {
 }
 
 impl Node {
-    fn view(&self, name: &str) -> NodeView {
+    fn view(&self, name: &str, shown: impl Fn(u64) -> u64) -> NodeView {
         let here = self.incarnations.iter().filter(|(_, incarnation)| !incarnation.left);
         let incarnations = here.map(|(number, incarnation)| IncarnationView {
             incarnation: *number,
             fenced: *number != self.current,
             sequence: incarnation.sequence,
-            ends: incarnation.ends,
-            freed: incarnation.freed,
+            ends: shown(incarnation.ends),
+            freed: shown(incarnation.freed),
         });
         let incarnations = incarnations.collect();
         NodeView { name: name.to_owned(), draining: self.draining, incarnations }

@@ -74,8 +74,8 @@ pub(super) struct Incarnation {
     pub ends: u64,
     /// Its units go to others.
     pub freed: u64,
-    /// The longest time, lease and grace, for which it was ever promised its leases.
-    pub promise: u64,
+    /// The grace that was promised with that message's reply.
+    pub grace: u64,
     /// It left. Its row stays until `freed`, so that messages that come later than the last one are known as late.
     pub left: bool,
     pub holds: BTreeMap<String, Hold>,

@@ -49,7 +49,9 @@ pub struct Node {
     ttl: u64,
     /// When the leases end; `None` while there are none.
     until: Option<u64>,
-    /// The same by the store's clock, which the node merely repeats.
+    /// The grace that was promised with them.
+    grace: u64,
+    /// Until when the book has promised to keep them, by the book's time, which the node merely repeats.
     until_there: u64,
     /// The leases ended, and no reply has granted others since.
     ended: bool,
@@ -137,6 +139,7 @@ impl Node {
             asked: None,
             ttl: 0,
             until: None,
+            grace: 0,
             until_there: 0,
             ended: false,
             fenced: false,

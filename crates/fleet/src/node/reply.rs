@@ -1,6 +1,6 @@
 //! What a reply changes.
 
-use crate::message::{Granted, MAX_UNITS, Reply, has_below};
+use crate::message::{Granted, LONGEST_PROMISE, MAX_UNITS, Reply, has_below};
 
 use super::{Action, Asked, Event, Node, Settings};
 
@@ -12,7 +12,7 @@ impl Node {
             return Vec::new();
         };
         match reply {
-            Reply::Synced { sequence: answered, at, ttl, lines } => {
+            Reply::Synced { sequence: answered, at, ttl, grace, lines } => {
                 if answered != sequence || lines.len() != asked.paths.len() || ttl == 0 {
                     self.delay(now);
                     return Vec::new();
@@ -22,7 +22,8 @@ impl Node {
                     self.delay(now);
                     return self.end(now);
                 }
-                self.until_there = at.saturating_add(ttl).min(MAX_UNITS);
+                self.grace = grace.min(LONGEST_PROMISE / 2);
+                self.until_there = at.saturating_add(ttl).saturating_add(grace).min(MAX_UNITS);
                 self.granted(now, &asked, ttl, lines)
             }
             Reply::Late { sequence } => {

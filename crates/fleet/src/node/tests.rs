@@ -4,6 +4,7 @@ use super::*;
 use crate::message::{Granted, Refusal, Reply, Sync};
 
 const TTL: u64 = 3_000;
+const GRACE: u64 = 1_000;
 
 fn node(at_end: AtEnd) -> Node {
     let mut node = Node::new("n", 7, Settings { at_end, reserve: 10 });
@@ -22,7 +23,7 @@ fn say(node: &mut Node, now: u64, used: u64) -> Sync {
 fn grant(message: &Sync, lease: u64) -> Reply {
     let line = Granted { lease, asked: 0, wanted: 0, state: State::Open };
     let lines = vec![line; message.lines.len()];
-    Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, lines }
+    Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, grace: GRACE, lines }
 }
 
 fn hear(node: &mut Node, now: u64, message: &Sync, lease: u64) -> Vec<Action> {
@@ -57,6 +58,63 @@ fn a_lease_is_measured_from_before_the_message_was_sent() {
     assert!(node.end(100 + TTL - 1).is_empty());
     assert!(node.end(100 + TTL).contains(&Action::Lower { path: "/o/j".to_owned(), max: 0 }));
     assert!(say(&mut node, 100 + TTL, 0).ended);
+}
+
+#[test]
+fn a_message_says_for_how_long_the_node_relies_on_its_leases_and_until_when_the_book_keeps_them() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 100, 0);
+    assert_eq!((first.until, first.left), (0, 0));
+    hear(&mut node, 900, &first, 50);
+    let second = say(&mut node, 1_000, 0);
+    assert_eq!((second.until, second.left), (1 + TTL + GRACE, 100 + TTL - 1_000 + GRACE));
+    node.end(100 + TTL);
+    let last = say(&mut node, 100 + TTL, 0);
+    assert!(last.ended && last.left == 0);
+    last.check("o").unwrap();
+}
+
+#[test]
+fn a_lease_that_was_lowered_and_is_granted_again_raises_its_group() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 0);
+    hear(&mut node, 1, &first, 1_000);
+    let soon = say(&mut node, TTL / 3, 0);
+    hear(&mut node, TTL / 3 + 1, &soon, 1_000);
+    let lowered = say(&mut node, TTL / 3 + TTL, 0);
+    assert!(lowered.lines.iter().all(|line| line.lease <= 20), "{lowered:?}");
+    let actions = hear(&mut node, TTL / 3 + TTL + 1, &lowered, 300);
+    assert!(actions.contains(&Action::Raise { path: "/o/j".to_owned(), max: 300 }), "{actions:?}");
+}
+
+#[test]
+fn a_charge_that_begins_to_wait_makes_a_turn_due_at_once() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 0);
+    hear(&mut node, 1, &first, 50);
+    assert!(node.due().unwrap() > 500);
+    node.need(20, "/o/j", 300);
+    assert_eq!(node.due(), Some(20));
+}
+
+#[test]
+fn a_burst_is_expected_to_go_on_by_what_is_used_and_the_reserve_and_no_further() {
+    let mut node = node(AtEnd::Shrink);
+    let burst = say(&mut node, 1, 100);
+    // 100 in use, 110 more at the most, and 10 to spare.
+    assert!(burst.lines.iter().all(|line| line.want == 220), "{burst:?}");
+}
+
+#[test]
+fn a_node_that_is_asked_for_idle_units_keeps_what_it_uses_and_its_reserve() {
+    let mut node = node(AtEnd::Shrink);
+    let first = say(&mut node, 0, 50);
+    let granted = Granted { lease: 500, asked: 490, wanted: 0, state: State::Open };
+    let lines = vec![granted; first.lines.len()];
+    let reply = Reply::Synced { sequence: 1, at: 1, ttl: TTL, grace: GRACE, lines };
+    node.take(1, 1, reply);
+    let second = uses(&mut node, 250, 50);
+    assert_eq!(second.lines[1].lease, 60);
 }
 
 #[test]
@@ -120,7 +178,7 @@ fn uses(node: &mut Node, now: u64, used: u64) -> Sync {
 fn replies(node: &mut Node, now: u64, message: &Sync, lines: [(u64, u64); 2]) {
     let granted = |(lease, wanted)| Granted { lease, asked: 0, wanted, state: State::Open };
     let lines = lines.map(granted).to_vec();
-    let reply = Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, lines };
+    let reply = Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, grace: GRACE, lines };
     node.take(now, message.sequence, reply);
 }
 

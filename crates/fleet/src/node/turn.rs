@@ -1,6 +1,6 @@
 //! A turn: what to lower, and then what to say.
 
-use crate::message::{self, Line, MAX_UNITS, Sync};
+use crate::message::{self, LONGEST_PROMISE, Line, MAX_UNITS, Sync};
 
 use super::{Asked, Held, Node, Reading};
 
@@ -131,10 +131,19 @@ impl Node {
             sequence: self.sequence,
             taken: self.taken,
             until: self.until_there,
+            left: self.left(now),
             ended,
             bye,
             lines,
             refusals,
+        }
+    }
+
+    /// For how long the node relies on its leases.
+    fn left(&self, now: u64) -> u64 {
+        match self.until.filter(|_| !self.ended) {
+            Some(until) => (until.saturating_sub(now) + self.grace).min(LONGEST_PROMISE),
+            None => 0,
         }
     }
 

@@ -5,7 +5,7 @@ use ledgerline_fleet::message::Reply;
 use proptest::prelude::*;
 
 use crate::support::check;
-use crate::support::world::{Deed, Step, World, steps};
+use crate::support::world::{Deed, Operation, Step, World, steps};
 
 /// Runs the steps on a book, and checks all that always holds after each.
 fn run(scale: u64, steps: &[Step]) {
@@ -73,6 +73,29 @@ fn repeats(book: &mut Book, now: u64, message: &ledgerline_fleet::message::Sync,
         };
         assert_eq!(leases(lines), leases(&repeated), "{message:?}");
     }
+}
+
+/// A message in which a node names all of its budgets. Of the first it wants a unit, also where no level below grows.
+fn names_all(node: usize, answered: bool) -> Step {
+    let numbers = [(65, 102), (0, 0), (0, 0), (0, 0), (0, 0)];
+    Step::Sync { node, mask: 0x1f, numbers, heard: true, answered }
+}
+
+/// The store lost its writes, and the terms became shorter before it heard of the lease again.
+#[test]
+fn a_lease_is_kept_while_its_node_believes_in_it_after_lost_writes_and_shorter_terms() {
+    let shorter = Operation::Terms { ttl: Some(1), grace: Some(0) };
+    let unheard =
+        Step::Sync { node: 2, mask: 0, numbers: [(0, 0); 5], heard: false, answered: false };
+    let steps = [
+        names_all(1, true),
+        Step::Forget,
+        Step::Operate(shorter),
+        names_all(1, false),
+        unheard,
+        Step::Wait { ms: 1 },
+    ];
+    run(1, &steps);
 }
 
 proptest! {

@@ -14,6 +14,8 @@ const JOB: &str = "/o/j";
 const QUERY: &str = "/o/j/q";
 const LIMIT: u64 = 2;
 const TTL: u64 = 1_000;
+/// When a world begins.
+const START: u64 = 10 * TTL;
 
 /// What is explored.
 #[derive(Clone)]
@@ -25,13 +27,22 @@ struct Protocol {
     failures: u8,
     /// How often the time may pass by a lease.
     leases: u64,
+    /// How often an operator makes the leases shorter, or as long as they were.
+    changes: u8,
+    /// How often the store's clock goes back.
+    backs: u8,
     /// Nodes raise their limits before they hear.
     raises_first: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
+    /// The true time, by which nodes measure.
     now: u64,
+    /// By how much the store's clock is behind.
+    behind: u64,
+    changes: u8,
+    backs: u8,
     book: Book,
     /// The book without the last write.
     before: Book,
@@ -50,6 +61,8 @@ struct Member {
     /// All that it said, and heard: each may arrive at any time, once or again. One that never does is lost.
     said: Vec<Sync>,
     replies: Vec<Reply>,
+    /// The book has heard its newest message since it last lost writes.
+    heard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +87,10 @@ enum Step {
         node: usize,
     },
     Fail,
+    /// An operator makes the leases shorter, or as long as they were.
+    Change,
+    /// The store's clock goes back.
+    Back(u64),
     /// A lease's time passes, for all clocks.
     Pass,
 }
@@ -87,9 +104,9 @@ impl Member {
     fn new(number: usize) -> Self {
         let settings = Settings { reserve: 0, ..Settings::default() };
         let mut node = Node::new(&format!("n{number}"), number as u64 + 1, settings);
-        node.open(0, JOB);
+        node.open(START, JOB);
         let max = [(TOP.to_owned(), 0), (JOB.to_owned(), 0)].into();
-        Self { node, max, used: 0, refused: 0, said: Vec::new(), replies: Vec::new() }
+        Self { node, max, used: 0, refused: 0, said: Vec::new(), replies: Vec::new(), heard: false }
     }
 
     fn carry_out(&mut self, deeds: Vec<Deed>) {
@@ -131,6 +148,7 @@ impl Member {
             }
         }
         self.said.push(message);
+        self.heard = false;
     }
 }
 
@@ -142,13 +160,22 @@ impl Model for Protocol {
         let mut book = Book::new();
         for path in [TOP, JOB] {
             let change = Change::Set { path: path.to_owned(), limit: Some(LIMIT), minimum: None };
-            book.administer(0, &change).expect("a budget");
+            book.administer(START, &change).expect("a budget");
         }
         let terms = Change::from(Terms { ttl: TTL, grace: TTL / 2 });
-        book.administer(0, &terms).expect("terms");
+        book.administer(START, &terms).expect("terms");
         let nodes = (0..self.nodes).map(Member::new).collect();
         let before = book.clone();
-        vec![World { now: 0, book, before, failures: 0, nodes }]
+        vec![World {
+            now: START,
+            behind: 0,
+            changes: 0,
+            backs: 0,
+            book,
+            before,
+            failures: 0,
+            nodes,
+        }]
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
@@ -169,7 +196,13 @@ impl Model for Protocol {
         if world.failures < self.failures && world.book != world.before {
             steps.push(Step::Fail);
         }
-        if world.now < self.leases * TTL {
+        if world.changes < self.changes {
+            steps.push(Step::Change);
+        }
+        if world.backs < self.backs {
+            steps.extend([Step::Back(TTL), Step::Back(3 * TTL)]);
+        }
+        if world.now < START + self.leases * TTL {
             steps.push(Step::Pass);
         }
     }
@@ -177,6 +210,7 @@ impl Model for Protocol {
     fn next_state(&self, last: &World, step: Step) -> Option<World> {
         let mut world = last.clone();
         let now = world.now;
+        let there = now - world.behind;
         match step {
             Step::Say { node, wants } => {
                 world.nodes[node].say(now, wants, self.raises_first);
@@ -185,11 +219,13 @@ impl Model for Protocol {
                 let member = &mut world.nodes[node];
                 let message = member.said.get(message)?.clone();
                 let before = world.book.clone();
-                let reply = world.book.apply(now, &message);
+                let reply = world.book.apply(there, &message);
                 world.book.nudged();
                 if world.book != before {
                     world.before = before;
                 }
+                let newest = member.said.last() == Some(&message);
+                member.heard |= newest && matches!(reply, Reply::Synced { .. });
                 if !member.replies.contains(&reply) {
                     member.replies.push(reply);
                 }
@@ -208,6 +244,21 @@ impl Model for Protocol {
             Step::Fail => {
                 world.book = world.before.clone();
                 world.failures += 1;
+                world.nodes.iter_mut().for_each(|member| member.heard = false);
+            }
+            Step::Change => {
+                world.changes += 1;
+                let ttl = if world.changes % 2 == 1 { TTL / 4 } else { TTL };
+                let change = Change::from(Terms { ttl, grace: ttl / 2 });
+                world.book.administer(there, &change).expect("terms");
+                // It is the replica's as well.
+                world.before.administer(there, &change).expect("terms");
+                world.book.nudged();
+                world.before.nudged();
+            }
+            Step::Back(by) => {
+                world.backs += 1;
+                world.behind += by;
             }
             Step::Pass => {
                 world.now += TTL;
@@ -234,14 +285,14 @@ impl Model for Protocol {
                 used <= LIMIT * (1 + u64::from(world.failures))
             }),
             Property::always("usable within the book", |_, world: &World| {
-                world.failures > 0
-                    || world.nodes.iter().enumerate().all(|(number, member)| {
-                        let hold = world.book.hold(JOB, &format!("n{number}"), number as u64 + 1);
-                        member.usable() <= hold.map_or(0, |hold| hold.lease)
-                    })
+                world.nodes.iter().enumerate().all(|(number, member)| {
+                    let hold = world.book.hold(JOB, &format!("n{number}"), number as u64 + 1);
+                    (world.failures > 0 && !member.heard)
+                        || member.usable() <= hold.map_or(0, |hold| hold.lease)
+                })
             }),
             Property::always("refusals are told once", |_, world: &World| {
-                let noted = world.book.clone().view(world.now).refusals;
+                let noted = world.book.clone().view(world.now - world.behind).refusals;
                 world.nodes.iter().enumerate().all(|(number, member)| {
                     let mine = noted.iter().filter(|noted| noted.node == format!("n{number}"));
                     let told: u64 = mine.map(|noted| noted.count).sum();
@@ -264,8 +315,15 @@ fn is_long() -> bool {
     std::env::var("LEDGERLINE_SOAK").is_ok_and(|how| how == "long")
 }
 
-const SHORT: Protocol =
-    Protocol { nodes: 3, messages: 2, failures: 0, leases: 1, raises_first: false };
+const SHORT: Protocol = Protocol {
+    nodes: 3,
+    messages: 2,
+    failures: 0,
+    leases: 1,
+    changes: 0,
+    backs: 0,
+    raises_first: false,
+};
 
 fn check(protocol: Protocol, depth: usize) -> impl Checker<Protocol> {
     protocol.checker().threads(2).target_max_depth(depth).spawn_bfs().join()
@@ -304,6 +362,19 @@ fn a_store_that_loses_a_write_overruns_by_no_more_than_the_write_granted() {
     let checker = check(protocol, if is_long() { 15 } else { 12 });
     println!("{} states", checker.unique_state_count());
     checker.assert_properties();
+}
+
+/// Messages that are late or come again, lost writes, leases that become shorter and longer, a clock that goes back: all of it at
+/// once.
+#[test]
+fn a_lease_is_kept_while_its_node_believes_in_it_whatever_befalls_the_store() {
+    let trouble =
+        Protocol { nodes: 2, messages: 3, failures: 1, leases: 3, changes: 2, backs: 1, ..SHORT };
+    let checker = check(trouble, if is_long() { 12 } else { 8 });
+    println!("{} states", checker.unique_state_count());
+    for property in ALWAYS {
+        checker.assert_no_discovery(property);
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ impl Process {
             sequence: 0,
             taken: 0,
             until: 0,
+            left: 0,
             ended: false,
             bye: false,
             lines,
@@ -58,9 +59,10 @@ impl Process {
     fn sync(&mut self, book: &mut Book, now: u64, want: u64) -> Granted {
         let message = self.says(want);
         let reply = book.apply(now, &message);
-        let Reply::Synced { sequence, at, ttl, lines } = reply else { panic!("{reply:?}") };
+        let Reply::Synced { sequence, at, ttl, grace, lines } = reply else { panic!("{reply:?}") };
         self.message.taken = sequence;
-        self.message.until = at + ttl;
+        self.message.until = at + ttl + grace;
+        self.message.left = ttl + grace;
         self.lease = lines[0].lease;
         lines[0].clone()
     }
@@ -199,6 +201,102 @@ fn a_message_that_comes_after_its_leases_have_ended_is_no_lost_write() {
             .iter()
             .any(|event| matches!(event.what, What::Adopted { .. }))
     );
+}
+
+#[test]
+fn a_late_message_after_expiry_is_not_adopted_when_the_clock_goes_back() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut book, 0, 10);
+    let late = one.says(10);
+    one.sync(&mut book, 20, 0);
+    assert_eq!(two.sync(&mut book, 175, 100).lease, 100);
+    for back in [140, 1] {
+        let mut book = book.clone();
+        let _reply = book.apply(back, &late);
+        assert!(budget(&book, back).leased <= 100);
+    }
+}
+
+#[test]
+fn a_lease_whose_writes_were_lost_is_kept_as_long_as_its_node_believes_in_it_whatever_the_terms_became()
+ {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    let earlier = book.clone();
+    one.sync(&mut book, 0, 60);
+    let mut book = earlier;
+    book.administer(1, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
+    // The answer is lost, so the node believes in what it was promised first.
+    let said = Sync { left: TTL + GRACE - 2, ..one.says(60) };
+    book.apply(2, &said);
+    assert_eq!(two.sync(&mut book, TTL + GRACE - 1, 100).lease, 40);
+    assert_eq!(two.sync(&mut book, TTL + GRACE, 100).lease, 100);
+}
+
+#[test]
+fn a_message_of_before_the_terms_became_shorter_is_late_after_its_leases_were_given_back() {
+    let mut book = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut book, 0, 60);
+    let late = one.says(60);
+    book.administer(1, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
+    one.message.ended = true;
+    one.message.left = 0;
+    one.lease = 0;
+    one.sync(&mut book, 2, 0);
+    assert_eq!(two.sync(&mut book, 4, 100).lease, 100);
+    book.apply(4, &late);
+    assert_eq!(budget(&book, 4).leased, 100);
+}
+
+#[test]
+fn a_lease_is_adopted_once_for_each_loss_of_writes() {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 0, 10);
+    let earlier = book.clone();
+    one.sync(&mut book, 1, 80);
+    let mut book = earlier;
+    assert_eq!(one.sync(&mut book, 2, 80).lease, 80, "adopted");
+    assert_eq!(one.sync(&mut book, 3, 20).lease, 20, "given back");
+    // Nothing was lost since. Who claims more now has no right to it.
+    one.lease = 80;
+    let claims = Sync { taken: 4, ..one.says(80) };
+    set(&mut book, "/a", 20, 0);
+    book.apply(4, &claims);
+    assert_eq!(budget(&book, 4).leased, 20);
+    let adopted =
+        |event: &&ledgerline_fleet::book::Event| matches!(event.what, What::Adopted { .. });
+    assert_eq!(book.view(4).events.iter().filter(adopted).count(), 1);
+}
+
+#[test]
+fn a_late_message_of_a_process_that_ended_takes_its_name_from_no_other() {
+    let mut book = book();
+    let mut dead = Process::new("node", 1);
+    dead.sync(&mut book, 0, 10);
+    let late = dead.says(50);
+    let mut alive = Process::new("node", 2);
+    alive.sync(&mut book, TTL + GRACE, 60);
+    assert_eq!(book.apply(TTL + GRACE + 1, &late), Reply::Fenced);
+    assert_eq!(alive.sync(&mut book, TTL + GRACE + 2, 70).lease, 70);
+    assert_eq!(book.view(TTL + GRACE + 2).events.len(), 1, "the dead one's leases ended, no more");
+}
+
+#[test]
+fn a_clock_that_goes_back_a_little_stands_still_and_one_that_tells_two_times_in_turns_runs_no_faster()
+ {
+    let mut book = book();
+    let mut one = Process::new("one", 1);
+    one.sync(&mut book, 1_000, 60);
+    // Another member's clock is 100 ms behind. One after the other is asked.
+    let mut other = Process::new("other", 2);
+    for now in 0..TTL + GRACE {
+        other.sync(&mut book, 1_000 + now - 100 * (now % 2), 0);
+        assert_eq!(budget(&book, 1_000 + now).leased, 60, "after {now}");
+    }
+    assert_eq!(budget(&book, 1_000 + TTL + GRACE).leased, 0);
 }
 
 #[test]

@@ -66,7 +66,7 @@ async fn without_its_library_or_with_another_the_error_says_so() {
     let Some(server) = server::redis(&[]) else { return };
     let store = store(&server, "");
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::NoLibrary, &server);
-    let other = Redis::LIBRARY.replace("REVISION = '3'", "REVISION = '1'");
+    let other = Redis::LIBRARY.replace("REVISION = '4'", "REVISION = '1'");
     do_raw(&server, &["FUNCTION", "LOAD", &other]);
     expect(store.sync("a", &sync(1, 0, 10)).await, Kind::OtherVersion, &server);
     store.load().await.unwrap();

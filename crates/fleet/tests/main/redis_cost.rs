@@ -29,6 +29,7 @@ fn sync(node: usize, sequence: u64, want: u64) -> Sync {
         sequence,
         taken: 0,
         until: 0,
+        left: 0,
         ended: false,
         bye: false,
         lines,

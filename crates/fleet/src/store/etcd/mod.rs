@@ -55,7 +55,7 @@ struct Version {
 const LONGEST_LINE: usize = 1 << 20;
 
 /// The format that this version reads and writes.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// A book as it was read.
 struct Found {

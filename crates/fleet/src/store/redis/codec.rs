@@ -13,7 +13,7 @@ use crate::message::{Granted, Line, MAX_UNITS, Refusal, Reply, State, Sync};
 use crate::store::error::shortened;
 
 /// The revision of the functions that this client knows.
-pub(super) const REVISION: u64 = 3;
+pub(super) const REVISION: u64 = 4;
 
 /// The channel of a book's nudges, and the last of its keys.
 pub(super) const CHANNEL: &str = "nudges";
@@ -60,7 +60,7 @@ pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
         ""
     };
     command.arg(&message.node).arg(format!("{:016x}", message.incarnation));
-    command.arg(message.sequence).arg(message.taken).arg(message.until).arg(flag);
+    command.arg(message.sequence).arg(message.taken).arg(message.until).arg(message.left).arg(flag);
     command.arg(message.lines.len());
     for line in &message.lines {
         let Line { path, lease, used, want, least, urgent, refused } = line;
@@ -88,11 +88,11 @@ pub(super) fn write_change(command: &mut Cmd, change: &Change) {
 pub(super) fn read_reply(reply: &Value, message: &Sync) -> Read<Reply> {
     let numbers = array(reply)?.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
     match numbers.as_slice() {
-        [0, sequence, at, ttl, lines @ ..]
+        [0, sequence, at, ttl, grace, lines @ ..]
             if *sequence == message.sequence && lines.len() == 5 * message.lines.len() =>
         {
             let lines = lines.chunks_exact(5).map(read_granted).collect::<Result<_, _>>()?;
-            Ok(Reply::Synced { sequence: *sequence, at: *at, ttl: *ttl, lines })
+            Ok(Reply::Synced { sequence: *sequence, at: *at, ttl: *ttl, grace: *grace, lines })
         }
         [1, sequence] if *sequence > message.sequence => Ok(Reply::Late { sequence: *sequence }),
         [2] => Ok(Reply::Fenced),
@@ -131,10 +131,14 @@ pub(super) fn read_done(reply: &Value) -> Read<Result<(), Rejected>> {
 }
 
 pub(super) fn read_view(reply: &Value) -> Read<View> {
-    let [at, ttl, grace, budgets, nodes, incarnations, holds, events, refusals] = array(reply)?
+    let [at, time, ttl, grace, budgets, nodes, incarnations, holds, events, refusals] =
+        array(reply)?
     else {
-        return nonsense("a book of nine parts", reply);
+        return nonsense("a book of ten parts", reply);
     };
+    // Leases end by the book's time, and operators see the store's clock.
+    let (at, time) = (number(at)?, number(time)?);
+    let shown = |when: u64| (when + at).saturating_sub(time);
     let mut budgets = read_budgets(budgets)?;
     for (path, hold) in read_holds(holds)? {
         match budgets.get_mut(&path) {
@@ -146,11 +150,11 @@ pub(super) fn read_view(reply: &Value) -> Read<View> {
     }
     budgets.values_mut().for_each(|budget| budget.holds.sort());
     Ok(View {
-        at: number(at)?,
+        at,
         ttl: number(ttl)?,
         grace: number(grace)?,
         budgets: budgets.into_values().collect(),
-        nodes: read_nodes(nodes, incarnations)?,
+        nodes: read_nodes(nodes, incarnations, shown)?,
         events: read_events(events)?,
         refusals: read_refusals(refusals)?,
     })
@@ -234,7 +238,11 @@ fn hold(node: String, incarnation: u64, row: [u64; 9]) -> HoldView {
     HoldView { node, incarnation, lease, used, want, excess, unmet, waiting, lacking, refused }
 }
 
-fn read_nodes(nodes: &Value, incarnations: &Value) -> Read<Vec<NodeView>> {
+fn read_nodes(
+    nodes: &Value,
+    incarnations: &Value,
+    shown: impl Fn(u64) -> u64,
+) -> Read<Vec<NodeView>> {
     let mut read: BTreeMap<String, (u64, NodeView)> = BTreeMap::new();
     for row in chunks(nodes, 2)? {
         let (name, words) = (text(&row[0])?, text(&row[1])?);
@@ -258,6 +266,7 @@ fn read_nodes(nodes: &Value, incarnations: &Value) -> Read<Vec<NodeView>> {
         };
         if left == 0 {
             let fenced = incarnation != *current;
+            let (ends, freed) = (shown(ends), shown(freed));
             node.incarnations.push(IncarnationView { incarnation, fenced, sequence, ends, freed });
         }
     }

@@ -126,6 +126,7 @@ pub fn read_anything(bytes: &[u8]) {
         sequence: 1,
         taken: 0,
         until: 0,
+        left: 0,
         ended: false,
         bye: false,
         lines: Vec::new(),

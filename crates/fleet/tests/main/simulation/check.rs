@@ -253,7 +253,7 @@ impl World {
 
     /// Machines whose units the book frees by now, since they did not renew their leases.
     pub fn check_ended(&mut self, organisation: usize) -> Result<(), String> {
-        let now = self.store_now();
+        let now = self.now;
         while let Some((freed, number)) = self.ends[organisation].first().copied()
             && freed <= now
         {

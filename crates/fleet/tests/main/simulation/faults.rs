@@ -1,9 +1,9 @@
 //! What goes wrong.
 
-use ledgerline_fleet::book::Change;
+use ledgerline_fleet::book::{Change, Terms};
 
 use super::replica::Deed;
-use super::world::{Event, World, organisation};
+use super::world::{Event, Mistake, World, organisation};
 
 impl World {
     pub fn fault(&mut self) -> Result<(), String> {
@@ -14,7 +14,7 @@ impl World {
         self.after(wait, Event::Fault);
         let Some(machine) = self.random.pick(&self.living).copied() else { return Ok(()) };
         let longest = 3 * self.size.promise();
-        let what = self.random.below(20);
+        let what = self.random.below(22);
         if self.traces {
             println!("{} fault {what} {}", self.now, self.machines[machine].name);
         }
@@ -40,9 +40,11 @@ impl World {
             }
             18 => {
                 self.note("clock back");
-                self.store_clock -= self.random.between(1, 1_000).min(self.store_clock);
+                let most = if self.random.chance(300) { 200_000 } else { 1_000 };
+                self.store_clock -= self.random.between(1, most).min(self.store_clock);
             }
             19 => self.drain(machine),
+            20..=21 => self.set_terms(),
             _ => {}
         }
         Ok(())
@@ -114,6 +116,17 @@ impl World {
         }
         self.replicas[number].done(now, Deed::Change(change));
         self.check_members(number)
+    }
+
+    fn set_terms(&mut self) {
+        self.note("terms");
+        let number = self.random.below(self.books.len() as u64) as usize;
+        let terms = *self.random.pick(&self.size.each_terms()).expect("some terms");
+        let grace = if self.mistake == Mistake::NoGrace { 0 } else { terms.grace };
+        let now = self.store_now();
+        let change = Change::from(Terms { grace, ..terms });
+        self.books[number].administer(now, &change).expect("terms that fit");
+        self.replicas[number].done(now, Deed::Change(change));
     }
 
     fn drain(&mut self, machine: usize) {

@@ -31,8 +31,10 @@ pub struct Party {
     /// In the true time: the wake that counts.
     pub wake: u64,
     pub looked: u64,
-    /// By the store's clock: when the book frees its units, unless it renews their leases.
+    /// By the true time: when the book frees its units at the soonest, unless it renews their leases.
     pub freed: u64,
+    /// By the book's time: when it last renewed them.
+    pub renewed: u64,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,8 @@ impl Machine {
             node.open(clock, path);
         }
         let groups = node.budgets().map(|b| (b.path.to_owned(), Group::default())).collect();
-        let party = Party { node, groups, opened: paths, wake: u64::MAX, looked: 0, freed: 0 };
+        let party =
+            Party { node, groups, opened: paths, wake: u64::MAX, looked: 0, freed: 0, renewed: 0 };
         self.parties.insert(organisation, party);
     }
 

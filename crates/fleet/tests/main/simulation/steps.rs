@@ -189,9 +189,9 @@ impl World {
         let reply = self.books[organisation].apply(now, &message);
         let nudges = self.books[organisation].nudged();
         self.check.after(organisation, self.now, &self.books[organisation], &message, &before)?;
-        let (incarnation, sequence) = (message.incarnation, message.sequence);
+        let (incarnation, sequence, left) = (message.incarnation, message.sequence, message.left);
         self.replicas[organisation].done(now, Deed::Sync(message));
-        self.renewed(number, organisation, now, &reply);
+        self.renewed(number, organisation, left, &reply);
         if self.machines[number].cut_off <= self.now && !self.loses() {
             let wait = self.delay();
             let event =
@@ -218,13 +218,13 @@ impl World {
     }
 
     /// Remembers when the book frees the machine's units, if it renewed their leases just now.
-    fn renewed(&mut self, number: usize, organisation: usize, now: u64, reply: &Reply) {
-        let freed = now + self.size.terms.ttl + self.grace();
-        if let Reply::Synced { at, .. } = reply
-            && *at == now
+    fn renewed(&mut self, number: usize, organisation: usize, left: u64, reply: &Reply) {
+        if let Reply::Synced { at, ttl, grace, .. } = reply
             && let Some(party) = self.machines[number].parties.get_mut(&organisation)
+            && *at != party.renewed
         {
-            party.freed = freed;
+            let freed = self.now + left.max(ttl + grace);
+            (party.freed, party.renewed) = (freed, *at);
             self.ends[organisation].insert((freed, number));
         }
     }

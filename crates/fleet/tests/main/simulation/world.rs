@@ -37,9 +37,17 @@ pub struct Size {
 }
 
 impl Size {
-    /// A lease and its grace.
+    /// A lease and its grace, the longest that an operator sets.
     pub fn promise(&self) -> u64 {
-        self.terms.ttl + self.terms.grace
+        let terms = self.each_terms().into_iter();
+        terms.map(|terms| terms.ttl + terms.grace).max().expect("some terms")
+    }
+
+    /// What an operator sets. The grace covers in each what clocks differ by in a lease.
+    pub fn each_terms(&self) -> [Terms; 4] {
+        let Terms { ttl, grace } = self.terms;
+        let halves = |n| Terms { ttl: ttl * n / 2, grace: grace * n / 2 };
+        [self.terms, halves(1), halves(3), Terms { ttl: ttl / 6, grace: grace / 6 }]
     }
 }
 
@@ -89,7 +97,7 @@ pub struct World {
     pub machines: Vec<Machine>,
     /// Who works for an organisation, and lives.
     pub members: Vec<Vec<usize>>,
-    /// When the book of an organisation frees the units of a machine, unless it renews their leases.
+    /// By the true time: when the book of an organisation frees the units of a machine at the soonest, unless it renews their leases.
     pub ends: Vec<BTreeSet<(u64, usize)>>,
     /// The machines that live.
     pub living: Vec<usize>,
@@ -124,7 +132,7 @@ impl World {
             order: 0,
             books: Vec::new(),
             replicas: Vec::new(),
-            store_clock: 1_000_000,
+            store_clock: 1_000_000_000,
             machines: Vec::new(),
             members: vec![Vec::new(); size.organisations],
             ends: vec![BTreeSet::new(); size.organisations],

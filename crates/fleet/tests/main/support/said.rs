@@ -12,6 +12,7 @@ pub fn sync(node: &str, path: &str, sequence: u64, lease: u64, want: u64) -> Syn
         sequence,
         taken: 0,
         until: 0,
+        left: 0,
         ended: false,
         bye: false,
         lines: vec![line],

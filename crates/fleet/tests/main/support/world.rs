@@ -28,6 +28,8 @@ pub enum Step {
     Bye { node: usize, heard: bool },
     /// Time passes, in milliseconds.
     Wait { ms: u64 },
+    /// The store's clock goes back, and stays behind.
+    Back { ms: u64 },
     /// An operator changes something.
     Operate(Operation),
     /// The store remembers its state, for `Forget`.
@@ -79,6 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..NODES).prop_map(|node| Step::Restart { node }),
         1 => (0..NODES, any::<bool>()).prop_map(|(node, heard)| Step::Bye { node, heard }),
         8 => prop_oneof![8 => 0_u64..40, 1 => 0_u64..300].prop_map(|ms| Step::Wait { ms }),
+        1 => prop_oneof![4 => 1_u64..60, 1 => 1_u64..100_000].prop_map(|ms| Step::Back { ms }),
         6 => operation().prop_map(Step::Operate),
         1 => Just(Step::Remember),
         1 => Just(Step::Forget),
@@ -103,10 +106,11 @@ pub struct Process {
     pub incarnation: u64,
     pub sequence: u64,
     pub taken: u64,
-    /// When its leases end, as the store said.
+    /// Until when the store keeps its leases, as that said.
     pub until: u64,
-    /// When its leases end, by the one clock of the test.
+    /// When its leases end, by the true time, and the grace that was promised with them.
     pub ends: u64,
+    pub grace: u64,
     pub leases: BTreeMap<String, u64>,
     pub refused: u64,
     /// Refusals that no reply has taken note of, and the highest number of one.
@@ -118,7 +122,10 @@ pub struct Process {
 
 /// All processes, and the messages they sent.
 pub struct World {
+    /// What the store's clock shows.
     pub now: u64,
+    /// By how much it is behind the true time, by which nodes measure.
+    behind: u64,
     pub processes: Vec<Process>,
     scale: u64,
     sent: Vec<(usize, u64, Sync)>,
@@ -131,7 +138,8 @@ impl World {
     /// Units are multiples of `scale`.
     pub fn new(scale: u64) -> Self {
         let mut world = Self {
-            now: 1_000_000,
+            now: 10_000_000,
+            behind: 0,
             processes: vec![Process::default(); NODES],
             scale,
             sent: Vec::new(),
@@ -170,13 +178,13 @@ impl World {
         match step {
             Step::Sync { node, mask, numbers, heard, answered } => {
                 let message = self.message(*node, *mask, numbers);
-                self.sent.push((*node, self.now, message.clone()));
+                self.sent.push((*node, self.true_time(), message.clone()));
                 if *heard && let Some(reply) = deed(self.now, &Deed::Send(message.clone())) {
                     if mask & 0x1f == 0x1f && knows(&message, &reply) {
                         self.processes[*node].forgotten = false;
                     }
                     if *answered {
-                        self.take(*node, self.now, &message, &reply);
+                        self.take(*node, self.true_time(), &message, &reply);
                     }
                 }
             }
@@ -203,6 +211,7 @@ impl World {
                     sequence: process.sequence,
                     taken: process.taken,
                     until: process.until,
+                    left: 0,
                     ended: false,
                     bye: true,
                     lines: Vec::new(),
@@ -214,6 +223,10 @@ impl World {
                 self.restart(*node);
             }
             Step::Wait { ms } => self.now += ms,
+            Step::Back { ms } => {
+                self.now -= ms;
+                self.behind += ms;
+            }
             Step::Operate(operation) => {
                 deed(self.now, &Deed::Change(self.change(operation)));
             }
@@ -225,10 +238,15 @@ impl World {
                 deed(self.now, &Deed::Forget);
             }
         }
-        let now = self.now;
+        let now = self.true_time();
         for process in self.processes.iter_mut().filter(|process| process.ends <= now) {
             process.leases.clear();
         }
+    }
+
+    /// The time by which nodes measure. It never goes back.
+    pub fn true_time(&self) -> u64 {
+        self.now + self.behind
     }
 
     fn change(&self, operation: &Operation) -> Change {
@@ -247,10 +265,12 @@ impl World {
     }
 
     fn message(&mut self, node: usize, mask: u8, numbers: &[(u8, u8); 5]) -> Sync {
-        let scale = self.scale;
+        let (scale, now) = (self.scale, self.true_time());
         let process = &mut self.processes[node];
         process.sequence += 1;
-        let ended = process.taken > 0 && process.ends <= self.now;
+        let ended = process.taken > 0 && process.ends <= now;
+        let has_leases = process.taken > 0 && !ended;
+        let left = if has_leases { process.ends - now + process.grace } else { 0 };
         let mut lines: Vec<Line> = Vec::new();
         for (at, path) in PATHS.into_iter().enumerate() {
             let level_named =
@@ -299,6 +319,7 @@ impl World {
             sequence,
             taken,
             until,
+            left,
             ended,
             bye: false,
             lines,
@@ -308,13 +329,14 @@ impl World {
 
     fn take(&mut self, node: usize, sent: u64, message: &Sync, reply: &Reply) {
         let process = &mut self.processes[node];
-        let Reply::Synced { sequence, at, ttl, lines } = reply else { return };
+        let Reply::Synced { sequence, at, ttl, grace, lines } = reply else { return };
         assert_eq!((*sequence, lines.len()), (message.sequence, message.lines.len()));
         process.taken = *sequence;
         let told = message.refusals.last().map_or(0, |last| last.number);
         process.refusals.retain(|refusal| refusal.number > told);
         process.ends = sent + ttl;
-        process.until = at + ttl;
+        process.grace = *grace;
+        process.until = at + ttl + grace;
         for (line, granted) in message.lines.iter().zip(lines) {
             if granted.state == State::Unknown {
                 process.leases.remove(&line.path);

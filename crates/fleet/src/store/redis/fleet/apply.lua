@@ -102,9 +102,9 @@ local function parse(args)
   local sync = {
     node = args[2], incarnation = args[3], sequence = number(args[4]), taken = number(args[5]), lines = {}, refusals = {},
   }
-  sync.until_time = number(args[6])
-  sync.ended, sync.bye = args[7] == 'ended', args[7] == 'bye'
-  local lines_end = 8 + 7 * number(args[8])
+  sync.until_time, sync.left = number(args[6]), number(args[7])
+  sync.ended, sync.bye = args[8] == 'ended', args[8] == 'bye'
+  local lines_end = 9 + 7 * number(args[9])
   if not string.match(sync.incarnation, '^%x+$') or #sync.incarnation ~= 16 or lines_end > #args or (#args - lines_end) % 6 ~= 0 then
     error('no message of this protocol')
   end
@@ -114,7 +114,7 @@ local function parse(args)
       count = number(args[at + 4]), age = number(args[at + 5]),
     })
   end
-  for at = 9, lines_end, 7 do
+  for at = 10, lines_end, 7 do
     table.insert(sync.lines, {
       path = args[at], lease = number(args[at + 1]), used = number(args[at + 2]), want = number(args[at + 3]),
       least = number(args[at + 4]), urgent = number(args[at + 5]), refused = number(args[at + 6]),
@@ -135,22 +135,17 @@ local function leave(book, who, sync)
     release_all(book, who)
   end
   sync.grows = false
-  return repeated(book, nil, sync, { SYNCED, sync.sequence, book.now, 0 })
-end
-
--- For how long leases that ended at a time count after that: what the store promised then.
-local function grace_of(book, time)
-  return time <= book.earlier and math.min(book.grace, book.earlier_grace) or book.grace
+  return repeated(book, nil, sync, { SYNCED, sync.sequence, book.time, 0, 0 })
 end
 
 local function next_message(book, who, sync, incarnation)
   local known = incarnation.sequence
-  renew(book, incarnation)
+  renew(book, incarnation, sync.left)
   incarnation.sequence = sync.sequence
   incarnation.left = 0
   if sync.ended then
     clear(book, who, incarnation)
-  elseif sync.taken > known and book.now < sync.until_time + grace_of(book, sync.until_time) then
+  elseif sync.taken > known and book.time < sync.until_time then
     incarnation.lost = sync.sequence
   end
   put(book, 'incarnations', who, incarnation)
@@ -160,7 +155,7 @@ local function next_message(book, who, sync, incarnation)
   end
   fetch(book, 'budgets', paths)
   fetch(book, 'holds', fields)
-  local reply = { SYNCED, sync.sequence, book.now, book.ttl }
+  local reply = { SYNCED, sync.sequence, book.time, book.ttl, book.grace }
   local leases, heard, below = {}, {}, {}
   for at, said in ipairs(sync.lines) do
     local level = above(said.path)
@@ -195,7 +190,7 @@ local function apply(book, sync)
   local who = sync.node .. '\0' .. sync.incarnation
   expire(book)
   if sync.bye then return leave(book, who, sync) end
-  if not has_name(book, sync.node, sync.incarnation) then return { FENCED } end
+  if not has_name(book, sync.node, sync.incarnation, sync) then return { FENCED } end
   local node = get(book, 'nodes', sync.node)
   sync.grows = not node.draining
   local incarnation = get(book, 'incarnations', who)
@@ -206,7 +201,7 @@ local function apply(book, sync)
   end
   if sync.sequence < incarnation.sequence then return { LATE, incarnation.sequence } end
   if sync.sequence == incarnation.sequence then
-    return repeated(book, who, sync, { SYNCED, sync.sequence, incarnation.at, incarnation.ends - incarnation.at })
+    return repeated(book, who, sync, { SYNCED, sync.sequence, incarnation.at, incarnation.ends - incarnation.at, incarnation.grace })
   end
   return next_message(book, who, sync, incarnation)
 end

@@ -24,7 +24,7 @@ local function release_all(book, who)
 end
 
 local function expire(book)
-  for _, who in ipairs(redis.call('ZRANGEBYSCORE', book.ends, '-inf', whole(book.now))) do
+  for _, who in ipairs(redis.call('ZRANGEBYSCORE', book.ends, '-inf', whole(book.time))) do
     local name = name_of(who)
     local incarnation, node = get(book, 'incarnations', who), get(book, 'nodes', name)
     release_all(book, who)
@@ -35,12 +35,12 @@ local function expire(book)
   end
 end
 
-local function renew(book, incarnation)
-  incarnation.at = book.now
-  incarnation.ends = book.now + book.ttl
-  incarnation.promise = math.max(incarnation.promise, book.ttl + book.grace)
-  local promised = math.min(incarnation.freed, book.now + incarnation.promise)
-  incarnation.freed = math.max(promised, incarnation.ends + book.grace)
+-- As long as the node believes in its leases, and as the book has promised before, whatever the terms have become.
+local function renew(book, incarnation, left)
+  incarnation.at = book.time
+  incarnation.ends = book.time + book.ttl
+  incarnation.grace = book.grace
+  incarnation.freed = math.max(incarnation.freed, incarnation.ends + incarnation.grace, book.time + left)
 end
 
 local function clear(book, who, incarnation)
@@ -70,12 +70,15 @@ local function is_former(node, incarnation)
   return false
 end
 
-local function has_name(book, name, incarnation)
+-- One whose leases ended, of which the book knows nothing any more, takes the name from nobody: its message may be late.
+local function has_name(book, name, incarnation, sync)
   local node = get(book, 'nodes', name)
   if not node then node = { current = NOBODY, draining = false, starts = 0, former = {} } end
   local older = node.current
   if older == incarnation then return true end
   if is_former(node, incarnation) then return false end
+  local is_late = older ~= NOBODY and sync.taken > 0 and sync.until_time <= book.time
+  if is_late and not get(book, 'incarnations', name .. '\0' .. incarnation) then return false end
   node.current = incarnation
   put(book, 'nodes', name, node)
   if older == NOBODY then return true end

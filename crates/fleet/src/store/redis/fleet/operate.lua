@@ -37,13 +37,6 @@ function change.delete(book, path)
 end
 
 function change.terms(book, ttl, grace)
-  if grace ~= '' and number(grace) > book.grace then
-    local last = book.now < book.earlier
-    local earlier = book.now + math.max(ttl ~= '' and number(ttl) or 0, book.ttl)
-    redis.call('HSET', book.settings,
-      'earlier', whole(last and math.max(earlier, book.earlier) or earlier),
-      'earlier_grace', whole(last and math.min(book.grace, book.earlier_grace) or book.grace))
-  end
   if ttl ~= '' then redis.call('HSET', book.settings, 'ttl', whole(number(ttl))) end
   if grace ~= '' then redis.call('HSET', book.settings, 'grace', whole(number(grace))) end
 end
@@ -76,7 +69,7 @@ end
 
 local function view(book)
   return {
-    book.now, book.ttl, book.grace, rows(book.keys.budgets, BUDGET), redis.call('HGETALL', book.keys.nodes),
+    book.now, book.time, book.ttl, book.grace, rows(book.keys.budgets, BUDGET), redis.call('HGETALL', book.keys.nodes),
     rows(book.keys.incarnations, INCARNATION), rows(book.keys.holds, HOLD), redis.call('LRANGE', book.events, 0, -1),
     redis.call('HGETALL', book.refusals),
   }
@@ -109,6 +102,6 @@ end)
 
 register('view', function(book)
   expire(book)
-  close(book)
+  close(book, true)
   return view(book)
 end)

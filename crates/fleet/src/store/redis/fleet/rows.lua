@@ -9,7 +9,7 @@
 -- An incarnation is 16 hexadecimal digits, and "who" is its node's name, a zero byte, these digits. A hold's field is "who", a
 -- zero byte, the path; the index has the same fields in order, so that the holds of one incarnation are a range of it.
 
-local REVISION = '3'
+local REVISION = '4'
 local MAX_UNITS = 9007199254740992 -- 2^53: doubles are exact up to here
 local FORMER = 8
 local EVENTS = 64
@@ -20,7 +20,7 @@ local CHUNK = 1000 -- what fits on Lua's stack
 
 local BUDGET = { 'limit', 'minimum', 'closing', 'holds', 'leased', 'excess', 'unmet', 'idle', 'lacking', 'refused', 'waiting' }
 local HOLD = { 'lease', 'used', 'want', 'refused', 'sequence', 'excess', 'unmet', 'lacking', 'waiting' }
-local INCARNATION = { 'sequence', 'lost', 'at', 'ends', 'freed', 'promise', 'left' }
+local INCARNATION = { 'sequence', 'lost', 'at', 'ends', 'freed', 'grace', 'left' }
 
 local function clock()
   local time = redis.call('TIME')
@@ -66,20 +66,27 @@ end
 
 -- A book during one call: rows as they are read, and which of them to write. A row that is gone is false.
 
+-- The book's own time, which never goes back: src/book/time.rs has why.
+local function time_of(book, latest, ahead)
+  local shown = book.now + ahead
+  if shown >= latest then return shown, ahead end
+  if latest - shown <= book.ttl + book.grace then return latest, ahead end
+  return latest, latest - book.now
+end
+
 local function open(keys)
   local book = {
     settings = keys[1], keys = { budgets = keys[2], nodes = keys[3], incarnations = keys[4], holds = keys[5] },
     index = keys[6], ends = keys[7], events = keys[8], refusals = keys[9], channel = keys[10],
     budgets = {}, nodes = {}, incarnations = {}, holds = {},
     changed = { budgets = {}, nodes = {}, incarnations = {}, holds = {} },
+    -- The store's clock is what operators see; leases end by the book's time.
     told = {}, noted = {}, faded = {}, nudged = {}, now = clock(),
   }
-  local terms = redis.call('HMGET', book.settings, 'ttl', 'grace', 'earlier', 'earlier_grace')
-  book.ttl = tonumber(terms[1]) or TTL
-  book.grace = tonumber(terms[2]) or GRACE
-  -- Leases that end by then were promised the grace of before it was made longer.
-  book.earlier = tonumber(terms[3]) or 0
-  book.earlier_grace = tonumber(terms[4]) or GRACE
+  local settings = redis.call('HMGET', book.settings, 'ttl', 'grace', 'latest', 'ahead')
+  book.ttl = tonumber(settings[1]) or TTL
+  book.grace = tonumber(settings[2]) or GRACE
+  book.time, book.ahead = time_of(book, tonumber(settings[3]) or 0, tonumber(settings[4]) or 0)
   return book
 end
 
@@ -167,7 +174,8 @@ local function refusal_text(row)
   return table.concat(numbers, '\0') .. '\0' .. table.concat({ row.who, row.budget, row.group }, '\0')
 end
 
-local function close(book)
+-- A call that only looks keeps the time only if something has ended by it.
+local function close(book, looks)
   local commands, writes = {}, {}
   local function add(command, key, list)
     if #list == 0 then return end
@@ -209,6 +217,7 @@ local function close(book)
   add('RPUSH', book.events, told)
   if #told > 0 then table.insert(commands, { 'LTRIM', book.events, -EVENTS, -1 }) end
   if next(book.nudged) then table.insert(commands, { 'PUBLISH', book.channel, '' }) end
+  if #writes > 0 or not looks then add('HSET', book.settings, { 'latest', whole(book.time), 'ahead', whole(book.ahead) }) end
   permitted(commands)
   for _, write in ipairs(writes) do
     each_chunk(write[3], function(...) redis.call(write[1], write[2], ...) end)
