@@ -89,6 +89,10 @@ pub struct Line {
     pub least: u64,
     /// The lease that charges need which wait for it; 0 if none does. What is left goes to them first.
     pub urgent: u64,
+    /// The part of `urgent` that the charge needs which waits longest, with all that is in use.
+    pub next: u64,
+    /// For how long that charge has waited, in milliseconds.
+    pub waited: u64,
     /// Charges that were refused for this budget since the incarnation began.
     pub refused: u64,
 }
@@ -127,6 +131,8 @@ pub struct Granted {
     pub asked: u64,
     /// How much of it charges of other nodes wait for. While they do, nodes keep nothing idle, and what one frees goes to them.
     pub wanted: u64,
+    /// How much of it the node gives back as it is returned, before charges of its own get it: others have less than their part.
+    pub due: u64,
     /// How the budget is.
     pub state: State,
 }
@@ -271,8 +277,8 @@ impl Sync {
         let mut named = HashSet::with_capacity(self.lines.len());
         for line in &self.lines {
             check_path(organisation, &line.path)?;
-            let Line { lease, used, want, least, urgent, refused, .. } = *line;
-            let numbers = [lease, used, want, least, urgent, refused];
+            let Line { lease, used, want, least, urgent, next, waited, refused, .. } = *line;
+            let numbers = [lease, used, want, least, urgent, next, waited, refused];
             if let Some(units) = numbers.into_iter().find(|units| *units > MAX_UNITS) {
                 return Err(Malformed::TooMany(units));
             }

@@ -11,6 +11,9 @@ use super::{Book, Terms, What, share};
 struct Turn<'m> {
     /// By the store's clock.
     now: u64,
+    /// By the book's.
+    time: u64,
+    ttl: u64,
     node: &'m str,
     sequence: u64,
     /// Leases last named before this message are adopted.
@@ -86,7 +89,8 @@ impl Book {
             incarnation.lost = message.sequence;
         }
         let Sync { node, sequence, .. } = message;
-        let turn = Turn { now, node, sequence: *sequence, lost: incarnation.lost, grows };
+        let (lost, ttl) = (incarnation.lost, self.terms.ttl);
+        let turn = Turn { now, time, ttl, node, sequence: *sequence, lost, grows };
         let mut leases: HashMap<&str, u64> = HashMap::with_capacity(message.lines.len());
         let mut heard = Vec::with_capacity(message.lines.len());
         for line in &message.lines {
@@ -149,9 +153,15 @@ impl Book {
         let (base, adopted) = (hold.lease, hold.lease.saturating_sub(before.lease));
 
         if turn.grows && !budget.closing && budget.held() + base + hold.excess <= budget.limit {
-            let need = line.want.min(most).saturating_sub(base);
-            let urgent = line.urgent.min(most).saturating_sub(base);
-            hold.set_lease(base + share::grant(budget, &hold, need, urgent), budget);
+            let more = |lease: u64| lease.min(most).saturating_sub(base);
+            let asks = share::Asks {
+                need: more(line.want),
+                urgent: more(line.urgent),
+                next: more(line.next),
+            };
+            let mut mine = Hold { waiting: asks.urgent.min(asks.need), ..hold.clone() };
+            share::entitle(budget, &mut mine, line, turn.time, turn.ttl);
+            hold.set_lease(base + share::grant(budget, &hold, &mine, asks), budget);
         }
         Some(Heard { before, hold, base, most, adopted })
     }
@@ -185,6 +195,7 @@ impl Book {
         hold.unmet = unmet.min(MAX_UNITS - budget.unmet);
         hold.waiting = line.urgent.saturating_sub(hold.lease).min(hold.unmet);
         hold.lacking = lacking.min(MAX_UNITS - budget.lacking);
+        share::entitle(budget, &mut hold, line, turn.time, turn.ttl);
         let grown = hold.lease - base;
         // What it can use beyond that, were there more above.
         let beyond = if within == 0 { wish.min(left) } else { 0 };
@@ -195,7 +206,7 @@ impl Book {
         let frees = hold.lease < before.lease && budget.unmet > 0;
         let idle_at_others = budget.idle > 0;
         budget.put_in(&hold);
-        let granted = answer(budget, &hold, turn.grows);
+        let granted = answer(budget, &hold, line, turn.grows, grown > 0);
         let (over, closing) = (budget.over(), budget.closing);
         if frees || (lacks && idle_at_others) || (adopted > 0 && over > 0) {
             self.nudged.insert(Nudge::Sync(line.path.clone()));
@@ -219,7 +230,8 @@ impl Book {
         let none = Hold::default();
         let again = |line: &Line| match self.budgets.get(&line.path) {
             Some(budget) => {
-                answer(budget, incarnation.holds.get(&line.path).unwrap_or(&none), grows)
+                let hold = incarnation.holds.get(&line.path).unwrap_or(&none);
+                answer(budget, hold, line, grows, false)
             }
             None => unknown(),
         };
@@ -248,7 +260,7 @@ impl Book {
     }
 }
 
-fn answer(budget: &Budget, hold: &Hold, grows: bool) -> Granted {
+fn answer(budget: &Budget, hold: &Hold, line: &Line, grows: bool, grown: bool) -> Granted {
     let over = budget.over();
     let state = match over {
         _ if budget.closing => State::Closing,
@@ -261,10 +273,11 @@ fn answer(budget: &Budget, hold: &Hold, grows: bool) -> Granted {
         lease: hold.lease,
         asked: if all { hold.lease } else { share::asked(budget, hold) },
         wanted: share::wanted(budget, hold),
+        due: share::due(budget, hold, line, grown),
         state,
     }
 }
 
 fn unknown() -> Granted {
-    Granted { lease: 0, asked: 0, wanted: 0, state: State::Unknown }
+    Granted { lease: 0, asked: 0, wanted: 0, due: 0, state: State::Unknown }
 }

@@ -133,13 +133,10 @@ impl Book {
         let Some(fenced) = node.incarnations.get_mut(&older).filter(|fenced| !fenced.left) else {
             return true;
         };
-        // Nobody will sync for it: it waits for nothing, and nothing is set aside for it.
         for (path, hold) in &mut fenced.holds {
             let Some(budget) = self.budgets.get_mut(path) else { continue };
             budget.take_out(hold);
-            hold.unmet = 0;
-            hold.waiting = 0;
-            hold.lacking = 0;
+            hold.wants_no_more();
             budget.put_in(hold);
         }
         self.tell(now, &message.node, What::Fenced { incarnation: older });

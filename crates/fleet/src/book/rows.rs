@@ -26,6 +26,26 @@ pub(super) struct Budget {
     pub lacking: u64,
     /// Refused charges, of all nodes that ever were.
     pub refused: u64,
+    /// How many holds want or have something.
+    pub sharers: u64,
+    /// For how many of them charges wait, and what these lease.
+    pub hungry: u64,
+    pub hungry_leased: u64,
+    /// What is set aside for charges that wait.
+    pub entitled: u64,
+    pub head: Head,
+}
+
+/// Of those for whom something is set aside, the one that waits longest, as far as the book has heard of them. Each says so anew
+/// with its next message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Head {
+    /// Since when its oldest charge waits, by the book's time and a millisecond; 0 if there is none.
+    pub since: u64,
+    /// What is set aside for it.
+    pub lacks: u64,
+    /// Its charge is larger than any node's part: all give up what they return until it is served.
+    pub large: bool,
 }
 
 /// What one incarnation has of one budget.
@@ -45,6 +65,11 @@ pub(super) struct Hold {
     pub waiting: u64,
     /// What is counted of the units that lack to the minimum.
     pub lacking: u64,
+    /// What is set aside for its charges that wait.
+    pub entitled: u64,
+    /// [`Head::since`] and [`Head::large`], if it is the head.
+    pub since: u64,
+    pub large: bool,
 }
 
 /// A node's name.
@@ -89,6 +114,13 @@ impl Budget {
         self.waiting -= hold.waiting;
         self.idle -= hold.idle();
         self.lacking -= hold.lacking;
+        self.sharers -= u64::from(hold.shares());
+        self.hungry -= u64::from(hold.waiting > 0);
+        self.hungry_leased -= hold.hungry_lease();
+        self.entitled -= hold.entitled;
+        if hold.is_head(self) {
+            self.head = Head::default();
+        }
     }
 
     pub fn put_in(&mut self, hold: &Hold) {
@@ -98,6 +130,13 @@ impl Budget {
         self.waiting += hold.waiting;
         self.idle += hold.idle();
         self.lacking += hold.lacking;
+        self.sharers += u64::from(hold.shares());
+        self.hungry += u64::from(hold.waiting > 0);
+        self.hungry_leased += hold.hungry_lease();
+        self.entitled += hold.entitled;
+        if hold.entitled > 0 && (self.head.since == 0 || hold.since < self.head.since) {
+            self.head = Head { since: hold.since, lacks: hold.entitled, large: hold.large };
+        }
     }
 
     /// What is leased, or used without a lease.
@@ -113,6 +152,24 @@ impl Budget {
 impl Hold {
     pub fn idle(&self) -> u64 {
         self.lease.saturating_sub(self.used)
+    }
+
+    /// It wants or has something.
+    fn shares(&self) -> bool {
+        self.lease > 0 || self.want > 0 || self.used > 0
+    }
+
+    fn hungry_lease(&self) -> u64 {
+        if self.waiting > 0 { self.lease } else { 0 }
+    }
+
+    pub fn is_head(&self, budget: &Budget) -> bool {
+        self.entitled > 0 && self.since == budget.head.since
+    }
+
+    /// Nobody syncs for it any more: it waits for nothing, and nothing is set aside for it.
+    pub fn wants_no_more(&mut self) {
+        (self.unmet, self.waiting, self.lacking, self.entitled) = (0, 0, 0, 0);
     }
 
     /// Takes over what the node says, without its lease.

@@ -261,7 +261,9 @@ impl Party {
     fn carry_out(&self, parts: &mut Parts, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Raise { path, max } | Action::Lower { path, max } => {
+                Action::Raise { path, max }
+                | Action::Lower { path, max }
+                | Action::Hold { path, max } => {
                     if let Some(group) = parts.groups.get(&path) {
                         // A group that is gone takes no charges.
                         let _above = group.group().set_max_now(Limit::units(max));
@@ -364,6 +366,11 @@ fn read(groups: &HashMap<String, OwnedGroup>, path: &str) -> Reading {
 /// Lowers a limit as far as what is in use allows.
 fn carry_out_lower(group: &OwnedGroup, lower: &mut Lower) {
     let group = group.group();
+    let in_use = group.precise();
+    if lower.max() <= lower.to().max(in_use) && !lower.reclaims() {
+        // Nothing is charged beyond that, and what is returned is others'.
+        return lower.done(lower.to().max(in_use), in_use);
+    }
     let mut to = if lower.reclaims() { lower.to() } else { lower.to().max(group.precise()) };
     for _ in 0..2 {
         match group.set_max(Limit::units(to)) {

@@ -19,6 +19,13 @@ pub enum Action {
         /// The group's `max`.
         max: u64,
     },
+    /// Lower a group's limit, whatever is in use, so that what is returned goes to others first.
+    Hold {
+        /// The budget.
+        path: String,
+        /// The group's `max`.
+        max: u64,
+    },
     /// Tell whoever listens.
     Tell(Event),
 }

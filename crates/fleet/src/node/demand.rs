@@ -1,5 +1,7 @@
 //! What a node expects to need of a budget, by its recent use.
 
+use std::collections::VecDeque;
+
 use crate::message::MAX_UNITS;
 
 use super::Reading;
@@ -26,6 +28,8 @@ pub(super) struct Demand {
     refused_since: bool,
     /// Units that charges wait for.
     need: u64,
+    /// Each of these charges and since when it waits, the oldest first.
+    waiting: VecDeque<(u64, u64)>,
     /// For how many looks nothing has been used.
     still: u32,
     /// Since when the lease is well above the want.
@@ -66,13 +70,24 @@ impl Demand {
         self.used = used;
     }
 
-    pub fn need(&mut self, units: u64) {
-        self.need = self.need.saturating_add(units);
+    pub fn need(&mut self, now: u64, units: u64) {
+        self.waiting.push_back((units, now));
+        self.need = self.waiting.iter().fold(0, |all, (units, _)| all.saturating_add(*units));
         self.still = 0;
     }
 
     pub fn served(&mut self, units: u64) {
-        self.need = self.need.saturating_sub(units);
+        let Some(place) = self.waiting.iter().position(|(one, _)| *one == units) else { return };
+        self.waiting.remove(place);
+        self.need = self.waiting.iter().fold(0, |all, (units, _)| all.saturating_add(*units));
+    }
+
+    /// The lease that the charge needs which waits longest, and for how long it has; both 0 if none waits.
+    pub fn next(&self, now: u64) -> (u64, u64) {
+        match self.waiting.front() {
+            Some((units, since)) => (self.used.saturating_add(*units), now.saturating_sub(*since)),
+            None => (0, 0),
+        }
     }
 
     /// The lease that charges need which wait; 0 if none does.
@@ -90,9 +105,10 @@ impl Demand {
         self.said.saturating_sub(self.used)
     }
 
-    /// Whether that is worth a message, where others wait for what is freed and so much is used now.
-    pub fn is_freed(&self, used: u64, lease: u64) -> bool {
-        let worth = self.reserve.min(lease / 8).max(1);
+    /// Whether that is worth a message, where others wait for what is freed and so much is used now. Of that `due` is theirs.
+    pub fn is_freed(&self, used: u64, lease: u64, due: u64) -> bool {
+        let worth = self.reserve.min(lease / 8);
+        let worth = if due > 0 { worth.min(due) } else { worth }.max(1);
         self.said >= used.saturating_add(worth) && lease > used
     }
 

@@ -113,6 +113,10 @@ impl Held {
             to = lease.saturating_sub(self.back.max(freed)).max(self.kept()).min(lease);
             self.demand.content(to);
         }
+        if self.due > 0 {
+            to = to.min(lease.saturating_sub(self.due).max(self.demand.used));
+            self.demand.content(to);
+        }
         match below {
             _ if self.unused || self.state == State::Closing => to.min(self.demand.want),
             Some(below) if self.users == 0 => to.min(below.and_own(self.demand.used)),

@@ -94,6 +94,8 @@ struct Held {
     back: u64,
     /// How much charges of others wait for, since the last reply.
     wanted: u64,
+    /// How much goes back as it is returned, before charges of this node get it: its group's `max` is below the lease by so much.
+    due: u64,
     /// Others wait for what is freed: it is looked for often.
     awaited: bool,
     /// Units in use were asked for, and the last turn could give none back: the next attempt is at the next turn.
@@ -181,7 +183,7 @@ impl Node {
     /// A charge of `units` waits for a lease: until it is [`served`](Self::served), each message asks for as much more. The
     /// next one is due at `now`.
     pub fn need(&mut self, now: u64, path: &str, units: u64) {
-        self.each_level(path, |demand| demand.need(units));
+        self.each_level(path, |demand| demand.need(now, units));
         self.hurry(now);
     }
 
@@ -221,7 +223,11 @@ impl Node {
     pub fn nudged(&mut self, now: u64, nudge: &Nudge) {
         let Some(held) = self.budgets.get_mut(nudge.path()) else { return };
         held.awaited = true;
-        let syncs = matches!(nudge, Nudge::Sync(_)) && held.demand.want != held.demand.used;
+        // Where charges of this node wait, too, what is returned does not lie idle: the reply says how much of it is others'.
+        let syncs = match nudge {
+            Nudge::Sync(_) => held.demand.want != held.demand.used,
+            Nudge::Waits(_) => held.lease > 0 && held.demand.urgent() > 0,
+        };
         if syncs || held.demand.freed() > 0 {
             self.due_after(self.spacing(), now);
         }
@@ -236,7 +242,7 @@ impl Node {
     /// Looks whether units were freed for which others wait. The next turn is due then.
     pub fn freed(&mut self, now: u64, mut read: impl FnMut(&str) -> Reading) {
         let freed = |(path, held): (&String, &Held)| {
-            held.is_awaited() && held.demand.is_freed(read(path).used, held.lease)
+            held.is_awaited() && held.demand.is_freed(read(path).used, held.lease, held.due)
         };
         if self.budgets.iter().any(freed) {
             self.due_after(self.spacing(), now);
@@ -314,6 +320,7 @@ impl Node {
             held.lease = 0;
             held.back = 0;
             held.wanted = 0;
+            held.due = 0;
             if self.settings.at_end == AtEnd::Shrink && held.max > 0 {
                 held.max = 0;
                 actions.push(Action::Lower { path: path.clone(), max: 0 });

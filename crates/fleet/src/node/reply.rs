@@ -67,20 +67,25 @@ impl Node {
         let mut gives = false;
         for (path, granted) in asked.paths.iter().zip(lines) {
             let Some(held) = self.budgets.get_mut(path) else { continue };
-            let Granted { lease: max, asked, wanted, state } = granted;
-            held.lease = max;
-            held.demand.granted(max);
+            let Granted { lease, asked, wanted, due, state } = granted;
+            let max = lease.saturating_sub(due);
+            held.lease = lease;
+            held.due = due;
+            held.demand.granted(lease);
             held.back = asked;
-            (held.wanted, held.awaited) = (wanted, wanted > 0);
+            (held.wanted, held.awaited) = (wanted, wanted > 0 || due > 0);
             let same = std::mem::discriminant(&held.state) == std::mem::discriminant(&state);
             held.state = state;
             held.heard = true;
             let over = held.is_over();
             held.stuck &= over;
-            gives |= asked > 0 && (max > held.kept() || (over && !held.stuck));
+            gives |= asked > 0 && (lease > held.kept() || (over && !held.stuck));
+            gives |= due > 0 && lease > held.demand.used;
             let path = path.clone();
             if max > held.max {
                 actions.push(Action::Raise { path: path.clone(), max });
+            } else if max < held.max && lease >= held.max {
+                actions.push(Action::Hold { path: path.clone(), max });
             } else if max < held.max {
                 actions.push(Action::Lower { path: path.clone(), max });
             }

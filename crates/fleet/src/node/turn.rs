@@ -29,6 +29,7 @@ pub struct Turn {
 pub struct Lower {
     path: String,
     to: u64,
+    max: u64,
     reclaim: bool,
     done: Option<(u64, u64)>,
 }
@@ -44,6 +45,12 @@ impl Lower {
     #[must_use]
     pub fn to(&self) -> u64 {
         self.to
+    }
+
+    /// What the group's `max` is to be by now. Where it is lower than `to`, since what is returned goes to others first, it stays.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
     }
 
     /// Whether to ask reclaimers for what is in use above it. Otherwise it is idle, or stays.
@@ -102,6 +109,7 @@ impl Node {
             };
             held.demand.reclaimed(used);
             held.stuck = done >= held.lease;
+            held.due = held.due.saturating_sub(held.lease.saturating_sub(done));
             held.lease = held.lease.min(done);
             held.max = held.max.min(done);
             held.back = 0;
@@ -118,8 +126,10 @@ impl Node {
             let want = held.demand.want.max(held.lease).min(MAX_UNITS);
             let (used, refused) = (held.demand.used, held.demand.refused);
             let (least, urgent) = (least.min(want), held.demand.urgent().min(want));
+            let (next, waited) = held.demand.next(now);
+            let (next, waited, lease) = (next.min(urgent), waited.min(MAX_UNITS), held.lease);
             let path = path.clone();
-            lines.push(Line { path, lease: held.lease, used, want, least, urgent, refused });
+            lines.push(Line { path, lease, used, want, least, urgent, next, waited, refused });
             held.demand.said();
         }
         let (refusals, told) = self.refusals.say(now);
@@ -172,7 +182,8 @@ impl Node {
             }
             if to < held.lease {
                 let path = path.clone();
-                lowers.push(Lower { path, to, reclaim: held.is_over() && !bye, done: None });
+                let (max, reclaim) = (held.max, held.is_over() && !bye);
+                lowers.push(Lower { path, to, max, reclaim, done: None });
             }
         }
         lowers

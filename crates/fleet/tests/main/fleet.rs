@@ -1,12 +1,12 @@
 //! Nodes of a fleet in one process, on books in memory.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ledgerline::{Ledger, OwnedCharge};
 use ledgerline_fleet::book::{Change, Terms};
-use ledgerline_fleet::fleet::{Fleet, FleetError, Standing};
+use ledgerline_fleet::fleet::{Budget, Fleet, FleetError, Standing};
 
 use ledgerline_fleet::node::AtEnd;
 use ledgerline_fleet::store::Store;
@@ -346,4 +346,53 @@ async fn the_store_hears_who_was_refused_and_nothing_of_charges_that_asking_made
     assert_eq!(refusals.iter().map(told).collect::<Vec<_>>(), expected);
     assert_eq!(refusals[1].full, ledgerline_fleet::book::Full::Limit);
     drop(granted);
+}
+
+/// Tasks that charge, hold and return, until they are stopped. Returns how many charges were granted, and fails if one was refused.
+fn busy(
+    budget: &Arc<Budget>,
+    tasks: usize,
+    units: u64,
+    stop: &Arc<AtomicBool>,
+) -> Vec<tokio::task::JoinHandle<u64>> {
+    let task = |_| {
+        let (budget, stop) = (budget.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut granted = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let charge = budget.charge_within(units, LONG).await.unwrap();
+                granted += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                drop(charge);
+            }
+            granted
+        })
+    };
+    (0..tasks).map(task).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_comes_later_is_served_while_charges_of_the_holder_wait_and_so_is_a_large_charge()
+ {
+    let line = Line::new(1_000, &[("/acme", 1_000), ("/acme/batch", 400)]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (first, second) = (join(&line, "first"), join(&line, "second"));
+    let holder = Arc::new(first.budget("/acme/batch").await.unwrap());
+    let saturates = busy(&holder, 32, 25, &stop);
+    until(async || holder.lease() == 400).await;
+    let late = Arc::new(second.budget("/acme/batch").await.unwrap());
+    // Each of them waits for as long as it takes: it would be refused in the end.
+    for _ in 0..20 {
+        let four: Vec<_> = (0..4).map(|_| late.charge_within(25, LONG)).collect();
+        for charge in futures_util::future::join_all(four).await {
+            charge.unwrap();
+        }
+    }
+    // More than its part, which is gathered for it.
+    let large = late.charge_within(300, LONG).await.unwrap();
+    drop(large);
+    stop.store(true, Ordering::Relaxed);
+    for task in saturates {
+        assert!(task.await.unwrap() > 0, "the holder's go on");
+    }
 }

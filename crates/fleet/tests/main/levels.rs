@@ -21,7 +21,7 @@ fn set(book: &mut Book, path: &str, limit: u64) {
 fn levels(sequence: u64, lines: [(&str, u64, u64, u64); 3]) -> Sync {
     let line = |(path, lease, want, least): (&str, u64, u64, u64)| {
         let path = path.to_owned();
-        Line { path, lease, used: 0, want, least, urgent: 0, refused: 0 }
+        Line { path, lease, used: 0, want, least, urgent: 0, next: 0, waited: 0, refused: 0 }
     };
     Sync {
         sequence,
@@ -87,6 +87,8 @@ fn where_two_levels_are_full_at_once_others_are_asked_for_what_lies_idle() {
             want,
             least,
             urgent,
+            next: urgent,
+            waited: 0,
             refused: 0,
         };
         vec![line("/a", lease), line("/a/all", want)]

@@ -8,6 +8,7 @@ mod book;
 mod cases;
 mod etcd;
 mod etcd_many;
+mod fairness;
 mod fleet;
 mod levels;
 mod messages;

@@ -111,7 +111,10 @@ impl Member {
 
     fn carry_out(&mut self, deeds: Vec<Deed>) {
         for deed in deeds {
-            if let Deed::Raise { path, max } | Deed::Lower { path, max } = deed {
+            if let Deed::Raise { path, max }
+            | Deed::Lower { path, max }
+            | Deed::Hold { path, max } = deed
+            {
                 self.max.insert(path, max);
             }
         }

@@ -50,7 +50,17 @@ impl Process {
         self.message.sequence += 1;
         let (path, lease) = ("/a".to_owned(), self.lease.min(want));
         let Self { used, urgent, .. } = *self;
-        let line = Line { path, lease, used, want, least: want, urgent, refused: 0 };
+        let line = Line {
+            path,
+            lease,
+            used,
+            want,
+            least: want,
+            urgent,
+            next: urgent,
+            waited: 0,
+            refused: 0,
+        };
         self.message.lines = vec![line];
         self.message.clone()
     }
@@ -124,11 +134,11 @@ fn a_budget_that_is_deleted_while_leased_goes_with_its_last_lease() {
     book.administer(1, &Change::Delete { path: "/a".to_owned() }).unwrap();
     assert_eq!(
         one.sync(&mut book, 2, 90),
-        Granted { lease: 60, asked: 60, wanted: 0, state: State::Closing }
+        Granted { lease: 60, asked: 60, wanted: 0, due: 0, state: State::Closing }
     );
     assert_eq!(
         Process::new("two", 2).sync(&mut book, 2, 10),
-        Granted { lease: 0, asked: 0, wanted: 0, state: State::Closing }
+        Granted { lease: 0, asked: 0, wanted: 0, due: 0, state: State::Closing }
     );
     assert_eq!(one.sync(&mut book, 3, 0).state, State::Closing);
     assert_eq!(book.view(3).budgets, []);

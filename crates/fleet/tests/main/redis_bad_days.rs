@@ -72,7 +72,7 @@ async fn without_its_library_or_with_another_the_error_says_so() {
     store.load().await.unwrap();
     let reply = store.sync("a", &sync(1, 0, 10)).await.unwrap();
     let Reply::Synced { lines, .. } = reply else { panic!("{reply:?}") };
-    assert_eq!(lines, [Granted { lease: 0, asked: 0, wanted: 0, state: State::Unknown }]);
+    assert_eq!(lines, [Granted { lease: 0, asked: 0, wanted: 0, due: 0, state: State::Unknown }]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ fn sync(node: usize, sequence: u64, want: u64) -> Sync {
         want,
         least: want,
         urgent: 0,
+        next: 0,
+        waited: 0,
         refused: 0,
     };
     let lines = PATHS.map(line).to_vec();

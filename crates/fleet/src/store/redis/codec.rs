@@ -63,8 +63,9 @@ pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
     command.arg(message.sequence).arg(message.taken).arg(message.until).arg(message.left).arg(flag);
     command.arg(message.lines.len());
     for line in &message.lines {
-        let Line { path, lease, used, want, least, urgent, refused } = line;
-        command.arg(path).arg(lease).arg(used).arg(want).arg(least).arg(urgent).arg(refused);
+        let Line { path, lease, used, want, least, urgent, next, waited, refused } = line;
+        command.arg(path).arg(lease).arg(used).arg(want).arg(least);
+        command.arg(urgent).arg(next).arg(waited).arg(refused);
     }
     for Refusal { number, budget, group, units, count, age } in &message.refusals {
         command.arg(number).arg(budget).arg(group).arg(units).arg(count).arg(age);
@@ -89,9 +90,9 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Read<Reply> {
     let numbers = array(reply)?.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
     match numbers.as_slice() {
         [0, sequence, at, ttl, grace, lines @ ..]
-            if *sequence == message.sequence && lines.len() == 5 * message.lines.len() =>
+            if *sequence == message.sequence && lines.len() == 6 * message.lines.len() =>
         {
-            let lines = lines.chunks_exact(5).map(read_granted).collect::<Result<_, _>>()?;
+            let lines = lines.chunks_exact(6).map(read_granted).collect::<Result<_, _>>()?;
             Ok(Reply::Synced { sequence: *sequence, at: *at, ttl: *ttl, grace: *grace, lines })
         }
         [1, sequence] if *sequence > message.sequence => Ok(Reply::Late { sequence: *sequence }),
@@ -101,7 +102,9 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Read<Reply> {
 }
 
 fn read_granted(numbers: &[u64]) -> Read<Granted> {
-    let [lease, asked, wanted, state, by] = *numbers else { return nonsense("a lease", &numbers) };
+    let [lease, asked, wanted, due, state, by] = *numbers else {
+        return nonsense("a lease", &numbers);
+    };
     let state = match (state, by) {
         (0, 0) => State::Open,
         (1, 1..) => State::Over { by },
@@ -110,10 +113,10 @@ fn read_granted(numbers: &[u64]) -> Read<Granted> {
         (4, _) => State::Drained,
         _ => return nonsense("the state of a budget", &numbers),
     };
-    if asked > lease || wanted > lease {
+    if [asked, wanted, due].iter().any(|part| *part > lease) {
         nonsense("at most the lease asked", &numbers)
     } else {
-        Ok(Granted { lease, asked, wanted, state })
+        Ok(Granted { lease, asked, wanted, due, state })
     }
 }
 
@@ -166,12 +169,13 @@ fn read_budgets(rows: &Value) -> Read<BTreeMap<String, BudgetView>> {
         let row = in_field(BUDGETS, &path, numbers(&row[1..]))?;
         Ok((path.clone(), budget(path, row)))
     };
-    chunks(rows, 12)?.map(read).collect()
+    chunks(rows, 19)?.map(read).collect()
 }
 
 /// A budget's row, of which the fourth number says how many nodes have a part of it.
-fn budget(path: String, row: [u64; 11]) -> BudgetView {
-    let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused, waiting] = row;
+fn budget(path: String, row: [u64; 18]) -> BudgetView {
+    let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused, waiting, ..] =
+        row;
     BudgetView {
         path,
         limit,
@@ -189,7 +193,7 @@ fn budget(path: String, row: [u64; 11]) -> BudgetView {
     }
 }
 
-/// Rows as they are stored: eleven doubles, the lowest byte first.
+/// Rows as they are stored: eighteen doubles, the lowest byte first.
 pub(super) fn read_totals(reply: &Value, paths: &[String]) -> Read<Vec<Option<BudgetView>>> {
     let rows = array(reply)?;
     if rows.len() != paths.len() {
@@ -197,17 +201,17 @@ pub(super) fn read_totals(reply: &Value, paths: &[String]) -> Read<Vec<Option<Bu
     }
     let read = |(row, path): (&Value, &String)| match row {
         Value::Nil => Ok(None),
-        Value::BulkString(bytes) => match <&[u8; 88]>::try_from(bytes.as_slice()) {
+        Value::BulkString(bytes) => match <&[u8; 144]>::try_from(bytes.as_slice()) {
             Ok(bytes) => Ok(Some(budget(path.clone(), doubles(bytes)?))),
-            Err(_) => nonsense("eleven numbers", row),
+            Err(_) => nonsense("eighteen numbers", row),
         },
         _ => nonsense("a stored row", row),
     };
     rows.iter().zip(paths).map(read).collect()
 }
 
-fn doubles(bytes: &[u8; 88]) -> Read<[u64; 11]> {
-    let mut numbers = [0; 11];
+fn doubles(bytes: &[u8; 144]) -> Read<[u64; 18]> {
+    let mut numbers = [0; 18];
     for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
         let double = f64::from_le_bytes(*bytes);
         if !(0.0..=MAX_UNITS as f64).contains(&double) || double.fract() != 0.0 {
@@ -229,12 +233,12 @@ fn read_holds(rows: &Value) -> Read<Vec<(String, HoldView)>> {
         let (incarnation, row) = in_field("holds", &field, row)?;
         Ok((path.to_owned(), hold(node.to_owned(), incarnation, row)))
     };
-    chunks(rows, 10)?.map(read).collect()
+    chunks(rows, 13)?.map(read).collect()
 }
 
 /// A lease's row, of which the fifth number is that of the last message.
-fn hold(node: String, incarnation: u64, row: [u64; 9]) -> HoldView {
-    let [lease, used, want, refused, _, excess, unmet, lacking, waiting] = row;
+fn hold(node: String, incarnation: u64, row: [u64; 12]) -> HoldView {
+    let [lease, used, want, refused, _, excess, unmet, lacking, waiting, ..] = row;
     HoldView { node, incarnation, lease, used, want, excess, unmet, waiting, lacking, refused }
 }
 

@@ -3,7 +3,7 @@
 mod check;
 mod faults;
 mod machine;
-mod random;
+pub mod random;
 mod replica;
 use crate::seed;
 mod steps;

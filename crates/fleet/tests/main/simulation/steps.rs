@@ -274,6 +274,9 @@ impl World {
                     let freed = machine.reclaim(organisation, &path, max);
                     self.freed(freed);
                 }
+                Action::Hold { path, max } => {
+                    party.groups.get_mut(&path).expect("its own").max = max;
+                }
                 Action::Tell(event) => self.check.told(event),
             }
         }

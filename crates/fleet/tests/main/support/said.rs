@@ -4,8 +4,17 @@ use ledgerline_fleet::message::{Line, Reply, Sync};
 
 /// A message of one line. The node has taken no reply.
 pub fn sync(node: &str, path: &str, sequence: u64, lease: u64, want: u64) -> Sync {
-    let line =
-        Line { path: path.to_owned(), lease, used: 0, want, least: want, urgent: 0, refused: 0 };
+    let line = Line {
+        path: path.to_owned(),
+        lease,
+        used: 0,
+        want,
+        least: want,
+        urgent: 0,
+        next: 0,
+        waited: 0,
+        refused: 0,
+    };
     Sync {
         node: node.to_owned(),
         incarnation: 7,

@@ -4,19 +4,20 @@
 local SYNCED, LATE, FENCED = 0, 1, 2
 local OPEN, OVER, CLOSING, UNKNOWN, DRAINED = 0, 1, 2, 3, 4
 
-local function answer(reply, budget, hold, grows)
+local function answer(reply, budget, hold, said, grows, grown)
   local by = over(budget)
   local state = budget.closing == 1 and CLOSING or not grows and DRAINED or by > 0 and OVER or OPEN
   local all = budget.closing == 1 or not grows
   table.insert(reply, hold.lease)
   table.insert(reply, all and hold.lease or asked(budget, hold))
   table.insert(reply, wanted(budget, hold))
+  table.insert(reply, due(budget, hold, said, grown))
   table.insert(reply, state)
   table.insert(reply, by)
 end
 
 local function unknown(reply)
-  for _, value in ipairs({ 0, 0, 0, UNKNOWN, 0 }) do table.insert(reply, value) end
+  for _, value in ipairs({ 0, 0, 0, 0, UNKNOWN, 0 }) do table.insert(reply, value) end
 end
 
 -- Takes over what the node says of one budget, and grants from what is left.
@@ -45,7 +46,9 @@ local function hear(book, who, sync, incarnation, said, most)
   if sync.grows and budget.closing == 0 and held(budget) + one.base + hold.excess <= budget.limit then
     local need = less(math.min(said.want, most), one.base)
     local urgent = less(math.min(said.urgent, most), one.base)
-    set_lease(hold, one.base + grant(budget, hold, need, urgent), budget)
+    local next_one = less(math.min(said.next, most), one.base)
+    local entitled, since = entitle(budget, hold, math.min(urgent, need), said, book.time, book.ttl)
+    set_lease(hold, one.base + grant(budget, hold, entitled, since, need, urgent, next_one), budget)
   end
   return one
 end
@@ -65,6 +68,7 @@ local function settle(book, sync, said, one, below)
   hold.unmet = math.min(unmet, MAX_UNITS - budget.unmet)
   hold.waiting = math.min(less(said.urgent, hold.lease), hold.unmet)
   hold.lacking = math.min(lacking, MAX_UNITS - budget.lacking)
+  hold.entitled, hold.since, hold.large = entitle(budget, hold, hold.waiting, said, book.time, book.ttl)
   local grown = hold.lease - base
   -- What it can use beyond that, were there more above.
   local beyond = within == 0 and math.min(wish, left) or 0
@@ -81,7 +85,7 @@ local function settle(book, sync, said, one, below)
     nudge(book, '?' .. said.path)
   end
   one.granted = {}
-  answer(one.granted, budget, hold, sync.grows)
+  answer(one.granted, budget, hold, said, sync.grows, grown > 0)
   put(book, 'budgets', said.path, budget)
   put(book, 'holds', one.field, hold)
   if is_blank(hold, budget.closing) then release(book, one.field, hold) end
@@ -93,7 +97,7 @@ local function repeated(book, who, sync, reply)
   for _, said in ipairs(sync.lines) do
     local budget = get(book, 'budgets', said.path)
     local hold = who and get(book, 'holds', who .. '\0' .. said.path) or blank(HOLD)
-    if budget then answer(reply, budget, hold, sync.grows) else unknown(reply) end
+    if budget then answer(reply, budget, hold, said, sync.grows, false) else unknown(reply) end
   end
   return reply
 end
@@ -104,7 +108,7 @@ local function parse(args)
   }
   sync.until_time, sync.left = number(args[6]), number(args[7])
   sync.ended, sync.bye = args[8] == 'ended', args[8] == 'bye'
-  local lines_end = 9 + 7 * number(args[9])
+  local lines_end = 9 + 9 * number(args[9])
   if not string.match(sync.incarnation, '^%x+$') or #sync.incarnation ~= 16 or lines_end > #args or (#args - lines_end) % 6 ~= 0 then
     error('no message of this protocol')
   end
@@ -114,10 +118,11 @@ local function parse(args)
       count = number(args[at + 4]), age = number(args[at + 5]),
     })
   end
-  for at = 10, lines_end, 7 do
+  for at = 10, lines_end, 9 do
     table.insert(sync.lines, {
       path = args[at], lease = number(args[at + 1]), used = number(args[at + 2]), want = number(args[at + 3]),
-      least = number(args[at + 4]), urgent = number(args[at + 5]), refused = number(args[at + 6]),
+      least = number(args[at + 4]), urgent = number(args[at + 5]), next = number(args[at + 6]), waited = number(args[at + 7]),
+      refused = number(args[at + 8]),
     })
   end
   return sync

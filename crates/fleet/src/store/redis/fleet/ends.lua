@@ -92,7 +92,7 @@ local function has_name(book, name, incarnation, sync)
     local budget = hold and get(book, 'budgets', path)
     if budget then
       add_to_sums(budget, hold, -1)
-      hold.unmet, hold.lacking, hold.waiting = 0, 0, 0
+      hold.unmet, hold.lacking, hold.waiting, hold.entitled = 0, 0, 0, 0
       add_to_sums(budget, hold, 1)
       put(book, 'budgets', path, budget)
       put(book, 'holds', field, hold)

@@ -18,8 +18,9 @@ local TTL, GRACE = 10000, 5000
 local NOBODY = '0000000000000000'
 local CHUNK = 1000 -- what fits on Lua's stack
 
-local BUDGET = { 'limit', 'minimum', 'closing', 'holds', 'leased', 'excess', 'unmet', 'idle', 'lacking', 'refused', 'waiting' }
-local HOLD = { 'lease', 'used', 'want', 'refused', 'sequence', 'excess', 'unmet', 'lacking', 'waiting' }
+local BUDGET = { 'limit', 'minimum', 'closing', 'holds', 'leased', 'excess', 'unmet', 'idle', 'lacking', 'refused', 'waiting',
+  'sharers', 'hungry', 'hungry_leased', 'entitled', 'head_since', 'head_lacks', 'head_large' }
+local HOLD = { 'lease', 'used', 'want', 'refused', 'sequence', 'excess', 'unmet', 'lacking', 'waiting', 'entitled', 'since', 'large' }
 local INCARNATION = { 'sequence', 'lost', 'at', 'ends', 'freed', 'grace', 'left' }
 
 local function clock()
