@@ -297,6 +297,9 @@ typedef struct {
 // It may call anything.
 typedef int32_t (*ledgerline_visit_t)(void *data, const ledgerline_group_snapshot_t *group);
 
+// Resizes a block, as `realloc` does, or returns NULL and leaves the block as it was. It must return, as a reclaimer must.
+typedef void *(*ledgerline_realloc_t)(void *data, void *block, size_t size);
+
 // A watch for events.
 typedef struct {
     // Private to the library.
@@ -762,9 +765,57 @@ ledgerline_code_t ledgerline_current_get(ledgerline_group_t *group);
 ledgerline_code_t ledgerline_current_swap(ledgerline_group_t group,
                                           ledgerline_group_t *before);
 
-// Starts to watch the events of a group and all below it. The descriptor is a non-blocking eventfd for poll or
-// epoll. It is readable after events: read eight bytes, and call ledgerline_group_events for the counts, which
-// include those events. Close it only by ledgerline_watch_close. A group that is destroyed has no more events.
+// Charges a block that an allocator just made to a group, with `size` bytes, or one if that is zero, and labels it: its owner
+// and its size stand beside the heap, so that ledgerline_block_release needs neither. The block has no header. For hooks of
+// `malloc` and the like. Blocks start at multiples of 16, and 16 bytes apart at least. On an error the hook frees the block and
+// returns NULL. The group's ledger is kept for good (ledgerline_ledger_keep).
+//
+// For LEDGERLINE_NOBODY the calling thread's current group (ledgerline_current_swap) is charged; if there is none the block is
+// nobody's, and the call succeeds. 65 535 groups may hold blocks at a time.
+//
+// Costs ten to twenty nanoseconds more than ledgerline_try_charge_units. The labels take four bytes for each 16 of heap, where
+// they are touched.
+//
+// Errors: as ledgerline_try_charge_units; LEDGERLINE_ERROR_ARGUMENT for NULL, and where a block is not aligned; _NOT_KEPT; _FULL
+// where all numbers of owners are taken; _SYSTEM if there is no memory for the label. Threads: any. Signals: async-signal-safe
+// but for the first block in a GiB of addresses and the first of a group.
+ledgerline_code_t ledgerline_block_charge(ledgerline_group_t group,
+                                          void *block,
+                                          size_t size);
+
+// Returns the bytes of a block to the group that was charged for them, and takes its label off. A hook of `free` calls it
+// before the block is freed, on any thread: another one may get the place at once. `size`, which may be NULL, tells the bytes;
+// zero for a block that nobody was charged for (and for NULL), which is no error.
+//
+// Errors: none but LEDGERLINE_ERROR_ARGUMENT, for a block that is not aligned. Threads: any. Signals: async-signal-safe.
+ledgerline_code_t ledgerline_block_release(void *block,
+                                           size_t *size);
+
+// Resizes a block: charges its owner for what it grows by, calls `realloc(data, block, size)`, and labels what that returns. If
+// it returns NULL, all is as before. The owner stays the same whoever is current; a block that is nobody's stays nobody's. Where
+// the owner was destroyed, growth is refused. `moved` tells what `realloc` returned.
+//
+// Errors: as ledgerline_block_charge, and then `realloc` was not called, and the block is as before; LEDGERLINE_ERROR_SYSTEM where
+// `realloc` returned NULL. (If there is no memory for the new label, the block is nobody's.) Threads: any. Signals: as `realloc`.
+ledgerline_code_t ledgerline_block_resize(void *block,
+                                          size_t size,
+                                          ledgerline_realloc_t realloc,
+                                          void *data,
+                                          void **moved);
+
+// Tells whose a block is and how many bytes were charged for it; LEDGERLINE_NOBODY and zero for nobody's. Both places may be
+// NULL.
+//
+// Errors: LEDGERLINE_ERROR_ARGUMENT; _HANDLE if code in Rust charged it to a ledger of its own. Threads: any. Signals:
+// async-signal-safe.
+ledgerline_code_t ledgerline_block_owner(void *block,
+                                         ledgerline_group_t *group,
+                                         size_t *size);
+
+// Starts to watch the events of a group and all below it. The descriptor is an eventfd for poll or epoll, and does not
+// block: it is readable when there were events; eight bytes are read from it, and then ledgerline_group_events tells
+// the counts, which include those that woke. It is closed by ledgerline_watch_close alone. A group that is destroyed
+// has no events any more.
 //
 // Errors: LEDGERLINE_ERROR_FULL with 256 watches of the ledger in this process, _SYSTEM without a descriptor, _GONE,
 // _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.

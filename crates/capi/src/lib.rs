@@ -19,6 +19,7 @@
 //! | `ended`         | processes that ended: settle, fold                               |
 //! | `group`         | groups: create, find, name, destroy                              |
 //! | `charge`        | charges by units                                                 |
+//! | `block`         | blocks that another allocator made                               |
 //! | `limit`         | limits, modes                                                    |
 //! | `read`          | usage, peaks, events, statistics, snapshots, diagnoses           |
 //! | `current`       | the current group of a thread                                    |
@@ -34,6 +35,7 @@
 compile_error!("panics are stopped at the border to C, which needs panic = \"unwind\"");
 
 pub mod abi;
+pub mod block;
 mod border;
 mod callback;
 pub mod cancel;

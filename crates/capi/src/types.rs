@@ -276,3 +276,12 @@ pub type ledgerline_visit_t = Option<
         group: *const ledgerline_group_snapshot_t,
     ) -> i32,
 >;
+
+/// Resizes a block, as `realloc` does, or returns NULL and leaves the block as it was. It must return, as a reclaimer must.
+pub type ledgerline_realloc_t = Option<
+    unsafe extern "C-unwind" fn(
+        data: *mut std::ffi::c_void,
+        block: *mut std::ffi::c_void,
+        size: usize,
+    ) -> *mut std::ffi::c_void,
+>;

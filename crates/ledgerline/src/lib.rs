@@ -40,7 +40,8 @@
 //! [`OwnedGroup`] is a handle without a lifetime.
 //!
 //! A Rust program need not charge by hand: as its global allocator, [`Alloc`] charges every allocation to the
-//! [`current`] group ([`alloc`]).
+//! [`current`] group ([`alloc`]). A runtime that lets others hook its allocator is charged block by block
+//! ([`alloc::block`]).
 //!
 //! # What else there is
 //!

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 /// The order in which the header declares the functions of these files.
-const SOURCES: [&str; 11] = [
-    "types", "abi", "ledger", "ended", "group", "charge", "limit", "read", "current", "watch",
-    "reclaim",
+const SOURCES: [&str; 12] = [
+    "types", "abi", "ledger", "ended", "group", "charge", "limit", "read", "current", "block",
+    "watch", "reclaim",
 ];
 
 fn generated() -> String {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -272,6 +273,55 @@ static void current(void) {
     OK(ledgerline_ledger_free(other));
 }
 
+static void *grow(void *fails, void *block, size_t size) {
+    return fails ? NULL : realloc(block, size);
+}
+
+static void blocks(void) {
+    ledgerline_group_t root, group, owner;
+    ledgerline_ledger_t ledger = small_ledger(&root);
+    group = child(root, "blocks");
+    void *block = malloc(1000), *moved = NULL;
+    size_t size = 1;
+    GIVES(LEDGERLINE_ERROR_NOT_KEPT, ledgerline_block_charge(group, block, 1000));
+    OK(ledgerline_ledger_keep(ledger));
+    GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_block_charge(group, NULL, 1000));
+    GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_block_charge(group, (char *)block + 8, 1000));
+    // Nobody's, until a group is named or current.
+    OK(ledgerline_block_charge(LEDGERLINE_NOBODY, block, 1000));
+    OK(ledgerline_block_release(block, &size));
+    CHECK(size == 0);
+    OK(ledgerline_block_charge(group, block, 1000));
+    OK(ledgerline_block_owner(block, &owner, &size));
+    CHECK(owner.id == group.id && size == 1000 && usage(root) == 1000);
+    // Its owner pays for what it grows by, up to the limit.
+    OK(ledgerline_group_set_max(group, 90000));
+    GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_block_resize(block, 90001, grow, NULL, &moved));
+    GIVES(LEDGERLINE_ERROR_SYSTEM, ledgerline_block_resize(block, 90000, grow, &size, &moved));
+    GIVES(LEDGERLINE_ERROR_ARGUMENT, ledgerline_block_resize(block, 90000, NULL, NULL, &moved));
+    CHECK(usage(group) == 1000);
+    OK(ledgerline_block_resize(block, 90000, grow, NULL, &moved));
+    CHECK(usage(group) == 90000);
+    void *other = malloc(70);
+    GIVES(LEDGERLINE_ERROR_LIMIT, ledgerline_block_charge(group, other, 70));
+    OK(ledgerline_block_resize(moved, 500, grow, NULL, &block));
+    CHECK(usage(group) == 500);
+    OK(ledgerline_current_swap(group, NULL));
+    OK(ledgerline_block_charge(LEDGERLINE_NOBODY, other, 70));
+    OK(ledgerline_current_swap(LEDGERLINE_NOBODY, NULL));
+    CHECK(usage(group) == 570);
+    OK(ledgerline_block_release(other, NULL));
+    free(other);
+    // A destroyed group's block is credited to its ancestors, and does not grow.
+    OK(ledgerline_group_destroy(group, NULL));
+    GIVES(LEDGERLINE_ERROR_GONE, ledgerline_block_resize(block, 600, grow, NULL, &moved));
+    OK(ledgerline_block_release(block, &size));
+    CHECK(size == 500 && usage(root) == 0);
+    OK(ledgerline_block_release(NULL, &size));
+    CHECK(size == 0);
+    free(block);
+}
+
 static void files(void) {
     const int file = memfd_create("ledger", MFD_CLOEXEC), empty = memfd_create("none", MFD_CLOEXEC);
     CHECK(file >= 0 && empty >= 0);
@@ -404,6 +454,7 @@ int main(void) {
     readings();
     audited();
     current();
+    blocks();
     files();
     forks();
     watches();

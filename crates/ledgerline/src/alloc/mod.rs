@@ -81,26 +81,26 @@
 //! This allocator works before `main` and in destructors of threads: its thread-local variables are constants without
 //! a destructor. It is as async-signal-safe as the allocator beneath, and most allocators are not.
 
+pub mod block;
 mod caught;
+mod growth;
 #[cfg(all(rseq, test))]
 mod held;
 mod limit;
 mod owner;
 
-use crate::control::slow_path;
 use crate::current;
 pub use crate::current::refused::checkpoint;
 use crate::current::slots::{self, Slot};
-use crate::group::Group;
 use crate::percpu::thread_cache;
 #[cfg(target_arch = "x86_64")]
 use crate::region::shadow::ADDRESS_BITS;
 use crate::region::shadow::Shadow;
 pub use crate::scope::{OnLimit, Policy};
-use crate::stock::AtLimit;
 use crate::sync::Ordering;
 use crate::table::handle::Packed;
 pub use caught::Catching;
+use growth::Growth;
 use limit::forget;
 pub use limit::last_refusal;
 use owner::{Charged, UNOWNED};
@@ -190,10 +190,10 @@ fn spaced_small(size: usize) -> Layout {
 /// Returns units to the group of a slot.
 #[cold]
 #[inline(never)]
-fn uncharge(slot: &Slot, units: usize) {
+fn uncharge(slot: &Slot, units: u64) {
     if let Some(group) = slot.group() {
         // An audit allocates, and that must not be charged.
-        current::unattributed(|| group.uncharge_units(units as u64));
+        current::unattributed(|| group.uncharge_units(units));
     }
 }
 
@@ -263,7 +263,7 @@ fn own(block: *mut u8, slot: &Slot, units: usize) {
     match slots::make(&OWNERS, block.addr()) {
         Some(entry) => entry.store(slot.number(), Ordering::Relaxed),
         None => {
-            uncharge(slot, units);
+            uncharge(slot, units as u64);
             UNOWNED.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -375,7 +375,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         // Before the free: the next thread may get the block at once.
         entry.store(0, Ordering::Relaxed);
         if !owner::put(slot, layout.size() as u64) {
-            uncharge(slot, layout.size());
+            uncharge(slot, layout.size() as u64);
         }
         // SAFETY: as the caller says, in the layout that `obtain` asked for.
         unsafe { self.beneath.dealloc(block, spaced(layout)) }
@@ -399,72 +399,37 @@ impl<A: GlobalAlloc> Alloc<A> {
             // SAFETY: as the caller says, in the layout that `obtain` asked for.
             within(unsafe { self.beneath.realloc(block, spaced(layout), new_size.max(SIZE_LEAST)) })
         };
-        let Some(group) = slot.group() else { return beneath() };
-        // An audit follows each block as one charge; otherwise only the difference is asked for, so that a block may
-        // grow up to the limit.
-        let audited = group.ledger().audit().is_some();
-        let (more, less) = if audited {
-            (new_size, layout.size())
-        } else {
-            (new_size.saturating_sub(layout.size()), layout.size().saturating_sub(new_size))
-        };
-        if !self.can_serve(more as u64) {
+        if slot.group().is_none() {
+            return beneath();
+        }
+        // (A charge for what the machine cannot serve would show in peaks, and mark the work.)
+        if !self.can_serve(new_size.saturating_sub(layout.size()) as u64) {
             forget();
             return std::ptr::null_mut();
         }
-        let charged = match group.take_prepaid(more as u64) {
-            true => Charged::To(slot),
-            false => owner::charge_from(group, more as u64),
-        };
-        if let Charged::Refused = charged {
+        let Some(growth) = Growth::charge(slot, layout.size() as u64, new_size as u64) else {
             return std::ptr::null_mut();
-        }
+        };
         let moved = beneath();
         if moved.is_null() {
             entry.store(slot.number(), Ordering::Relaxed);
-            if let Charged::To(charged) = charged {
-                uncharge(charged, more);
-            }
+            growth.undo();
             forget();
             return moved;
         }
-        let Charged::To(owner) = charged else {
-            // The block is not accounted from here on.
-            uncharge(slot, layout.size());
+        let Some(owner) = growth.owner() else {
+            growth.settle();
             return moved;
         };
-        match OWNERS.entry(moved.addr()) {
-            Some(entry) => entry.store(owner.number(), Ordering::Relaxed),
-            None => own(moved, owner, new_size),
+        let entry = OWNERS.entry(moved.addr());
+        if let Some(entry) = entry {
+            entry.store(owner.number(), Ordering::Relaxed);
         }
-        if owner.group() == Some(group) {
-            // Counts a charge and an uncharge, whatever the difference was.
-            if !group.put_prepaid(less as u64) {
-                uncharge(slot, less);
-            }
-        } else {
-            move_rest(group, owner, layout.size(), audited);
-            if !audited && less > 0 {
-                uncharge(owner, less);
-            }
+        growth.settle();
+        if entry.is_none() {
+            own(moved, owner, new_size);
         }
         moved
-    }
-}
-
-/// Moves the charge of a block from its destroyed owner to the group that was charged for its growth.
-#[cold]
-fn move_rest(from: Group<'static>, slot: &Slot, held: usize, audited: bool) {
-    let held = held as u64;
-    let Some(to) = slot.group() else { return };
-    // In an audited ledger `to` was charged for the whole block.
-    let moved = !audited && slow_path::transfer(from, to, held, AtLimit::Overrun, true).is_ok();
-    if !moved {
-        current::unattributed(|| from.uncharge_units(held));
-        if !audited {
-            // This fails if the group ended in this very moment. Then it lacks these units until the block is freed.
-            let _ = to.charge_units(held);
-        }
     }
 }
 

@@ -30,7 +30,7 @@
 use crate::os::{Advice, Backing, memory};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 /// The size of a window in bytes, unless a shadow has its own window size. At most one block starts in each window.
 ///
@@ -51,17 +51,19 @@ pub const ADDRESS_BITS: u32 = if cfg!(target_pointer_width = "32") {
 };
 const GIBS: usize = 1 << (ADDRESS_BITS - GIB_BITS);
 
-/// The types of an entry: an atomic number of one or two bytes.
+/// The types of an entry: an atomic number of one, two or four bytes.
 pub trait Entry: sealed::Sealed + Sync {}
 
 impl Entry for AtomicU8 {}
 impl Entry for AtomicU16 {}
+impl Entry for AtomicU32 {}
 
 mod sealed {
     /// Limits [`Entry`](super::Entry) to types that are valid when all their bits are zero.
     pub trait Sealed {}
     impl Sealed for super::AtomicU8 {}
     impl Sealed for super::AtomicU16 {}
+    impl Sealed for super::AtomicU32 {}
 }
 
 /// An entry for each window of `1 << BITS` bytes of the address space. It is meant for a `static`: its maps are never
@@ -197,6 +199,7 @@ mod tests {
     fn every_entry_is_its_own() {
         static SHADOW: Shadow<AtomicU16> = Shadow::new();
         static FINE: Shadow<AtomicU8, 4> = Shadow::new();
+        static WIDE: Shadow<AtomicU32, 4> = Shadow::new();
         // Around the ends of maps and of the address space.
         #[cfg(target_pointer_width = "64")]
         let bases = [0x5555_0000_0000, 0x7fff_c000_0000 - 4096, 0x4000_0000 - 4096, 64];
@@ -213,6 +216,8 @@ mod tests {
             SHADOW.make(at).unwrap().store(turn as u16, Ordering::Relaxed);
             FINE.make(at).unwrap().store(turn as u8, Ordering::Relaxed);
             FINE.make(at + 16).unwrap().store(!turn as u8, Ordering::Relaxed);
+            WIDE.make(at).unwrap().store(turn as u32, Ordering::Relaxed);
+            WIDE.make(at + 16).unwrap().store(!turn as u32, Ordering::Relaxed);
             truth.insert(at, turn);
         }
         assert!(truth.len() > 1000);
@@ -220,6 +225,8 @@ mod tests {
             assert_eq!(SHADOW.entry(at + 31).unwrap().load(Ordering::Relaxed), turn as u16);
             assert_eq!(FINE.entry(at).unwrap().load(Ordering::Relaxed), turn as u8);
             assert_eq!(FINE.entry(at + 16).unwrap().load(Ordering::Relaxed), !turn as u8);
+            assert_eq!(WIDE.entry(at + 15).unwrap().load(Ordering::Relaxed), turn as u32);
+            assert_eq!(WIDE.entry(at + 16).unwrap().load(Ordering::Relaxed), !turn as u32);
         }
     }
 

@@ -14,6 +14,7 @@ static ALLOC: Alloc = Alloc::system();
 mod alloc;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod alloc_beyond;
+mod alloc_blocks;
 #[cfg(not(feature = "unwind"))]
 mod alloc_catch;
 #[cfg(not(feature = "unwind"))]
