@@ -64,9 +64,9 @@ fn code_that_was_handed_no_group_charges_that_of_its_task_and_thread() {
 }
 
 #[test]
-fn readmes_example_of_the_current_group_is_this_one_and_charges_its_query() {
-    const README: &str = include_str!("../../../README.md");
-    assert!(README.contains(concat!("```rust\n", include_str!("../../src/serve.rs"), "```")));
+fn the_pages_example_of_the_current_group_is_this_one_and_charges_its_query() {
+    const PAGE: &str = include_str!("../../../docs/calls.md");
+    assert!(PAGE.contains(concat!("```rust\n", include_str!("../../src/serve.rs"), "```")));
     block_on(outside::serve::serve("q42")).unwrap();
     // Its query is destroyed.
     assert!(current::group().is_none());

@@ -1,13 +1,13 @@
-//! README's example of the global allocator is compiled here, and it runs.
+//! The example of the global allocator in `docs/calls.md` is compiled here, and it runs.
 
 use std::process::Command;
 
 const EXAMPLE: &str = include_str!("../../examples/readme.rs");
-const README: &str = include_str!("../../../../README.md");
+const PAGE: &str = include_str!("../../../../docs/calls.md");
 
 #[test]
-fn readme_shows_the_example_that_is_compiled_here_and_it_runs() {
-    assert!(README.contains(&format!("```rust\n{EXAMPLE}```")));
+fn the_page_shows_the_example_that_is_compiled_here_and_it_runs() {
+    assert!(PAGE.contains(&format!("```rust\n{EXAMPLE}```")));
     let built = std::env::current_exe().expect("this test is a file");
     let built = built.ancestors().nth(2).expect("in target/PROFILE/deps");
     let output = Command::new(built.join("examples/readme")).output().expect("the example runs");
