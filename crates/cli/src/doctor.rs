@@ -20,7 +20,10 @@ Say what this machine and this environment offer, what is used of it, and what w
 It tries rather than guesses: a section is interrupted by the kernel, and a program is run under an account. Run it where \
 the program runs: in its container, under its filter of system calls, with its environment.
 
-Each line says `fine`, `slower` (it works, by a longer way) or `missing` (it does not work), and below it what to change. \
+Where LEDGERLINE_FLEET_STORE names a fleet's store, that is asked whether it may lose books.
+
+Each line says `fine`, `slower` (it works, by a longer way), `risky` (it works, and may lose what it was told) or `missing` \
+(it does not work), and below it what to change. \
 The exit status is 1 where something is missing, and 0 otherwise.";
 
 const EXAMPLES: &str = "\
@@ -63,6 +66,7 @@ struct System {
 enum State {
     Fine,
     Slower,
+    Risky,
     Missing,
 }
 
@@ -77,7 +81,8 @@ struct Finding {
 
 /// Inspects the machine, and prints the findings.
 pub fn main(args: &DoctorArgs) -> ExitCode {
-    let findings = vec![charges(&grounds()), run(), record(), memory()];
+    let mut findings = vec![charges(&grounds()), run(), record(), memory()];
+    findings.extend(fleet());
     let report = Report {
         schema: "ledgerline/doctor.v1",
         version: env!("CARGO_PKG_VERSION"),
@@ -222,6 +227,19 @@ fn memory() -> Finding {
     Finding { what: "memory", state, found, change }
 }
 
+/// Whether a fleet's store may lose books, where the environment names one.
+fn fleet() -> Option<Finding> {
+    let address = std::env::var("LEDGERLINE_FLEET_STORE").ok().filter(|it| !it.is_empty())?;
+    let (state, found, change) = match crate::fleet::warnings(&address) {
+        Ok(warnings) if warnings.is_empty() => {
+            (State::Fine, "it answers, and keeps what it is told".to_owned(), Vec::new())
+        }
+        Ok(warnings) => (State::Risky, warnings.join("; "), vec!["the settings that it names"]),
+        Err(error) => (State::Missing, error, vec!["what that line says"]),
+    };
+    Some(Finding { what: "fleet's store", state, found, change })
+}
+
 fn table(report: &Report, style: Style) -> String {
     let system = &report.system;
     let cpus = system.cpus.map_or("unknown".to_owned(), |cpus| cpus.to_string());
@@ -237,6 +255,7 @@ fn table(report: &Report, style: Style) -> String {
         let (paint, state) = match finding.state {
             State::Fine => (Paint::Good, "fine   "),
             State::Slower => (Paint::Strong, "slower "),
+            State::Risky => (Paint::Strong, "risky  "),
             State::Missing => (Paint::Bad, "missing"),
         };
         let state = style.paint(paint, state);

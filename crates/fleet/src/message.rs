@@ -133,6 +133,10 @@ pub struct Granted {
     pub wanted: u64,
     /// How much of it the node gives back as it is returned, before charges of its own get it: others have less than their part.
     pub due: u64,
+    /// The budget's limit.
+    pub limit: u64,
+    /// What all nodes have leased of it.
+    pub leased: u64,
     /// How the budget is.
     pub state: State,
 }
@@ -154,6 +158,8 @@ pub enum State {
     Drained,
     /// There is no such budget.
     Unknown,
+    /// The book was emptied or damaged: it grants nothing before all nodes have said what they hold.
+    Learning,
 }
 
 /// What a book tells nodes between their turns.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ledgerline::size;
-use ledgerline_fleet::book::{BudgetView, Change, View};
+use ledgerline_fleet::book::{BudgetView, Change, View, What};
 use ledgerline_view::fleet::{Size, organisation_of, unknown};
 
 use super::Opened;
@@ -140,8 +140,42 @@ pub(super) fn drain(
     })
 }
 
-/// Prepares the store.
+/// Computes the sums of a book again from what its nodes hold.
+pub(super) fn repair(opened: &Opened, organisation: &str) -> Result<String, String> {
+    let before = opened.view(organisation)?;
+    if before.budgets.is_empty() && before.nodes.is_empty() {
+        return Err(unknown(organisation));
+    }
+    let after = opened.administer(organisation, &Change::Repair)?;
+    let repaired = after.events.iter().rev().find_map(|event| match event.what {
+        What::Repaired { budgets } => Some(budgets),
+        _ => None,
+    });
+    let mut text = match repaired {
+        Some(1) => "The sums of 1 budget were wrong, and are right.\n".to_owned(),
+        Some(budgets @ 2..) => {
+            format!("The sums of {budgets} budgets were wrong, and are right.\n")
+        }
+        _ => "All sums are right.\n".to_owned(),
+    };
+    let lost: Vec<&str> =
+        before.budgets.iter().filter(|one| one.lost).map(|one| &*one.path).collect();
+    if !lost.is_empty() {
+        let _ = writeln!(
+            text,
+            "The store lost the max of {}: `ledgerline fleet set` makes them again, and nodes say what they hold.",
+            lost.join(", ")
+        );
+    }
+    Ok(text)
+}
+
+/// Prepares the store, and warns if it may lose books.
 pub(super) fn load(opened: &Opened) -> Result<String, String> {
     opened.call(opened.store.prepare())?;
-    Ok("The store is ready to have books.\n".to_owned())
+    let mut text = "The store is ready to have books.\n".to_owned();
+    for warning in opened.call(opened.store.warnings())? {
+        let _ = writeln!(text, "Warning: {warning}.");
+    }
+    Ok(text)
 }

@@ -79,6 +79,8 @@ pub enum FleetCommand {
     Terms(TermsArgs),
     /// Ask a node for all its leases, and give it no more
     Drain(DrainArgs),
+    /// Count all sums anew from what nodes hold, and drop rows that belong to nothing
+    Repair(RepairArgs),
     /// Load the functions that nodes call into a Redis (etcd needs none)
     Load(Place),
 }
@@ -152,6 +154,16 @@ pub struct DrainArgs {
     undo: bool,
 }
 
+/// The options of `ledgerline fleet repair`.
+#[derive(Args, Debug)]
+pub struct RepairArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The first name of budgets' paths
+    #[arg(value_name = "ORGANISATION", value_parser = organisation)]
+    organisation: String,
+}
+
 /// Executes the subcommand. The exit status is 0, or 1 with a line that explains the error.
 pub fn main(command: &FleetCommand) -> ExitCode {
     let said = match command {
@@ -168,6 +180,9 @@ pub fn main(command: &FleetCommand) -> ExitCode {
             .and_then(|it| change::terms(&it, &args.organisation, args.lease, args.grace)),
         FleetCommand::Drain(args) => Opened::new(&args.place)
             .and_then(|it| change::drain(&it, &args.organisation, &args.node, !args.undo)),
+        FleetCommand::Repair(args) => {
+            Opened::new(&args.place).and_then(|it| change::repair(&it, &args.organisation))
+        }
         FleetCommand::Load(place) => Opened::new(place).and_then(|it| change::load(&it)),
     };
     let written = said.and_then(|text| print(text, "it is done, and cannot be told"));
@@ -229,11 +244,29 @@ impl Opened {
 
     /// Changes an organisation's book and returns its new state.
     fn administer(&self, organisation: &str, change: &Change) -> Result<View, String> {
-        self.call(self.store.administer(organisation, change))?;
+        let change = Change::By { who: who(), change: Box::new(change.clone()) };
+        self.call(self.store.administer(organisation, &change))?;
         self.view(organisation)
     }
 
     fn view(&self, organisation: &str) -> Result<View, String> {
         self.call(self.store.view(organisation))
     }
+}
+
+/// How the store at an address may lose books by its settings.
+pub(crate) fn warnings(store: &str) -> Result<Vec<String>, String> {
+    let opened = Opened::new(&Place { store: store.to_owned(), insecure: false })?;
+    opened.call(opened.store.warnings())
+}
+
+/// Who types this: `root@host`, as the book notes it.
+fn who() -> String {
+    let name =
+        ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let uid = || format!("uid {}", rustix::process::getuid().as_raw());
+    let host = rustix::system::uname();
+    let who = format!("{}@{}", name.unwrap_or_else(uid), host.nodename().to_string_lossy());
+    // (As a book takes names.)
+    who.chars().filter(|letter| *letter != '/' && !letter.is_control()).take(60).collect()
 }

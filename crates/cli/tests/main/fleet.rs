@@ -422,8 +422,21 @@ fn an_operator_of_redis_makes_budgets_sees_who_has_them_and_takes_them_back() {
     let operator = Operator { store: format!("redis://127.0.0.1:{}", redis.port) };
     let unready = operator.fails(&["set", "/acme", "max=2G"]);
     assert!(unready.contains("`ledgerline fleet load` loads it"), "{unready}");
-    assert_eq!(operator.says(&["load"]), "The store is ready to have books.\n");
-    assert_eq!(operator.says(&["load"]), "The store is ready to have books.\n");
+    let ready =
+        "The store is ready to have books.\nWarning: this Redis keeps no log (appendonly no)";
+    for _ in 0..2 {
+        let said = operator.says(&["load"]);
+        assert!(said.starts_with(ready), "{said}");
+    }
+    say(&redis, &[b"CONFIG", b"SET", b"maxmemory-policy", b"allkeys-random"]);
+    let said = operator.says(&["load"]);
+    assert!(said.contains("Warning: this Redis evicts keys"), "{said}");
+    let mut doctor = ledgerline();
+    let output = doctor.arg("doctor").env("LEDGERLINE_FLEET_STORE", &operator.store).output();
+    let told = String::from_utf8(output.unwrap().stdout).unwrap();
+    let line = told.lines().find(|line| line.starts_with("fleet's store  risky")).expect(&told);
+    assert!(line.contains("allkeys-random") && line.contains("appendonly no"), "{line}");
+    say(&redis, &[b"CONFIG", b"SET", b"maxmemory-policy", b"noeviction"]);
     a_day_of(&operator);
 }
 
@@ -567,7 +580,7 @@ fn one_bad_field_of_one_organisation_is_that_organisations_and_named_with_its_ke
     for organisation in ["acme", "beta", "zeta"] {
         operator.says(&["set", &format!("/{organisation}"), "max=1G"]);
     }
-    let minus = [(-1.0_f64).to_le_bytes(); 11].concat();
+    let minus = [(-1.0_f64).to_le_bytes(); 18].concat();
     for (key, field, value) in [
         ("budgets", "/beta", &b"short"[..]),
         ("budgets", "/beta\u{1b}[31m", &minus),
@@ -601,4 +614,36 @@ fn one_bad_field_of_one_organisation_is_that_organisations_and_named_with_its_ke
             operator.says(&["set", "/beta", "max=1G"]);
         }
     }
+}
+
+/// A store that evicts keys, or an operator who deletes one: `show` says what is lost, `repair` and `set` mend it.
+#[test]
+fn a_book_without_its_limits_is_shown_with_what_nodes_hold_and_mended_by_set_and_repair() {
+    let Some(redis) = server::redis(&[]) else { return };
+    let operator = Operator { store: format!("redis://127.0.0.1:{}", redis.port) };
+    operator.says(&["load"]);
+    operator.says(&["set", "/acme", "max=2G"]);
+    assert!(operator.fails(&["repair", "nobody"]).contains("has no budgets in this store"));
+    assert_eq!(operator.says(&["repair", "acme"]), "All sums are right.\n");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let store: Arc<dyn Store> = open(&operator.store, &Access::default()).unwrap();
+    let (fleet, budget) = runtime.block_on(async {
+        let fleet = Fleet::join(store, "node-a").start().unwrap();
+        let budget = fleet.budget("/acme").await.unwrap();
+        (fleet, budget)
+    });
+    let charge = runtime.block_on(budget.charge(64 << 20)).unwrap();
+    say(&redis, &[b"DEL", b"{ledgerline:v1:acme}:budgets"]);
+    let shown = operator.says(&["show", "acme"]);
+    assert!(shown.contains("/acme (its max is lost: set it again)"), "{shown}");
+    assert!(shown.contains("node-a"), "{shown}");
+    let set = operator.says(&["set", "/acme", "max=1G"]);
+    assert!(set.contains("/acme max"), "{set}");
+    let shown = operator.says(&["show", "acme"]);
+    assert!(shown.contains("the store had lost a part of the book"), "{shown}");
+    assert!(shown.contains("grants nothing for") && !shown.contains("is lost"), "{shown}");
+    assert!(shown.contains(" set /acme: max 1.0G"), "who, and what: {shown}");
+    drop(charge);
+    drop(budget);
+    runtime.block_on(fleet.leave(PATIENCE)).unwrap();
 }

@@ -14,6 +14,8 @@ struct Turn<'m> {
     /// By the book's.
     time: u64,
     ttl: u64,
+    /// Nothing is granted: what nodes hold is not yet known.
+    learns: bool,
     node: &'m str,
     sequence: u64,
     /// Leases last named before this message are adopted.
@@ -85,12 +87,19 @@ impl Book {
         incarnation.left = false;
         if message.ended {
             self.clear(incarnation);
-        } else if message.taken > known && time < message.until {
+        } else if (message.taken > known || time < self.learning) && time < message.until {
             incarnation.lost = message.sequence;
+            let Terms { ttl, grace } = self.terms;
+            let is_young = self.born.is_some_and(|born| time < born + ttl + grace);
+            if known == 0 && message.taken > 0 && is_young {
+                // Nodes have leases of a book that was here before this one.
+                self.learning = self.learning.max(time + message.left.max(ttl + grace));
+            }
         }
+        let learns = time < self.learning;
         let Sync { node, sequence, .. } = message;
         let (lost, ttl) = (incarnation.lost, self.terms.ttl);
-        let turn = Turn { now, time, ttl, node, sequence: *sequence, lost, grows };
+        let turn = Turn { now, time, ttl, learns, node, sequence: *sequence, lost, grows };
         let mut leases: HashMap<&str, u64> = HashMap::with_capacity(message.lines.len());
         let mut heard = Vec::with_capacity(message.lines.len());
         for line in &message.lines {
@@ -152,7 +161,8 @@ impl Book {
         hold.set_lease(believed.min(line.want), budget);
         let (base, adopted) = (hold.lease, hold.lease.saturating_sub(before.lease));
 
-        if turn.grows && !budget.closing && budget.held() + base + hold.excess <= budget.limit {
+        let grants = turn.grows && !turn.learns && !budget.closing;
+        if grants && budget.held() + base + hold.excess <= budget.limit {
             let more = |lease: u64| lease.min(most).saturating_sub(base);
             let asks = share::Asks {
                 need: more(line.want),
@@ -206,7 +216,8 @@ impl Book {
         let frees = hold.lease < before.lease && budget.unmet > 0;
         let idle_at_others = budget.idle > 0;
         budget.put_in(&hold);
-        let granted = answer(budget, &hold, line, turn.grows, grown > 0);
+        let how = How { grows: turn.grows, learns: turn.learns, grown: grown > 0 };
+        let granted = answer(budget, &hold, line, how);
         let (over, closing) = (budget.over(), budget.closing);
         if frees || (lacks && idle_at_others) || (adopted > 0 && over > 0) {
             self.nudged.insert(Nudge::Sync(line.path.clone()));
@@ -231,7 +242,8 @@ impl Book {
         let again = |line: &Line| match self.budgets.get(&line.path) {
             Some(budget) => {
                 let hold = incarnation.holds.get(&line.path).unwrap_or(&none);
-                answer(budget, hold, line, grows, false)
+                let learns = incarnation.at < self.learning;
+                answer(budget, hold, line, How { grows, learns, grown: false })
             }
             None => unknown(),
         };
@@ -260,11 +272,24 @@ impl Book {
     }
 }
 
-fn answer(budget: &Budget, hold: &Hold, line: &Line, grows: bool, grown: bool) -> Granted {
+/// What a line's answer depends on beside its rows.
+#[derive(Clone, Copy)]
+struct How {
+    /// The node may get more.
+    grows: bool,
+    /// Nobody may.
+    learns: bool,
+    /// The lease grew just now.
+    grown: bool,
+}
+
+fn answer(budget: &Budget, hold: &Hold, line: &Line, how: How) -> Granted {
+    let How { grows, learns, grown } = how;
     let over = budget.over();
     let state = match over {
         _ if budget.closing => State::Closing,
         _ if !grows => State::Drained,
+        0 if learns => State::Learning,
         0 => State::Open,
         by => State::Over { by },
     };
@@ -274,10 +299,12 @@ fn answer(budget: &Budget, hold: &Hold, line: &Line, grows: bool, grown: bool) -
         asked: if all { hold.lease } else { share::asked(budget, hold) },
         wanted: share::wanted(budget, hold),
         due: share::due(budget, hold, line, grown),
+        limit: budget.limit,
+        leased: budget.leased,
         state,
     }
 }
 
 fn unknown() -> Granted {
-    Granted { lease: 0, asked: 0, wanted: 0, due: 0, state: State::Unknown }
+    Granted { lease: 0, asked: 0, wanted: 0, due: 0, limit: 0, leased: 0, state: State::Unknown }
 }

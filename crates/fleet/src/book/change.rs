@@ -6,7 +6,7 @@ use std::fmt;
 use crate::message::{MAX_UNITS, Malformed, Nudge, above, check_name, check_path, has_below};
 
 use super::rows::Budget;
-use super::{Book, Terms};
+use super::{Book, Moved, Terms, What};
 
 /// What an operator changes in a book.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +39,15 @@ pub enum Change {
         node: String,
         /// Whether to drain it.
         on: bool,
+    },
+    /// Recomputes all sums from what nodes hold, and drops rows that belong to nothing.
+    Repair,
+    /// A change, and who makes it: the book notes it with what was changed.
+    By {
+        /// A name without a slash: `root@host`.
+        who: String,
+        /// The change.
+        change: Box<Change>,
     },
 }
 
@@ -106,6 +115,8 @@ impl Change {
                 Terms { ttl, grace }.check()
             }
             Self::Drain { node, .. } => check_name(node),
+            Self::Repair => Ok(()),
+            Self::By { who, change } => check_name(who).and_then(|()| change.check(organisation)),
         }
     }
 }
@@ -117,21 +128,52 @@ impl Book {
     /// Why not. The book's budgets are as they were.
     pub fn administer(&mut self, now: u64, change: &Change) -> Result<(), Rejected> {
         self.goes_on(now);
+        self.change(now, "", change)
+    }
+
+    fn change(&mut self, now: u64, who: &str, change: &Change) -> Result<(), Rejected> {
         match change {
-            Change::Set { path, limit, minimum } => self.set(path, *limit, *minimum),
-            Change::Delete { path } => self.delete(path),
+            Change::Set { path, limit, minimum } => {
+                let what = self.set(path, *limit, *minimum)?;
+                self.noted(now, who, what);
+            }
+            Change::Delete { path } => {
+                self.delete(path)?;
+                self.tell(now, who, What::Deleted { path: path.clone() });
+            }
             Change::Terms { ttl, grace } => {
-                let Terms { ttl: old, grace: before } = self.terms;
-                let terms = Terms { ttl: ttl.unwrap_or(old), grace: grace.unwrap_or(before) };
+                let before = self.terms;
+                let ttl = ttl.unwrap_or(before.ttl);
+                let terms = Terms { ttl, grace: grace.unwrap_or(before.grace) };
                 terms.check()?;
                 self.terms = terms;
-                Ok(())
+                let ttl = Moved { from: Some(before.ttl), to: terms.ttl };
+                let grace = Moved { from: Some(before.grace), to: terms.grace };
+                let what = What::Terms { ttl, grace };
+                self.noted(now, who, (before != terms).then_some(what));
             }
             Change::Drain { node, on } => {
                 check_name(node)?;
-                self.drain(node, *on);
-                Ok(())
+                let changes = self.drain(node, *on);
+                let what = What::Drained { node: node.clone(), on: *on };
+                self.noted(now, who, changes.then_some(what));
             }
+            Change::Repair => {
+                let budgets = self.recount();
+                self.tell(now, who, What::Repaired { budgets });
+            }
+            Change::By { who, change } => {
+                check_name(who)?;
+                self.change(now, who, change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of a change that changed something.
+    fn noted(&mut self, now: u64, who: &str, what: Option<What>) {
+        if let Some(what) = what {
+            self.tell(now, who, what);
         }
     }
 
@@ -140,7 +182,7 @@ impl Book {
         path: &str,
         limit: Option<u64>,
         minimum: Option<u64>,
-    ) -> Result<(), Rejected> {
+    ) -> Result<Option<What>, Rejected> {
         if let Some(above) = above(path) {
             match self.budgets.get(above) {
                 None => return Err(Rejected::NoBudget(above.to_owned())),
@@ -151,6 +193,7 @@ impl Book {
         if !self.budgets.contains_key(path) && limit.is_none() {
             return Err(Rejected::NoLimit(path.to_owned()));
         }
+        let before = self.budgets.get(path).cloned();
         let budget: &mut Budget = self.budgets.entry(path.to_owned()).or_default();
         budget.limit = limit.unwrap_or(budget.limit);
         budget.minimum = minimum.unwrap_or(budget.minimum);
@@ -158,7 +201,12 @@ impl Book {
         if budget.holds > 0 {
             self.nudged.insert(Nudge::Sync(path.to_owned()));
         }
-        Ok(())
+        let moved =
+            |of: fn(&Budget) -> u64| Moved { from: before.as_ref().map(of), to: of(budget) };
+        let [limit, minimum] = [moved(|budget| budget.limit), moved(|budget| budget.minimum)];
+        let same = before.as_ref().is_some_and(|before| !before.closing)
+            && [limit, minimum].iter().all(|moved| moved.from == Some(moved.to));
+        Ok((!same).then(|| What::Set { path: path.to_owned(), limit, minimum }))
     }
 
     fn delete(&mut self, path: &str) -> Result<(), Rejected> {
@@ -178,11 +226,13 @@ impl Book {
         Ok(())
     }
 
-    fn drain(&mut self, name: &str, on: bool) {
+    /// Returns whether that is new.
+    fn drain(&mut self, name: &str, on: bool) -> bool {
         let node = self.nodes.entry(name.to_owned()).or_default();
-        node.draining = on;
+        let changes = std::mem::replace(&mut node.draining, on) != on;
         let held = node.incarnations.values().flat_map(|incarnation| incarnation.holds.keys());
         self.nudged.extend(held.cloned().map(Nudge::Sync));
         self.forget_if_gone(name);
+        changes
     }
 }

@@ -10,6 +10,7 @@ impl Book {
     pub(super) fn goes_on(&mut self, now: u64) -> u64 {
         self.time = self.time.at(now, self.terms);
         let time = self.time.now();
+        self.born.get_or_insert(time);
         self.expire(now, time);
         time
     }

@@ -9,7 +9,7 @@
 //!   for each line, root first:
 //!     lease := what the node says it holds, at most what the book has    (more only if the book lost writes: adopted)
 //!     lease := want, if that is less                                     (given back)
-//!     if not over:  lease += part of what is left, at most up to the lease above
+//!     if not over, and what nodes hold is known:  lease += part of what is left, at most up to the lease above
 //!   for each line, the lowest first:
 //!     lease := at most what the level needs itself and what those below it can use now
 //!   for each refusal that was not noted before: note it
@@ -22,6 +22,7 @@ mod change;
 mod ends;
 mod look;
 mod refusals;
+mod repair;
 mod rows;
 mod share;
 mod time;
@@ -35,7 +36,7 @@ use crate::message::{LONGEST_PROMISE, Malformed, Nudge};
 
 pub use change::{Change, Rejected};
 pub use refusals::{Full, Refused};
-pub use view::{BudgetView, Event, HoldView, IncarnationView, NodeView, View, What};
+pub use view::{BudgetView, Event, HoldView, IncarnationView, Moved, NodeView, View, What};
 
 use refusals::Noted;
 use rows::{Budget, Node};
@@ -46,6 +47,10 @@ use time::Time;
 pub struct Book {
     terms: Terms,
     time: Time,
+    /// When the book began, by its own time.
+    born: Option<u64>,
+    /// Until then it grants nothing, and takes over what nodes hold.
+    learning: u64,
     budgets: BTreeMap<String, Budget>,
     nodes: BTreeMap<String, Node>,
     /// When units are freed, and whose: the row's node and incarnation.
@@ -121,6 +126,7 @@ impl Book {
             at: now,
             ttl: self.terms.ttl,
             grace: self.terms.grace,
+            learning: self.learning.saturating_sub(time.now()),
             budgets: budgets.into_values().collect(),
             nodes: self
                 .nodes
@@ -156,6 +162,7 @@ impl Budget {
             idle: self.idle,
             lacking: self.lacking,
             refused: self.refused,
+            lost: false,
             holds: Vec::new(),
         }
     }

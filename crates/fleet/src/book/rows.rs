@@ -134,7 +134,9 @@ impl Budget {
         self.hungry += u64::from(hold.waiting > 0);
         self.hungry_leased += hold.hungry_lease();
         self.entitled += hold.entitled;
-        if hold.entitled > 0 && (self.head.since == 0 || hold.since < self.head.since) {
+        let Head { since, lacks, .. } = self.head;
+        let is_before = hold.since < since || (hold.since == since && hold.entitled > lacks);
+        if hold.entitled > 0 && (since == 0 || is_before) {
             self.head = Head { since: hold.since, lacks: hold.entitled, large: hold.large };
         }
     }

@@ -17,6 +17,9 @@ pub struct View {
     /// How long after a lease's end its units are kept from others, in milliseconds.
     #[serde(rename = "grace_ms")]
     pub grace: u64,
+    /// For how many milliseconds the book grants nothing yet, since it was emptied or damaged; 0 if it grants.
+    #[serde(rename = "learning_ms")]
+    pub learning: u64,
     /// The budgets.
     pub budgets: Vec<BudgetView>,
     /// The nodes.
@@ -57,6 +60,8 @@ pub struct BudgetView {
     pub lacking: u64,
     /// Charges that were refused, on all nodes that ever were.
     pub refused: u64,
+    /// The store lost its limits, and knows it of leases alone: it grants nothing before they are set again.
+    pub lost: bool,
     /// What each node has of it.
     #[serde(rename = "nodes")]
     pub holds: Vec<HoldView>,
@@ -124,7 +129,7 @@ pub struct IncarnationView {
 pub struct Event {
     /// When, by the store's clock: milliseconds since 1970.
     pub at: u64,
-    /// Which node.
+    /// Which node; or who changed something, as far as that is known.
     pub node: String,
     /// What happened.
     pub what: What,
@@ -152,6 +157,53 @@ pub enum What {
         /// The incarnation that ended.
         incarnation: u64,
     },
+    /// An operator made a budget, or changed it.
+    Set {
+        /// The budget.
+        path: String,
+        /// Its limit.
+        limit: Moved,
+        /// Its minimum.
+        minimum: Moved,
+    },
+    /// An operator deleted a budget.
+    Deleted {
+        /// The budget.
+        path: String,
+    },
+    /// An operator changed how long leases hold.
+    Terms {
+        /// The lease, in milliseconds.
+        ttl: Moved,
+        /// The grace.
+        grace: Moved,
+    },
+    /// An operator drained a node, or ended that.
+    Drained {
+        /// The node.
+        node: String,
+        /// Whether it is drained now.
+        on: bool,
+    },
+    /// An operator had the sums recomputed.
+    Repaired {
+        /// Of how many budgets they were wrong.
+        budgets: u64,
+    },
+    /// The store had lost some of the book's keys: sums were recomputed, and nothing is granted for a while.
+    Damaged {
+        /// Of how many budgets the sums were wrong.
+        budgets: u64,
+    },
+}
+
+/// A number that was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Moved {
+    /// What it was; `None` of a new budget.
+    pub from: Option<u64>,
+    /// What it is.
+    pub to: u64,
 }
 
 /// (Numbers of 64 bits are not exact in all readers of JSON.)

@@ -200,7 +200,8 @@ impl Budget {
             Some(State::Unknown) => return FleetError::Unknown(refused.group.clone()),
             known => known.map(|_| self.party.standing(&refused.group)),
         };
-        FleetError::Refused(NoRoom { refused, standing })
+        let room = standing.and_then(|_| self.party.room(&refused.group));
+        FleetError::Refused(NoRoom { refused, standing, room })
     }
 
     async fn ask_once(&self, units: u64) -> Result<OwnedCharge, FleetError> {

@@ -39,6 +39,45 @@ pub struct NoRoom {
     pub(super) refused: Refused,
     /// Of the budget whose lease is full, if a lease is.
     pub(super) standing: Option<Standing>,
+    pub(super) room: Option<Room>,
+}
+
+/// What a budget has, as the store last said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub limit: u64,
+    /// What other nodes have leased.
+    pub others: u64,
+    /// What this node has.
+    pub lease: u64,
+}
+
+/// What stands in the way of a charge: [`NoRoom::obstacle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// The charge is larger than the budget's limit: no waiting helps.
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// With what this node uses it would be more than the limit, whatever the others hold.
+    Limit {
+        /// The limit.
+        limit: u64,
+    },
+    /// Other nodes have leased what it needs.
+    Others {
+        /// The limit.
+        limit: u64,
+        /// What they have leased.
+        leased: u64,
+    },
+    /// The limit has room for it, and this node has not leased that.
+    Lease {
+        /// The limit.
+        limit: u64,
+    },
 }
 
 impl NoRoom {
@@ -47,6 +86,27 @@ impl NoRoom {
     #[must_use]
     pub fn refused(&self) -> &Refused {
         &self.refused
+    }
+
+    /// The limit of the budget whose lease is full, as the store last said. (The limit in [`refused`](Self::refused) is the lease.)
+    #[must_use]
+    pub fn limit(&self) -> Option<u64> {
+        self.room.map(|room| room.limit)
+    }
+
+    /// What stood in the way, where a lease is full whose budget grants what is left of it.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        let room = self.room.filter(|_| self.standing == Some(Standing::Open))?;
+        let (requested, usage) = (self.refused.requested, self.refused.usage);
+        let Room { limit, others, .. } = room;
+        let all = usage.saturating_add(requested);
+        Some(match limit {
+            _ if requested > limit => Obstacle::TooLarge { limit },
+            _ if all > limit => Obstacle::Limit { limit },
+            _ if all.saturating_add(others) > limit => Obstacle::Others { limit, leased: others },
+            _ => Obstacle::Lease { limit },
+        })
     }
 
     /// How the node stands with the budget whose lease is full. `None` where a group is full that is no budget of the fleet.
@@ -61,13 +121,33 @@ impl fmt::Display for NoRoom {
         let Some(standing) = self.standing.filter(|_| self.refused.reason == Reason::Limit) else {
             return self.refused.fmt(f);
         };
+        let lease = self.room.map_or(self.refused.limit, |room| room.lease);
         let [requested, usage, lease] =
-            [self.refused.requested, self.refused.usage, self.refused.limit].map(size::format);
+            [self.refused.requested, self.refused.usage, lease].map(size::format);
         write!(f, "{requested} of {} requested, and this node ", self.refused.group)?;
-        write!(f, "uses {usage} of the {lease} it has leased; ")?;
-        match standing {
-            Standing::Open => f.write_str("the store granted no more of the budget"),
-            other => other.fmt(f),
+        write!(f, "uses {usage} of its lease of {lease}; ")?;
+        match self.obstacle().filter(|_| standing == Standing::Open) {
+            Some(Obstacle::TooLarge { limit }) => {
+                write!(f, "that is more than the budget's limit of {}", size::format(limit))
+            }
+            Some(Obstacle::Limit { limit }) => {
+                write!(f, "both are more than the budget's limit of {}", size::format(limit))
+            }
+            Some(Obstacle::Others { limit, leased }) => write!(
+                f,
+                "other nodes have leased {} of the budget's limit of {}",
+                size::format(leased),
+                size::format(limit)
+            ),
+            Some(Obstacle::Lease { limit }) => write!(
+                f,
+                "the budget's limit of {} has room, and the store has not granted it yet",
+                size::format(limit)
+            ),
+            None if standing == Standing::Open => {
+                f.write_str("the store granted no more of the budget")
+            }
+            None => standing.fmt(f),
         }
     }
 }
@@ -109,6 +189,6 @@ impl From<StoreError> for FleetError {
 
 impl From<Refused> for FleetError {
     fn from(refused: Refused) -> Self {
-        Self::Refused(NoRoom { refused, standing: None })
+        Self::Refused(NoRoom { refused, standing: None, room: None })
     }
 }

@@ -35,7 +35,7 @@ use crate::node::{AtEnd, Event, Node, Settings};
 use crate::store::Store;
 
 pub use budget::Budget;
-pub use error::{FleetError, NoRoom};
+pub use error::{FleetError, NoRoom, Obstacle};
 pub use standing::Standing;
 
 use party::Party;

@@ -15,7 +15,7 @@ use crate::node::{Action, Event, Lower, Node, Reading, Scope};
 use crate::store::{Store, StoreError};
 
 use super::clock;
-use super::error::FleetError;
+use super::error::{FleetError, Room};
 use super::standing::Standing;
 
 /// So often it looks, in milliseconds, whether units were freed for which others wait.
@@ -286,6 +286,13 @@ impl Party {
         self.parts().node.holding(path).map(|holding| holding.state)
     }
 
+    /// The budget's limit, and what other nodes have of it, as the store last said.
+    pub fn room(&self, path: &str) -> Option<Room> {
+        let parts = self.parts();
+        let holding = parts.node.holding(path)?;
+        Some(Room { limit: holding.limit, others: holding.others, lease: holding.lease })
+    }
+
     pub fn standing(&self, path: &str) -> Standing {
         let parts = self.parts();
         if parts.node.is_fenced() {
@@ -299,6 +306,7 @@ impl Party {
             State::Over { by } => Standing::Over { by },
             State::Closing => Standing::Closing,
             State::Drained => Standing::Drained,
+            State::Learning => Standing::Learning,
             State::Unknown => Standing::Unknown,
         }
     }

@@ -19,6 +19,8 @@ pub enum Standing {
     Drained,
     /// The store has no such budget.
     Unknown,
+    /// The store's book was emptied or damaged: it grants nothing before all nodes have said what they hold.
+    Learning,
     /// The node's leases ended before it reached the store again.
     Ended,
     /// Another process has the node's name. Its leases grow no more.
@@ -33,6 +35,7 @@ impl fmt::Display for Standing {
             Self::Closing => "the budget is deleted, so it grants nothing",
             Self::Drained => "an operator drains this node, so it is granted nothing",
             Self::Unknown => "the store has no such budget",
+            Self::Learning => "the store lost its book, and grants nothing before all nodes have said what they hold",
             Self::Ended => "this node's leases ended before it reached the store again",
             Self::Fenced => "another process has this node's name, so its leases grow no more",
         })

@@ -103,6 +103,9 @@ struct Held {
     /// Some reply said how the budget stands.
     heard: bool,
     state: State,
+    /// The budget's limit, and what other nodes had leased of it, as the last reply said.
+    limit: u64,
+    others: u64,
     demand: Demand,
 }
 
@@ -126,6 +129,10 @@ pub struct Holding<'n> {
     pub max: u64,
     /// How the book said that the budget is.
     pub state: State,
+    /// The budget's limit, as the book last said.
+    pub limit: u64,
+    /// What other nodes had leased of it then.
+    pub others: u64,
 }
 
 impl Node {
@@ -359,8 +366,8 @@ impl Node {
 
 impl<'n> Holding<'n> {
     fn new((path, held): (&'n String, &Held)) -> Self {
-        let Held { lease, max, state, .. } = *held;
-        Self { path, lease, max, state }
+        let Held { lease, max, state, limit, others, .. } = *held;
+        Self { path, lease, max, state, limit, others }
     }
 }
 

@@ -67,7 +67,8 @@ impl Node {
         let mut gives = false;
         for (path, granted) in asked.paths.iter().zip(lines) {
             let Some(held) = self.budgets.get_mut(path) else { continue };
-            let Granted { lease, asked, wanted, due, state } = granted;
+            let Granted { lease, asked, wanted, due, limit, leased, state } = granted;
+            (held.limit, held.others) = (limit, leased.saturating_sub(lease));
             let max = lease.saturating_sub(due);
             held.lease = lease;
             held.due = due;

@@ -21,7 +21,15 @@ fn say(node: &mut Node, now: u64, used: u64) -> Sync {
 }
 
 fn grant(message: &Sync, lease: u64) -> Reply {
-    let line = Granted { lease, asked: 0, wanted: 0, due: 0, state: State::Open };
+    let line = Granted {
+        lease,
+        asked: 0,
+        wanted: 0,
+        due: 0,
+        limit: 1_000,
+        leased: lease,
+        state: State::Open,
+    };
     let lines = vec![line; message.lines.len()];
     Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, grace: GRACE, lines }
 }
@@ -109,7 +117,15 @@ fn a_burst_is_expected_to_go_on_by_what_is_used_and_the_reserve_and_no_further()
 fn a_node_that_is_asked_for_idle_units_keeps_what_it_uses_and_its_reserve() {
     let mut node = node(AtEnd::Shrink);
     let first = say(&mut node, 0, 50);
-    let granted = Granted { lease: 500, asked: 490, wanted: 0, due: 0, state: State::Open };
+    let granted = Granted {
+        lease: 500,
+        asked: 490,
+        wanted: 0,
+        due: 0,
+        limit: 1_000,
+        leased: 500,
+        state: State::Open,
+    };
     let lines = vec![granted; first.lines.len()];
     let reply = Reply::Synced { sequence: 1, at: 1, ttl: TTL, grace: GRACE, lines };
     node.take(1, 1, reply);
@@ -176,7 +192,15 @@ fn uses(node: &mut Node, now: u64, used: u64) -> Sync {
 }
 
 fn replies(node: &mut Node, now: u64, message: &Sync, lines: [(u64, u64); 2]) {
-    let granted = |(lease, wanted)| Granted { lease, asked: 0, wanted, due: 0, state: State::Open };
+    let granted = |(lease, wanted)| Granted {
+        lease,
+        asked: 0,
+        wanted,
+        due: 0,
+        limit: 1_000,
+        leased: lease,
+        state: State::Open,
+    };
     let lines = lines.map(granted).to_vec();
     let reply = Reply::Synced { sequence: message.sequence, at: 1, ttl: TTL, grace: GRACE, lines };
     node.take(now, message.sequence, reply);

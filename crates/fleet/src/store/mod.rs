@@ -108,6 +108,15 @@ pub trait Store: Send + std::marker::Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
+    /// How the store may lose books by its own settings, as far as this user may see them: sentences for an operator. A Redis
+    /// that evicts keys, or forgets all at a restart, is warned of.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from answering.
+    fn warnings(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Listens for budgets of which nodes lack units or might now get them. Nodes that do not listen sync in their turn.
     ///
     /// # Errors

@@ -141,9 +141,23 @@ async fn who_is_refused_hears_whose_lease_is_full_and_why_it_does_not_grow() {
     let batch = fleet.budget("/acme/batch").await.unwrap();
     let charge = batch.charge(300).await.unwrap();
     let said = async || batch.charge(400).await.unwrap_err().to_string();
-    let granted = "400 of /acme/batch requested, and this node uses 300 of the 500 it has leased; \
-                   the store granted no more of the budget";
+    let granted = "400 of /acme/batch requested, and this node uses 300 of its lease of 500; \
+                   both are more than the budget's limit of 500";
     assert_eq!(said().await, granted);
+    let large = batch.charge(501).await.unwrap_err().to_string();
+    assert!(large.ends_with("; that is more than the budget's limit of 500"), "{large}");
+    let other = join(&store, "b");
+    let there = other.budget("/acme/batch").await.unwrap();
+    let theirs = there.charge_within(150, LONG).await.unwrap();
+    let refused = batch.charge(100).await.unwrap_err().to_string();
+    // (Each node keeps some to spare.)
+    let told = [
+        "uses 300 of its lease of 3",
+        "; other nodes have leased 1",
+        " of the budget's limit of 500",
+    ];
+    assert!(told.iter().all(|part| refused.contains(part)), "{refused}");
+    drop((theirs, there));
     let drain = |on| Change::Drain { node: "a".to_owned(), on };
     store.administer("acme", &drain(true)).await.unwrap();
     until(async || batch.standing() == Standing::Drained).await;
@@ -385,7 +399,7 @@ async fn a_node_that_comes_later_is_served_while_charges_of_the_holder_wait_and_
     for _ in 0..20 {
         let four: Vec<_> = (0..4).map(|_| late.charge_within(25, LONG)).collect();
         for charge in futures_util::future::join_all(four).await {
-            charge.unwrap();
+            drop(charge.unwrap());
         }
     }
     // More than its part, which is gathered for it.

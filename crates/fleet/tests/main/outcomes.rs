@@ -1,6 +1,8 @@
 //! The outcomes that README.md states, one by one, on the book.
 
-use ledgerline_fleet::book::{Book, BudgetView, Change, Full, Refused, Rejected, Terms, What};
+use ledgerline_fleet::book::{
+    Book, BudgetView, Change, Full, Moved, Refused, Rejected, Terms, What,
+};
 use ledgerline_fleet::message::{Granted, Line, Malformed, Nudge, Refusal, Reply, State, Sync};
 
 const TTL: u64 = 100;
@@ -11,6 +13,15 @@ fn book() -> Book {
     let mut book = Book::new();
     book.administer(0, &Change::from(Terms { ttl: TTL, grace: GRACE })).unwrap();
     set(&mut book, "/a", 100, 0);
+    book
+}
+
+/// The same, long ago: what it loses are its last writes, and not all.
+fn old() -> Book {
+    let mut book = Book::new();
+    book.administer(0, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
+    set(&mut book, "/a", 100, 0);
+    book.administer(5, &Change::from(Terms { ttl: TTL, grace: GRACE })).unwrap();
     book
 }
 
@@ -87,6 +98,12 @@ fn budget(book: &Book, now: u64) -> BudgetView {
     book.clone().view(now).budgets[0].clone()
 }
 
+/// What happened to nodes.
+fn events(book: &Book, now: u64) -> Vec<What> {
+    let events = book.clone().view(now).events.into_iter().map(|event| event.what);
+    events.filter(|what| !matches!(what, What::Set { .. } | What::Terms { .. })).collect()
+}
+
 #[test]
 fn of_two_nodes_of_one_name_the_newer_has_it_and_the_olders_leases_count_until_they_end() {
     let mut book = book();
@@ -102,7 +119,7 @@ fn of_two_nodes_of_one_name_the_newer_has_it_and_the_olders_leases_count_until_t
         Reply::Fenced,
         "it does not take the name back"
     );
-    assert_eq!(book.view(200).events[0].what, What::Fenced { incarnation: 1 });
+    assert_eq!(events(&book, 200)[0], What::Fenced { incarnation: 1 });
 }
 
 #[test]
@@ -134,11 +151,27 @@ fn a_budget_that_is_deleted_while_leased_goes_with_its_last_lease() {
     book.administer(1, &Change::Delete { path: "/a".to_owned() }).unwrap();
     assert_eq!(
         one.sync(&mut book, 2, 90),
-        Granted { lease: 60, asked: 60, wanted: 0, due: 0, state: State::Closing }
+        Granted {
+            lease: 60,
+            asked: 60,
+            wanted: 0,
+            due: 0,
+            limit: 100,
+            leased: 60,
+            state: State::Closing
+        }
     );
     assert_eq!(
         Process::new("two", 2).sync(&mut book, 2, 10),
-        Granted { lease: 0, asked: 0, wanted: 0, due: 0, state: State::Closing }
+        Granted {
+            lease: 0,
+            asked: 0,
+            wanted: 0,
+            due: 0,
+            limit: 100,
+            leased: 60,
+            state: State::Closing
+        }
     );
     assert_eq!(one.sync(&mut book, 3, 0).state, State::Closing);
     assert_eq!(book.view(3).budgets, []);
@@ -167,7 +200,7 @@ fn a_node_that_leaves_frees_its_leases_at_once_and_what_comes_later_is_late() {
     assert_eq!(book.apply(2, &late), Reply::Late { sequence: 3 });
     assert_eq!(budget(&book, 2).leased, 0);
     assert_eq!(Process::new("one", 2).sync(&mut book, 3, 100).lease, 100);
-    assert_eq!(book.view(3).events, [], "to start again is no event");
+    assert_eq!(events(&book, 3), [], "to start again is no event");
 }
 
 #[test]
@@ -181,7 +214,7 @@ fn units_of_a_node_that_dies_come_back_after_lease_and_grace() {
 
 #[test]
 fn a_store_that_lost_writes_adopts_what_nodes_hold_and_says_by_how_much_it_is_over() {
-    let mut book = book();
+    let mut book = old();
     let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
     one.sync(&mut book, 0, 10);
     two.sync(&mut book, 0, 10);
@@ -192,7 +225,7 @@ fn a_store_that_lost_writes_adopts_what_nodes_hold_and_says_by_how_much_it_is_ov
     let granted = one.sync(&mut book, 3, 80);
     assert_eq!((granted.lease, granted.state), (80, State::Over { by: 70 }));
     let adopted = What::Adopted { path: "/a".to_owned(), units: 70, over: 70 };
-    assert_eq!(book.view(3).events[0].what, adopted);
+    assert_eq!(events(&book, 3)[0], adopted);
     assert!(two.sync(&mut book, 4, 95).asked > 0);
     assert_eq!(two.sync(&mut book, 5, 20).state, State::Open, "it comes back as nodes give back");
 }
@@ -231,7 +264,7 @@ fn a_late_message_after_expiry_is_not_adopted_when_the_clock_goes_back() {
 #[test]
 fn a_lease_whose_writes_were_lost_is_kept_as_long_as_its_node_believes_in_it_whatever_the_terms_became()
  {
-    let mut book = book();
+    let mut book = old();
     let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
     let earlier = book.clone();
     one.sync(&mut book, 0, 60);
@@ -262,7 +295,7 @@ fn a_message_of_before_the_terms_became_shorter_is_late_after_its_leases_were_gi
 
 #[test]
 fn a_lease_is_adopted_once_for_each_loss_of_writes() {
-    let mut book = book();
+    let mut book = old();
     let mut one = Process::new("one", 1);
     one.sync(&mut book, 0, 10);
     let earlier = book.clone();
@@ -291,7 +324,8 @@ fn a_late_message_of_a_process_that_ended_takes_its_name_from_no_other() {
     alive.sync(&mut book, TTL + GRACE, 60);
     assert_eq!(book.apply(TTL + GRACE + 1, &late), Reply::Fenced);
     assert_eq!(alive.sync(&mut book, TTL + GRACE + 2, 70).lease, 70);
-    assert_eq!(book.view(TTL + GRACE + 2).events.len(), 1, "the dead one's leases ended, no more");
+    let told = events(&book, TTL + GRACE + 2);
+    assert_eq!(told, [What::Ended { incarnation: 1 }], "and no more");
 }
 
 #[test]
@@ -582,4 +616,80 @@ fn of_the_terms_what_is_given_is_set_alone() {
     assert_eq!((view.ttl, view.grace), (7, 8));
     let zero = Change::Terms { ttl: Some(0), grace: None };
     assert_eq!(book.administer(0, &zero), Err(Rejected::Malformed(Malformed::Terms)));
+}
+
+#[test]
+fn an_emptied_book_grants_nothing_before_the_nodes_have_said_what_they_hold() {
+    let mut before = book();
+    let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
+    one.sync(&mut before, 0, 40);
+    two.sync(&mut before, 0, 60);
+    let mut book = Book::new();
+    book.administer(20, &Change::from(Terms { ttl: TTL, grace: GRACE })).unwrap();
+    let change = Change::Set { path: "/a".to_owned(), limit: Some(100), minimum: None };
+    book.administer(20, &change).unwrap();
+    let granted = one.sync(&mut book, 21, 90);
+    assert_eq!((granted.lease, granted.state), (40, State::Learning));
+    assert_eq!(book.view(21).learning, TTL + GRACE);
+    let mut new = Process::new("new", 3);
+    assert_eq!(new.sync(&mut book, 100, 30).lease, 0);
+    assert_eq!(two.sync(&mut book, 140, 60).lease, 60, "in its time, by its own promise");
+    assert_eq!(budget(&book, 140).leased, 100);
+    // The later one had leases as well, so others may speak as late.
+    let end = 140 + TTL + GRACE;
+    assert_eq!(new.sync(&mut book, end - 1, 30).state, State::Learning);
+    assert_ne!(new.sync(&mut book, end, 30).state, State::Learning);
+}
+
+#[test]
+fn each_change_is_noted_with_who_made_it_and_what_was_before() {
+    let mut book = Book::new();
+    let by = |change| Change::By { who: "root@host".to_owned(), change: Box::new(change) };
+    let limit = |limit| Change::Set { path: "/a".to_owned(), limit: Some(limit), minimum: None };
+    book.administer(1, &by(limit(100))).unwrap();
+    book.administer(2, &by(limit(100))).unwrap();
+    book.administer(3, &by(limit(60))).unwrap();
+    book.administer(4, &by(Change::Terms { ttl: Some(7), grace: None })).unwrap();
+    book.administer(5, &by(Change::Drain { node: "n".to_owned(), on: true })).unwrap();
+    book.administer(6, &by(Change::Repair)).unwrap();
+    book.administer(7, &Change::Delete { path: "/a".to_owned() }).unwrap();
+    let told: Vec<_> =
+        book.view(8).events.into_iter().map(|event| (event.at, event.node, event.what)).collect();
+    let moved = |from, to| Moved { from, to };
+    let set = |limit, minimum| What::Set { path: "/a".to_owned(), limit, minimum };
+    let who = || "root@host".to_owned();
+    let expected = [
+        (1, who(), set(moved(None, 100), moved(None, 0))),
+        (3, who(), set(moved(Some(100), 60), moved(Some(0), 0))),
+        (4, who(), What::Terms { ttl: moved(Some(10_000), 7), grace: moved(Some(5_000), 5_000) }),
+        (5, who(), What::Drained { node: "n".to_owned(), on: true }),
+        (6, who(), What::Repaired { budgets: 0 }),
+        (7, String::new(), What::Deleted { path: "/a".to_owned() }),
+    ];
+    assert_eq!(told, expected, "what changes nothing is not noted");
+}
+
+/// Semaphores in Redis kept a key for each name that was ever used (redisson 4100), and quotas counted what was gone
+/// (kubernetes 63981).
+#[test]
+fn nodes_that_come_and_are_killed_leave_neither_units_nor_rows() {
+    let mut book = book();
+    let empty = serde_json::to_value(&book).unwrap();
+    let mut now = 0;
+    for number in 1..=200 {
+        let mut node = Process::new(&format!("node {number}"), number);
+        assert_eq!(node.sync(&mut book, now, 100).lease, 100, "{number}");
+        // Every other one leaves, and the rest are killed.
+        if number % 2 == 0 {
+            let bye = Sync { bye: true, lines: Vec::new(), ..node.says(0) };
+            book.apply(now + 1, &bye);
+        }
+        now += TTL + GRACE + 1;
+    }
+    assert_eq!(budget(&book, now).leased, 0);
+    book.view(now);
+    let left = serde_json::to_value(&book).unwrap();
+    for part in ["budgets", "nodes", "ends", "refusals"] {
+        assert_eq!(left[part], empty[part], "{part}");
+    }
 }

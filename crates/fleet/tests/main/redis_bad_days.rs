@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledgerline_fleet::book::Change;
+use ledgerline_fleet::book::{Change, Event, What};
 use ledgerline_fleet::fleet::{Fleet, FleetError};
 use ledgerline_fleet::message::{Granted, Nudge, Reply, State, Sync};
 use ledgerline_fleet::store::redis::Address;
@@ -72,7 +72,18 @@ async fn without_its_library_or_with_another_the_error_says_so() {
     store.load().await.unwrap();
     let reply = store.sync("a", &sync(1, 0, 10)).await.unwrap();
     let Reply::Synced { lines, .. } = reply else { panic!("{reply:?}") };
-    assert_eq!(lines, [Granted { lease: 0, asked: 0, wanted: 0, due: 0, state: State::Unknown }]);
+    assert_eq!(
+        lines,
+        [Granted {
+            lease: 0,
+            asked: 0,
+            wanted: 0,
+            due: 0,
+            limit: 0,
+            leased: 0,
+            state: State::Unknown
+        }]
+    );
 }
 
 #[test]
@@ -107,11 +118,12 @@ async fn rows_of_another_format_and_replies_that_make_no_sense_are_errors() {
         "'hello'",
         "{}",
         "{ 0, 1 }",
-        "{ 0, 2, 5, 5, 0, 0, 0, 0 }",
-        "{ 0, 1, 5, 5, -1, 0, 0, 0 }",
-        "{ 0, 1, 5, 5, 10, 11, 0, 0 }",
-        "{ 0, 1, 5, 5, 10, 0, 9, 0 }",
-        "{ 0, 1, 5, 5, 10, 0, 0 }",
+        "{ 0, 2, 5, 5, 5, 0, 0, 0, 0, 0, 0, 0, 0 }",
+        "{ 0, 1, 5, 5, 5, -1, 0, 0, 0, 0, 0, 0, 0 }",
+        "{ 0, 1, 5, 5, 5, 10, 11, 0, 0, 0, 0, 0, 0 }",
+        "{ 0, 1, 5, 5, 5, 10, 0, 0, 11, 0, 0, 0, 0 }",
+        "{ 0, 1, 5, 5, 5, 10, 0, 0, 0, 0, 0, 9, 0 }",
+        "{ 0, 1, 5, 5, 5, 10, 0, 0, 0, 0, 0, 0 }",
         "{ 1, 1 }",
     ];
     for answer in junk {
@@ -294,5 +306,67 @@ async fn failure(store: &Redis) -> StoreError {
             Err(error) => return error,
             Ok(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
+    }
+}
+
+/// The rows of one kind are gone: evicted, or deleted by hand.
+#[tokio::test]
+async fn a_book_that_loses_one_of_its_keys_counts_anew_grants_nothing_for_a_while_and_leaks_nothing()
+ {
+    let Some(server) = server::redis(&[]) else { return };
+    for key in ["holds", "index", "ends", "incarnations", "nodes", "budgets", "settings"] {
+        do_raw(&server, &["FLUSHALL"]);
+        let store = founded(&server).await;
+        let (mut one, mut two) = (Holder::new("one"), Holder::new("two"));
+        assert_eq!(one.sync(&store, 4).await, (4, State::Open));
+        assert_eq!(two.sync(&store, 3).await, (3, State::Open));
+        do_raw(&server, &["DEL", &format!("{{ledgerline:v1:a}}:{key}")]);
+        // Who looks sees what nodes hold, and no sums of leases that are not there.
+        let seen = store.view("a").await.unwrap();
+        let held: u64 =
+            seen.budgets.iter().flat_map(|budget| &budget.holds).map(|hold| hold.lease).sum();
+        assert_eq!(seen.budgets.iter().map(|budget| budget.leased).sum::<u64>(), held, "{key}");
+        if key == "budgets" {
+            assert!(seen.budgets.iter().all(|budget| budget.lost), "{seen:?}");
+            store.administer("a", &set(10)).await.unwrap();
+        }
+        let (lease, state) = one.sync(&store, 10).await;
+        assert_eq!((lease, state), (4, State::Learning), "{key}");
+        assert_eq!(two.sync(&store, 3).await, (3, State::Learning), "{key}");
+        let mut new = Holder::new("new");
+        assert_eq!(new.sync(&store, 10).await, (0, State::Learning), "{key}");
+        let view = store.view("a").await.unwrap();
+        assert_eq!((view.budgets[0].leased, view.budgets[0].lost), (7, false), "{key}");
+        assert!(view.learning > 0);
+        let damaged = |event: &&Event| matches!(event.what, What::Damaged { .. });
+        assert_eq!(view.events.iter().filter(damaged).count(), 1, "{key}: {:?}", view.events);
+        store.administer("a", &Change::Repair).await.unwrap();
+        let repaired = store.view("a").await.unwrap();
+        let last = &repaired.events.last().unwrap().what;
+        assert_eq!(*last, What::Repaired { budgets: 0 }, "{key}: it had been mended");
+    }
+}
+
+/// A node that says what it holds.
+struct Holder {
+    said: Sync,
+}
+
+impl Holder {
+    fn new(node: &str) -> Self {
+        let said = Sync { sequence: 0, ..sync(0, 0, 0) };
+        Self { said: Sync { node: node.to_owned(), ..said } }
+    }
+
+    async fn sync(&mut self, store: &Redis, want: u64) -> (u64, State) {
+        self.said.sequence += 1;
+        let line = &mut self.said.lines[0];
+        (line.want, line.least) = (want, want);
+        let reply = store.sync("a", &self.said).await.unwrap();
+        let Reply::Synced { sequence, at, ttl, grace, lines } = reply else { panic!("{reply:?}") };
+        (self.said.taken, self.said.until, self.said.left) =
+            (sequence, at + ttl + grace, ttl + grace);
+        self.said.lines[0].lease = lines[0].lease;
+        (lines[0].lease, lines[0].state)
     }
 }

@@ -1,6 +1,6 @@
 //! Books as JSON: `docs/schemas/fleet.v1.json`.
 
-use ledgerline_fleet::book::{Event, Full, Refused, What};
+use ledgerline_fleet::book::{Event, Full, Moved, Refused, What};
 use serde_json::{Value, json};
 
 use crate::fleet::read::{Book, Books, Damaged};
@@ -27,12 +27,50 @@ fn book(Book { organisation, view }: &Book) -> Value {
 }
 
 fn happened(event: &Event) -> Value {
-    let (what, path, units, over) = match &event.what {
-        What::Adopted { path, units, over } => ("adopted", Some(path), Some(units), Some(over)),
-        What::Fenced { .. } => ("replaced", None, None, None),
-        What::Ended { .. } => ("ended", None, None, None),
+    let (mut path, mut units, mut over) = (None, None, None);
+    let (mut change, mut from, mut to) = (None, None, None);
+    let two = |first: &Moved, second: &Moved, names: [&str; 2]| {
+        let of =
+            |pick: fn(&Moved) -> Value| json!({ names[0]: pick(first), names[1]: pick(second) });
+        (Some(of(|moved| json!(moved.from))), Some(of(|moved| json!(moved.to))))
     };
-    json!({ "at": event.at, "node": event.node, "what": what, "path": path, "units": units, "over": over })
+    let what = match &event.what {
+        What::Adopted { path: budget, units: adopted, over: by } => {
+            (path, units, over) = (Some(budget), Some(adopted), Some(by));
+            "adopted"
+        }
+        What::Fenced { .. } => "replaced",
+        What::Ended { .. } => "ended",
+        What::Damaged { .. } => "damaged",
+        What::Set { path: budget, limit, minimum } => {
+            path = Some(budget);
+            (from, to) = two(limit, minimum, ["max", "min"]);
+            change = Some("set");
+            "changed"
+        }
+        What::Deleted { path: budget } => {
+            (path, change) = (Some(budget), Some("delete"));
+            "changed"
+        }
+        What::Terms { ttl, grace } => {
+            (from, to) = two(ttl, grace, ["lease_ms", "grace_ms"]);
+            change = Some("terms");
+            "changed"
+        }
+        What::Drained { node, on } => {
+            (from, to) = (Some(json!({ node: !on })), Some(json!({ node: on })));
+            change = Some("drain");
+            "changed"
+        }
+        What::Repaired { .. } => {
+            change = Some("repair");
+            "changed"
+        }
+    };
+    json!({
+        "at": event.at, "node": event.node, "what": what, "path": path, "units": units, "over": over,
+        "change": change, "from": from, "to": to,
+    })
 }
 
 fn refused(refused: &Refused) -> Value {

@@ -54,6 +54,7 @@ pub fn view() -> View {
         at: 1_000_000,
         ttl: 10_000,
         grace: 1500,
+        learning: 0,
         budgets: vec![
             BudgetView {
                 path: "/acme".to_owned(),
@@ -72,6 +73,7 @@ pub fn view() -> View {
                 over: (1 << 29) + (1 << 20),
                 unmet: 100,
                 refused: 12,
+                lost: false,
                 holds: vec![
                     hold("a", 1 << 30, 1 << 30, 100, 0, 12),
                     HoldView { incarnation: 6, ..hold("b\u{1b}", 1 << 29, 5 << 20, 0, 1 << 20, 0) },

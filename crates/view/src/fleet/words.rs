@@ -4,7 +4,7 @@ use crate::terminal::output::printable;
 use crate::terminal::text::counted;
 use ledgerline::size;
 use ledgerline_fleet::book::{
-    BudgetView, Event, Full, HoldView, IncarnationView, NodeView, Refused, View, What,
+    BudgetView, Event, Full, HoldView, IncarnationView, Moved, NodeView, Refused, View, What,
 };
 use ledgerline_fleet::store::{Kind, StoreError};
 
@@ -54,7 +54,14 @@ pub(crate) fn here(view: &View) -> usize {
 pub(crate) fn terms(view: &View) -> String {
     let nodes = counted(here(view), "node");
     let (ttl, grace) = (seconds(view.ttl), seconds(view.grace));
-    format!("{nodes}; leases hold {ttl}, then {grace} of grace")
+    let learning = match view.learning {
+        0 => String::new(),
+        left => format!(
+            "; the store lost what it knew, and grants nothing for {} while nodes say what they hold",
+            seconds(left)
+        ),
+    };
+    format!("{nodes}; leases hold {ttl}, then {grace} of grace{learning}")
 }
 
 /// Returns the units of a budget that nodes used at their last report.
@@ -93,7 +100,12 @@ pub(crate) fn title(budget: &BudgetView) -> String {
         0 => String::new(),
         units => format!(" (min {})", size::format(units)),
     };
-    format!("{}{minimum}{}", budget.path, if budget.closing { " (deleted)" } else { "" })
+    let state = match budget {
+        BudgetView { lost: true, .. } => " (its max is lost: set it again)",
+        BudgetView { closing: true, .. } => " (deleted)",
+        _ => "",
+    };
+    format!("{}{minimum}{state}", budget.path)
 }
 
 pub(crate) fn seconds(milliseconds: u64) -> String {
@@ -152,6 +164,63 @@ pub(crate) fn happened(event: &Event) -> String {
         ),
         What::Fenced { .. } => format!("another process took the name {node}"),
         What::Ended { .. } => format!("{node} did not speak in time; its units are free again"),
+        What::Set { path, limit, minimum } => {
+            let changes = [changed("max", limit), changed("min", minimum)];
+            let changes = changes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            let opened = if changes.is_empty() { "open again" } else { changes.as_str() };
+            format!("{} set {}: {opened}", by(&node), printable(path))
+        }
+        What::Deleted { path } => format!("{} deleted {}", by(&node), printable(path)),
+        What::Terms { ttl, grace } => {
+            let moved = |name: &str, moved: &Moved| match moved.from {
+                Some(from) if from != moved.to => {
+                    Some(format!("{name} {} -> {}", seconds(from), seconds(moved.to)))
+                }
+                _ => None,
+            };
+            let changes = [moved("lease", ttl), moved("grace", grace)];
+            let changes = changes.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            format!("{} set terms: {changes}", by(&node))
+        }
+        What::Drained { node: drained, on: true } => {
+            format!("{} drained {}", by(&node), printable(drained))
+        }
+        What::Drained { node: drained, on: false } => {
+            format!("{} ended the drain of {}", by(&node), printable(drained))
+        }
+        What::Repaired { budgets: 0 } => {
+            format!("{} had the sums counted anew: all were right", by(&node))
+        }
+        What::Repaired { budgets } => {
+            format!("{} had the sums counted anew: {} wrong", by(&node), counted_wrong(*budgets))
+        }
+        What::Damaged { budgets } => format!(
+            "the store had lost a part of the book: sums were counted anew, {} wrong",
+            counted_wrong(*budgets)
+        ),
+    }
+}
+
+/// Who changed something, as far as that is known.
+fn by(who: &str) -> &str {
+    if who.is_empty() { "somebody" } else { who }
+}
+
+fn counted_wrong(budgets: u64) -> String {
+    match budgets {
+        1 => "those of 1 budget were".to_owned(),
+        budgets => format!("those of {budgets} budgets were"),
+    }
+}
+
+/// A size that is new, or was changed.
+fn changed(name: &str, moved: &Moved) -> Option<String> {
+    match *moved {
+        Moved { from: None, to } => Some(format!("{name} {}", size::format(to))),
+        Moved { from: Some(from), to } if from != to => {
+            Some(format!("{name} {} -> {}", size::format(from), size::format(to)))
+        }
+        Moved { .. } => None,
     }
 }
 
@@ -189,5 +258,28 @@ mod tests {
         ] {
             assert_eq!(age(milliseconds), told);
         }
+    }
+
+    #[test]
+    fn a_change_says_who_made_it_and_what_was_before() {
+        let moved = |from, to| Moved { from, to };
+        let path = || "/acme".to_owned();
+        let said = |what| happened(&Event { at: 0, node: "root@host".to_owned(), what });
+        let set = |limit, minimum| said(What::Set { path: path(), limit, minimum });
+        let new = set(moved(None, 2 << 30), moved(None, 0));
+        assert_eq!(new, "root@host set /acme: max 2.0G, min 0");
+        let lower = set(moved(Some(2 << 30), 1 << 30), moved(Some(0), 0));
+        assert_eq!(lower, "root@host set /acme: max 2.0G -> 1.0G");
+        assert_eq!(set(moved(Some(1), 1), moved(Some(0), 0)), "root@host set /acme: open again");
+        assert_eq!(said(What::Deleted { path: path() }), "root@host deleted /acme");
+        let terms =
+            What::Terms { ttl: moved(Some(10_000), 5_000), grace: moved(Some(5_000), 5_000) };
+        assert_eq!(said(terms), "root@host set terms: lease 10.0 s -> 5.0 s");
+        let drained = said(What::Drained { node: "n7".to_owned(), on: true });
+        assert_eq!(drained, "root@host drained n7");
+        let repaired = said(What::Repaired { budgets: 1 });
+        assert_eq!(repaired, "root@host had the sums counted anew: those of 1 budget were wrong");
+        let unknown = Event { at: 0, node: String::new(), what: What::Deleted { path: path() } };
+        assert_eq!(happened(&unknown), "somebody deleted /acme");
     }
 }

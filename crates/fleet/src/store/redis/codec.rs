@@ -6,8 +6,8 @@ use std::fmt;
 use redis::{Cmd, Value};
 
 use crate::book::{
-    BudgetView, Change, Event, Full, HoldView, IncarnationView, NodeView, Refused, Rejected, View,
-    What,
+    BudgetView, Change, Event, Full, HoldView, IncarnationView, Moved, NodeView, Refused, Rejected,
+    View, What,
 };
 use crate::message::{Granted, Line, MAX_UNITS, Refusal, Reply, State, Sync};
 use crate::store::error::shortened;
@@ -75,6 +75,11 @@ pub(super) fn write_sync(command: &mut Cmd, message: &Sync) {
 pub(super) fn write_change(command: &mut Cmd, change: &Change) {
     let or_empty = |units: &Option<u64>| units.map(|units| units.to_string()).unwrap_or_default();
     match change {
+        Change::By { who, change } => {
+            command.arg("by").arg(who);
+            return write_change(command, change);
+        }
+        Change::Repair => command.arg("repair"),
         Change::Set { path, limit, minimum } => {
             command.arg("set").arg(path).arg(or_empty(limit)).arg(or_empty(minimum))
         }
@@ -90,9 +95,9 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Read<Reply> {
     let numbers = array(reply)?.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
     match numbers.as_slice() {
         [0, sequence, at, ttl, grace, lines @ ..]
-            if *sequence == message.sequence && lines.len() == 6 * message.lines.len() =>
+            if *sequence == message.sequence && lines.len() == 8 * message.lines.len() =>
         {
-            let lines = lines.chunks_exact(6).map(read_granted).collect::<Result<_, _>>()?;
+            let lines = lines.chunks_exact(8).map(read_granted).collect::<Result<_, _>>()?;
             Ok(Reply::Synced { sequence: *sequence, at: *at, ttl: *ttl, grace: *grace, lines })
         }
         [1, sequence] if *sequence > message.sequence => Ok(Reply::Late { sequence: *sequence }),
@@ -102,7 +107,7 @@ pub(super) fn read_reply(reply: &Value, message: &Sync) -> Read<Reply> {
 }
 
 fn read_granted(numbers: &[u64]) -> Read<Granted> {
-    let [lease, asked, wanted, due, state, by] = *numbers else {
+    let [lease, asked, wanted, due, limit, leased, state, by] = *numbers else {
         return nonsense("a lease", &numbers);
     };
     let state = match (state, by) {
@@ -111,12 +116,13 @@ fn read_granted(numbers: &[u64]) -> Read<Granted> {
         (2, _) => State::Closing,
         (3, 0) if lease == 0 => State::Unknown,
         (4, _) => State::Drained,
+        (5, 0) => State::Learning,
         _ => return nonsense("the state of a budget", &numbers),
     };
     if [asked, wanted, due].iter().any(|part| *part > lease) {
         nonsense("at most the lease asked", &numbers)
     } else {
-        Ok(Granted { lease, asked, wanted, due, state })
+        Ok(Granted { lease, asked, wanted, due, limit, leased, state })
     }
 }
 
@@ -134,33 +140,45 @@ pub(super) fn read_done(reply: &Value) -> Read<Result<(), Rejected>> {
 }
 
 pub(super) fn read_view(reply: &Value) -> Read<View> {
-    let [at, time, ttl, grace, budgets, nodes, incarnations, holds, events, refusals] =
+    let [at, time, ttl, grace, learning, budgets, nodes, incarnations, holds, events, refusals] =
         array(reply)?
     else {
-        return nonsense("a book of ten parts", reply);
+        return nonsense("a book of eleven parts", reply);
     };
     // Leases end by the book's time, and operators see the store's clock.
     let (at, time) = (number(at)?, number(time)?);
     let shown = |when: u64| (when + at).saturating_sub(time);
     let mut budgets = read_budgets(budgets)?;
     for (path, hold) in read_holds(holds)? {
-        match budgets.get_mut(&path) {
-            Some(budget) => budget.holds.push(hold),
-            None => {
-                return in_field("holds", &path, nonsense("a budget for each lease", &hold.node));
-            }
-        }
+        let none = || BudgetView { path: path.clone(), lost: true, ..BudgetView::default() };
+        budgets.entry(path.clone()).or_insert_with(none).holds.push(hold);
     }
+    budgets.values_mut().for_each(recount);
     budgets.values_mut().for_each(|budget| budget.holds.sort());
     Ok(View {
         at,
         ttl: number(ttl)?,
         grace: number(grace)?,
+        learning: number(learning)?,
         budgets: budgets.into_values().collect(),
         nodes: read_nodes(nodes, incarnations, shown)?,
         events: read_events(events)?,
         refusals: read_refusals(refusals)?,
     })
+}
+
+/// Recomputes a budget's sums from what nodes hold: those that are stored may be wrong if the store lost keys.
+fn recount(budget: &mut BudgetView) {
+    let sum = |part: fn(&HoldView) -> u64| {
+        budget.holds.iter().fold(0, |all: u64, hold| all.saturating_add(part(hold)))
+    };
+    budget.leased = sum(|hold| hold.lease);
+    budget.excess = sum(|hold| hold.excess);
+    budget.unmet = sum(|hold| hold.unmet);
+    budget.waiting = sum(|hold| hold.waiting);
+    budget.idle = sum(|hold| hold.lease.saturating_sub(hold.used));
+    budget.lacking = sum(|hold| hold.lacking);
+    budget.over = budget.leased.saturating_add(budget.excess).saturating_sub(budget.limit);
 }
 
 fn read_budgets(rows: &Value) -> Read<BTreeMap<String, BudgetView>> {
@@ -189,6 +207,7 @@ fn budget(path: String, row: [u64; 18]) -> BudgetView {
         idle,
         lacking,
         refused,
+        lost: false,
         holds: Vec::new(),
     }
 }
@@ -265,9 +284,9 @@ fn read_nodes(
         let row = digits(incarnation).and_then(|digits| Ok((digits, numbers(&row[1..])?)));
         let (incarnation, row) = in_field("incarnations", &who, row)?;
         let [sequence, _, _, ends, freed, _, left] = row;
-        let Some((current, node)) = read.get_mut(name) else {
-            return nonsense("a node for each incarnation", &who);
-        };
+        // (A store may have lost the node's row.)
+        let node = || NodeView { name: name.to_owned(), ..NodeView::default() };
+        let (current, node) = read.entry(name.to_owned()).or_insert_with(|| (incarnation, node()));
         if left == 0 {
             let fenced = incarnation != *current;
             let (ends, freed) = (shown(ends), shown(freed));
@@ -292,9 +311,28 @@ fn read_event(value: &Value) -> Read<Event> {
         }
         [at, node, "fenced", start] => (at, node, What::Fenced { incarnation: digits(start)? }),
         [at, node, "ended", start] => (at, node, What::Ended { incarnation: digits(start)? }),
+        [at, who, "set", path, max, to_max, min, to_min] => {
+            let (limit, minimum) = (moved(max, to_max)?, moved(min, to_min)?);
+            (at, who, What::Set { path: path.to_owned(), limit, minimum })
+        }
+        [at, who, "deleted", path] => (at, who, What::Deleted { path: path.to_owned() }),
+        [at, who, "terms", ttl, to_ttl, grace, to_grace] => {
+            let (ttl, grace) = (moved(ttl, to_ttl)?, moved(grace, to_grace)?);
+            (at, who, What::Terms { ttl, grace })
+        }
+        [at, who, "drained", node, on @ ("0" | "1")] => {
+            (at, who, What::Drained { node: node.to_owned(), on: on == "1" })
+        }
+        [at, who, "repaired", budgets] => (at, who, What::Repaired { budgets: units(budgets)? }),
+        [at, who, "damaged", budgets] => (at, who, What::Damaged { budgets: units(budgets)? }),
         _ => return nonsense("an event", &words),
     };
     Ok(Event { at: units(at)?, node: node.to_owned(), what })
+}
+
+fn moved(from: &str, to: &str) -> Read<Moved> {
+    let from = (!from.is_empty()).then(|| units(from)).transpose()?;
+    Ok(Moved { from, to: units(to)? })
 }
 
 /// By the places that are their fields: the order in which they were noted.

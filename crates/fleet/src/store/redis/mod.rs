@@ -7,6 +7,7 @@ mod address;
 mod bounded;
 mod codec;
 mod connect;
+mod health;
 mod link;
 mod list;
 mod way;
@@ -46,12 +47,12 @@ impl Redis {
     /// are its own to use, too: this keeps nodes from mistakes, and not a thief of its password from the book.) Operators need
     /// [`OPERATORS_RIGHTS`](Self::OPERATORS_RIGHTS) as well.
     pub const RIGHTS: &'static str = "resetkeys ~{ledgerline:v1:* resetchannels &{ledgerline:v1:* -@all \
-        +fcall|ledgerline_fleet_v1_sync +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore \
+        +fcall|ledgerline_fleet_v1_sync +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore +hlen +zcard \
         +rpush +ltrim +lrange +publish +subscribe +unsubscribe";
 
-    /// What an ACL gives the user of an operator besides: to call all functions, to load them, and to list organisations (which shows the
-    /// names of all keys of the server; in a cluster it needs `+cluster|slots` as well, as all of its users do).
-    pub const OPERATORS_RIGHTS: &'static str = "+fcall +function|load +scan";
+    /// What an ACL gives the user of an operator besides: to call all functions, to load them, to see the server's settings by `INFO`, and to list
+    /// organisations (which shows the names of all keys of the server; in a cluster it needs `+cluster|slots` as well, as all of its users do).
+    pub const OPERATORS_RIGHTS: &'static str = "+fcall +function|load +scan +info";
 
     /// A store at an address. Connects when it is first used, and again after the connection broke.
     ///
@@ -188,6 +189,10 @@ impl Store for Redis {
 
     fn prepare(&self) -> Answer<'_, ()> {
         Box::pin(self.load())
+    }
+
+    fn warnings(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(health::warnings(&self.link))
     }
 
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges> {

@@ -58,6 +58,7 @@ impl Check {
                 State::Unknown => "unknown",
                 State::Open => "open",
                 State::Drained => "drained",
+                State::Learning => "learning",
             },
         };
         *self.events.entry(name).or_default() += 1;

@@ -45,6 +45,7 @@ pub enum Operation {
     Delete { path: usize },
     Terms { ttl: Option<u64>, grace: Option<u64> },
     Drain { node: usize, on: bool },
+    Repair,
 }
 
 /// What is done to a store.
@@ -96,6 +97,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (prop::option::weighted(0.8, 1_u64..150), prop::option::weighted(0.8, 0_u64..80))
             .prop_map(|(ttl, grace)| Operation::Terms { ttl, grace }),
         1 => (0..NODES, any::<bool>()).prop_map(|(node, on)| Operation::Drain { node, on }),
+        1 => Just(Operation::Repair),
     ]
 }
 
@@ -258,6 +260,9 @@ impl World {
             },
             Operation::Delete { path } => Change::Delete { path: PATHS[*path].to_owned() },
             Operation::Terms { ttl, grace } => Change::Terms { ttl: *ttl, grace: *grace },
+            Operation::Repair => {
+                Change::By { who: "op@host".to_owned(), change: Box::new(Change::Repair) }
+            }
             Operation::Drain { node, on } => {
                 Change::Drain { node: self.processes[*node].name.clone(), on: *on }
             }

@@ -2,22 +2,24 @@
 -- One message from a node.
 
 local SYNCED, LATE, FENCED = 0, 1, 2
-local OPEN, OVER, CLOSING, UNKNOWN, DRAINED = 0, 1, 2, 3, 4
+local OPEN, OVER, CLOSING, UNKNOWN, DRAINED, LEARNING = 0, 1, 2, 3, 4, 5
 
-local function answer(reply, budget, hold, said, grows, grown)
+local function answer(reply, budget, hold, said, grows, learns, grown)
   local by = over(budget)
-  local state = budget.closing == 1 and CLOSING or not grows and DRAINED or by > 0 and OVER or OPEN
+  local state = budget.closing == 1 and CLOSING or not grows and DRAINED or by > 0 and OVER or learns and LEARNING or OPEN
   local all = budget.closing == 1 or not grows
   table.insert(reply, hold.lease)
   table.insert(reply, all and hold.lease or asked(budget, hold))
   table.insert(reply, wanted(budget, hold))
   table.insert(reply, due(budget, hold, said, grown))
+  table.insert(reply, budget.limit)
+  table.insert(reply, budget.leased)
   table.insert(reply, state)
   table.insert(reply, by)
 end
 
 local function unknown(reply)
-  for _, value in ipairs({ 0, 0, 0, 0, UNKNOWN, 0 }) do table.insert(reply, value) end
+  for _, value in ipairs({ 0, 0, 0, 0, 0, 0, UNKNOWN, 0 }) do table.insert(reply, value) end
 end
 
 -- Takes over what the node says of one budget, and grants from what is left.
@@ -43,7 +45,7 @@ local function hear(book, who, sync, incarnation, said, most)
   set_lease(hold, math.min(believed, said.want), budget)
   one.base, one.adopted = hold.lease, less(hold.lease, one.lease_before)
 
-  if sync.grows and budget.closing == 0 and held(budget) + one.base + hold.excess <= budget.limit then
+  if sync.grows and not sync.learns and budget.closing == 0 and held(budget) + one.base + hold.excess <= budget.limit then
     local need = less(math.min(said.want, most), one.base)
     local urgent = less(math.min(said.urgent, most), one.base)
     local next_one = less(math.min(said.next, most), one.base)
@@ -85,7 +87,7 @@ local function settle(book, sync, said, one, below)
     nudge(book, '?' .. said.path)
   end
   one.granted = {}
-  answer(one.granted, budget, hold, said, sync.grows, grown > 0)
+  answer(one.granted, budget, hold, said, sync.grows, sync.learns, grown > 0)
   put(book, 'budgets', said.path, budget)
   put(book, 'holds', one.field, hold)
   if is_blank(hold, budget.closing) then release(book, one.field, hold) end
@@ -93,11 +95,11 @@ local function settle(book, sync, said, one, below)
   return mine
 end
 
-local function repeated(book, who, sync, reply)
+local function repeated(book, who, sync, reply, at_time)
   for _, said in ipairs(sync.lines) do
     local budget = get(book, 'budgets', said.path)
     local hold = who and get(book, 'holds', who .. '\0' .. said.path) or blank(HOLD)
-    if budget then answer(reply, budget, hold, said, sync.grows, false) else unknown(reply) end
+    if budget then answer(reply, budget, hold, said, sync.grows, at_time < book.learning, false) else unknown(reply) end
   end
   return reply
 end
@@ -140,7 +142,7 @@ local function leave(book, who, sync)
     release_all(book, who)
   end
   sync.grows = false
-  return repeated(book, nil, sync, { SYNCED, sync.sequence, book.time, 0, 0 })
+  return repeated(book, nil, sync, { SYNCED, sync.sequence, book.time, 0, 0 }, book.time)
 end
 
 local function next_message(book, who, sync, incarnation)
@@ -150,9 +152,14 @@ local function next_message(book, who, sync, incarnation)
   incarnation.left = 0
   if sync.ended then
     clear(book, who, incarnation)
-  elseif sync.taken > known and book.time < sync.until_time then
+  elseif (sync.taken > known or book.time < book.learning) and book.time < sync.until_time then
     incarnation.lost = sync.sequence
+    if known == 0 and sync.taken > 0 and book.time < book.born + book.ttl + book.grace then
+      -- Nodes have leases of a book that was here before this one.
+      book.learning = math.max(book.learning, book.time + math.max(sync.left, book.ttl + book.grace))
+    end
   end
+  sync.learns = book.time < book.learning
   put(book, 'incarnations', who, incarnation)
   local paths, fields = {}, {}
   for at, said in ipairs(sync.lines) do
@@ -206,7 +213,8 @@ local function apply(book, sync)
   end
   if sync.sequence < incarnation.sequence then return { LATE, incarnation.sequence } end
   if sync.sequence == incarnation.sequence then
-    return repeated(book, who, sync, { SYNCED, sync.sequence, incarnation.at, incarnation.ends - incarnation.at, incarnation.grace })
+    return repeated(book, who, sync, { SYNCED, sync.sequence, incarnation.at, incarnation.ends - incarnation.at, incarnation.grace },
+      incarnation.at)
   end
   return next_message(book, who, sync, incarnation)
 end

@@ -29,9 +29,12 @@ local function expire(book)
     local incarnation, node = get(book, 'incarnations', who), get(book, 'nodes', name)
     release_all(book, who)
     put(book, 'incarnations', who, false)
-    node.starts = node.starts - 1
-    put_node(book, name, node)
-    if incarnation.left == 0 then tell(book, name, 'ended', string.sub(who, -16)) end
+    -- (A store may have lost either row.)
+    if node then
+      node.starts = node.starts - 1
+      put_node(book, name, node)
+    end
+    if incarnation and incarnation.left == 0 then tell(book, name, 'ended', string.sub(who, -16)) end
   end
 end
 

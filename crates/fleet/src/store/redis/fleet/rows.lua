@@ -84,10 +84,11 @@ local function open(keys)
     -- The store's clock is what operators see; leases end by the book's time.
     told = {}, noted = {}, faded = {}, nudged = {}, now = clock(),
   }
-  local settings = redis.call('HMGET', book.settings, 'ttl', 'grace', 'latest', 'ahead')
+  local settings = redis.call('HMGET', book.settings, 'ttl', 'grace', 'latest', 'ahead', 'born', 'learning')
   book.ttl = tonumber(settings[1]) or TTL
   book.grace = tonumber(settings[2]) or GRACE
   book.time, book.ahead = time_of(book, tonumber(settings[3]) or 0, tonumber(settings[4]) or 0)
+  book.is_new, book.born, book.learning = not settings[5], tonumber(settings[5]) or book.time, tonumber(settings[6]) or 0
   return book
 end
 
@@ -218,7 +219,11 @@ local function close(book, looks)
   add('RPUSH', book.events, told)
   if #told > 0 then table.insert(commands, { 'LTRIM', book.events, -EVENTS, -1 }) end
   if next(book.nudged) then table.insert(commands, { 'PUBLISH', book.channel, '' }) end
-  if #writes > 0 or not looks then add('HSET', book.settings, { 'latest', whole(book.time), 'ahead', whole(book.ahead) }) end
+  if #writes > 0 or not looks then 
+    add('HSET', book.settings, {
+      'latest', whole(book.time), 'ahead', whole(book.ahead), 'born', whole(book.born), 'learning', whole(book.learning),
+    })
+  end
   permitted(commands)
   for _, write in ipairs(writes) do
     each_chunk(write[3], function(...) redis.call(write[1], write[2], ...) end)

@@ -20,7 +20,8 @@ local function add_to_sums(budget, hold, sign)
   end
   if sign < 0 and is_head(budget, hold) then
     budget.head_since, budget.head_lacks, budget.head_large = 0, 0, 0
-  elseif sign > 0 and hold.entitled > 0 and (budget.head_since == 0 or hold.since < budget.head_since) then
+  elseif sign > 0 and hold.entitled > 0 and (budget.head_since == 0 or hold.since < budget.head_since
+    or hold.since == budget.head_since and hold.entitled > budget.head_lacks) then
     budget.head_since, budget.head_lacks, budget.head_large = hold.since, hold.entitled, hold.large
   end
 end
