@@ -12,6 +12,7 @@
 //! G2: what a group's blocks hold, and its balance, are charged to the group in the ledger. So a group that ended keeps its number
 //! while blocks bear it.
 
+use crate::spare::Spare;
 use crate::standing::Standing;
 use ledgerline::alloc::block::Owner;
 use ledgerline::{Charge, Group, Reason, Refusal};
@@ -39,6 +40,7 @@ pub struct Account {
     /// The group was destroyed.
     ended: Cell<bool>,
     pub standing: Standing,
+    pub spare: Spare,
 }
 
 impl Account {
@@ -53,6 +55,7 @@ impl Account {
             place: Cell::new(0),
             ended: Cell::new(true),
             standing: Standing::new(),
+            spare: Spare::new(),
         }
     }
 }
@@ -169,11 +172,18 @@ impl Account {
     #[inline(always)]
     pub fn take(&'static self, size: u64) -> Fetched {
         let balance = self.balance.get();
-        if balance >= size && !self.ended.get() {
+        // (Nothing lies in the balance of one that ended.)
+        if balance >= size {
             self.balance.set(balance - size);
             return Fetched::From(self);
         }
         self.fetch(size)
+    }
+
+    /// Whether the group was destroyed.
+    #[inline(always)]
+    pub fn is_ended(&self) -> bool {
+        self.ended.get()
     }
 
     /// Puts the units of a block back.
@@ -208,6 +218,7 @@ impl Account {
         }
         self.most.set(0);
         self.give_back(0);
+        self.spare.empty();
         let mut live = ACCOUNTS.live.borrow_mut();
         let place = self.place.get() as usize;
         live.swap_remove(place);

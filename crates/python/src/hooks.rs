@@ -14,6 +14,7 @@
 use crate::account::{self, Account};
 use crate::limit::{self, Taken};
 use crate::seen;
+use crate::spare;
 use crate::standing::SMALL_MOST;
 use crate::state::State;
 use ledgerline::alloc::block::{self, Labelled, Owner};
@@ -45,6 +46,12 @@ impl Beneath {
 static RAW: Beneath = Beneath::new();
 static MEM: Beneath = Beneath::new();
 static OBJ: Beneath = Beneath::new();
+
+macro_rules! call {
+    ($beneath:expr, $function:ident $(, $argument:expr)*) => {
+        ($beneath.$function.expect("every allocator has all four functions"))($beneath.ctx $(, $argument)*)
+    };
+}
 
 /// Sets the hooks, once a process.
 pub fn install(py: Python<'_>) -> PyResult<()> {
@@ -80,6 +87,17 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
             ffi::PyMem_GetAllocator(domain, ctx);
             ffi::PyMem_SetAllocator(domain, &raw mut hooks);
         }
+    }
+    // SAFETY: written above (H2).
+    let [mem, obj] = [&MEM, &OBJ].map(|it| unsafe { it.0.get().cast::<PyMemAllocatorEx>().read() });
+    let function = |it: &PyMemAllocatorEx| {
+        (it.malloc.map(|it| it as usize), it.free.map(|it| it as usize), it.ctx)
+    };
+    if function(&mem) == function(&obj) {
+        // SAFETY: a spare block is one of the allocator beneath (H2, X1).
+        spare::begin(|block| unsafe {
+            call!(beneath(OBJ.0.get().cast()), free, block.cast());
+        });
     }
     Ok(())
 }
@@ -117,12 +135,6 @@ pub fn are_on_top() -> bool {
 unsafe fn beneath<'b>(ctx: *mut c_void) -> &'b PyMemAllocatorEx {
     // SAFETY: as the caller says.
     unsafe { &*ctx.cast::<PyMemAllocatorEx>() }
-}
-
-macro_rules! call {
-    ($beneath:expr, $function:ident $(, $argument:expr)*) => {
-        ($beneath.$function.expect("every allocator has all four functions"))($beneath.ctx $(, $argument)*)
-    };
 }
 
 /// The running thread, if it may be charged under the GIL that guards accounts.
@@ -217,26 +229,66 @@ fn resize_held(
     block
 }
 
+/// Makes a block of obj or mem: a small one of the group's spare ones, if it has one.
+#[inline(always)]
+fn make_python(size: usize, get: impl FnOnce() -> *mut c_void) -> (*mut c_void, bool) {
+    let units = size.max(1);
+    if units <= spare::MOST
+        && let Some(state) = running()
+        && let Some(account) = seen::account(state)
+    {
+        let payer = match limit::take(account, units as u64) {
+            Taken::From(payer) => payer,
+            Taken::Nobody => return (seen::passing(get), false),
+            Taken::Refused => return (null_mut(), false),
+        };
+        let spare = payer.spare.pop(units);
+        let block = match spare {
+            Some(block) => block.as_ptr().cast(),
+            None => seen::passing(get),
+        };
+        if !label(payer, block, units) {
+            payer.put(units as u64);
+        }
+        return (block, spare.is_some());
+    }
+    (make(size, get), false)
+}
+
 extern "C" fn malloc(ctx: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: H2; the call is passed on, with at least what was asked for.
-    make(size, || unsafe { call!(beneath(ctx), malloc, size.max(SIZE_LEAST)) })
+    make_python(size, || unsafe { call!(beneath(ctx), malloc, spare::whole(size)) }).0
 }
 
 extern "C" fn calloc(ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
     // (Python has looked that this does not overflow; other callers may not have.)
     let bytes = count.saturating_mul(size);
-    let (count, size) = if bytes < SIZE_LEAST { (1, SIZE_LEAST) } else { (count, size) };
+    let (count, size) = if bytes <= spare::MOST { (1, spare::whole(bytes)) } else { (count, size) };
     // SAFETY: as above.
-    make(bytes, || unsafe { call!(beneath(ctx), calloc, count, size) })
+    let (block, is_spare) =
+        make_python(bytes, || unsafe { call!(beneath(ctx), calloc, count, size) });
+    if is_spare {
+        // SAFETY: a spare block has so many bytes, at most `spare::MOST`.
+        unsafe { block.cast::<u8>().write_bytes(0, bytes) };
+    }
+    block
 }
 
 extern "C" fn realloc(ctx: *mut c_void, block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: as above; the block is one of this domain's (H1).
-    resize(block, size, || unsafe { call!(beneath(ctx), realloc, block, size.max(SIZE_LEAST)) })
+    resize(block, size, || unsafe { call!(beneath(ctx), realloc, block, spare::whole(size)) })
 }
 
 extern "C" fn free(ctx: *mut c_void, block: *mut c_void) {
-    release(block);
+    if let Some(place) = NonNull::new(block.cast::<u8>())
+        && let Some(Labelled { number, size, .. }) = block::unlabel(place)
+    {
+        let account = account::at(number);
+        account.put(size as u64);
+        if size <= spare::MOST && !account.is_ended() && account.spare.push(size, place) {
+            return;
+        }
+    }
     // SAFETY: as above.
     unsafe { call!(beneath(ctx), free, block) }
 }

@@ -7,6 +7,7 @@
 //! | `seen`    | the group of the running thread's context                             |
 //! | `account` | prepaid units of each group, under the GIL                            |
 //! | `limit`   | what a block gets at a limit: an overdraft, or NULL                   |
+//! | `spare`   | free blocks that are kept for the next ones                            |
 //! | `standing` | how far an account is over its limit, and whether it was told         |
 //! | `ledger`  | the ledger of the process                                             |
 //! | `raise`   | where the error of an overdraft is raised                             |
@@ -22,6 +23,7 @@ mod limit;
 mod numpy;
 mod raise;
 mod seen;
+mod spare;
 mod standing;
 mod state;
 
