@@ -5,7 +5,7 @@
 //! a small one      is granted from an overdraft, since few places expect that it fails; an error is raised at the next place where
 //!                  Python looks for signals, if it is still in that group (`raise.rs`)
 //! after the error  the handler may go over the limit by a little more, also in larger blocks
-//! beyond all that  every block is refused
+//! beyond all that  an error is raised for each small block; 16 MiB over the limit each is refused
 //! ```
 
 use crate::account::{Account, Fetched};
@@ -36,13 +36,13 @@ pub fn take(account: &'static Account, size: u64) -> Taken {
 #[inline(never)]
 fn decide(payer: &'static Account, refusal: Refusal, size: u64) -> Taken {
     let standing = &payer.standing;
-    let may = standing.refused(refusal, size, raise::is_main_thread());
+    let may = standing.refused(refusal, size);
     raise::note(payer);
     let leaves = seen::is_leaving();
     if (leaves || may) && payer.take_over(size) {
         if !leaves {
             standing.granted(size);
-            if standing.is_due() {
+            if standing.is_due(raise::is_main_thread()) {
                 raise::ring(payer);
             }
         }

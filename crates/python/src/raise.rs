@@ -132,8 +132,11 @@ extern "C" fn pending(_: *mut c_void) -> c_int {
     if !here || seen::is_leaving() {
         return 0;
     }
-    payer.standing.raised();
     let py = seen::unsafe_python();
+    if seen::leaving(|| is_own(py, state)) {
+        return 0;
+    }
+    payer.standing.raised();
     seen::leaving(|| error(py, payer, None)).restore(py);
     -1
 }
@@ -149,6 +152,21 @@ fn told(account: &Account) -> Option<(String, u64, u64, u64)> {
 /// The last refusal in the current group or one above it: what an error without arguments says.
 pub fn last_refusal() -> Option<(String, u64, u64, u64)> {
     refused(State::running()?).and_then(told)
+}
+
+/// Whether a thread runs code of this module that enters or leaves a group: an error there would leave the group current. (It is left
+/// in a moment, or the next block asks again.)
+fn is_own(py: Python<'_>, state: State) -> bool {
+    // SAFETY: the state lives, and the GIL is held.
+    let frame = unsafe {
+        let frame = ffi::PyThreadState_GetFrame(state.address() as *mut ffi::PyThreadState);
+        Bound::from_owned_ptr_or_opt(py, frame.cast())
+    };
+    let name = frame.and_then(|frame| {
+        let code = frame.getattr("f_code").ok()?;
+        code.getattr("co_filename").ok()?.extract::<String>().ok()
+    });
+    name.is_some_and(|name| name.ends_with("ledgerline/_limited.py"))
 }
 
 /// The error of an account that was refused.
@@ -268,7 +286,7 @@ fn raise_in(asked: &Asked) {
         here
     };
     let class = RAISING.class.get();
-    if !here || class.is_null() {
+    if !here || class.is_null() || is_own(seen::unsafe_python(), state) {
         return;
     }
     asked.payer.standing.raised();

@@ -5,10 +5,13 @@ use std::cell::Cell;
 
 /// Blocks above this are refused. (The largest of pymalloc's.)
 pub const SMALL_MOST: u64 = 512;
-/// How far small blocks go over the limit before each is refused.
+/// How far small blocks go over the limit before an error is raised at each.
 const OVERDRAFT: u64 = 1 << 20;
 /// The same on other threads than the main one: some milliseconds pass there before the error is raised.
 const OVERDRAFT_OF_THREADS: u64 = 8 << 20;
+/// How far small blocks go in the end. In between an error is raised at each. (Python itself may lose its way where the few bytes for an
+/// exception are refused.)
+const OVERDRAFT_MOST: u64 = 16 << 20;
 /// How far the handler of the error may go over the limit.
 const GRACE: u64 = 256 << 10;
 /// Balances of others are taken back at every so many refusals of a group that is over its limit already.
@@ -58,8 +61,10 @@ impl Standing {
     }
 
     /// Whether an error is to be raised for what was granted.
-    pub fn is_due(&self) -> bool {
-        self.raised_at.get().is_none_or(|raised| self.over.get() > raised + GRACE)
+    pub fn is_due(&self, main: bool) -> bool {
+        let over = self.over.get();
+        self.raised_at.get().is_none_or(|raised| over > raised + GRACE)
+            || over > if main { OVERDRAFT } else { OVERDRAFT_OF_THREADS }
     }
 
     /// The error is raised.
@@ -82,20 +87,19 @@ impl Standing {
     }
 
     /// Whether a block may go over the limit.
-    fn grants(&self, size: u64, main: bool) -> bool {
-        let over = self.over.get().saturating_add(size);
+    fn grants(&self, size: u64) -> bool {
         if size <= SMALL_MOST {
-            return over <= GRACE + if main { OVERDRAFT } else { OVERDRAFT_OF_THREADS };
+            return self.over.get().saturating_add(size) <= OVERDRAFT_MOST;
         }
         let told = self.raised_at.get().is_some() || self.refused.get();
         told && self.grace.get().saturating_add(size) <= GRACE
     }
 
     /// A limit refused a block. Says whether it may go over the limit.
-    pub fn refused(&self, refusal: Refusal, size: u64, main: bool) -> bool {
+    pub fn refused(&self, refusal: Refusal, size: u64) -> bool {
         self.count.set(self.count.get() + 1);
         self.last.set(Some(refusal));
-        self.grants(size, main)
+        self.grants(size)
     }
 
     /// A block went over the limit.

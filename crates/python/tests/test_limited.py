@@ -169,3 +169,30 @@ def test_a_limit_is_entered_once_and_its_size_makes_sense(tenant):
             pass
     with ledgerline.limit(None, below=tenant, name="a/b") as group:
         assert group.max is None and group.name.startswith("a_b.")
+
+
+@pytest.mark.parametrize("spare", range(0, 3000, 37))
+def test_an_error_that_comes_as_a_limit_is_left_or_entered_leaves_no_group_current(tenant, spare):
+    """The last small block of a call may be the one that is too many."""
+    tenant.max = 200_000
+
+    @ledgerline.limited(None, below=tenant)
+    def work(n):
+        return [object() for _ in range(n)]
+
+    kept = []
+    for _ in range(30):
+        try:
+            kept.append(work(400 + spare // 37))
+        except MemoryError:
+            pass
+        assert ledgerline.current() is None
+    for _ in range(3):
+        try:
+            with ledgerline.limit(None, below=tenant):
+                kept.append((object(), spare))
+        except MemoryError:
+            pass
+        assert ledgerline.current() is None
+    del kept
+    gc.collect()
