@@ -812,10 +812,9 @@ ledgerline_code_t ledgerline_block_owner(void *block,
                                          ledgerline_group_t *group,
                                          size_t *size);
 
-// Starts to watch the events of a group and all below it. The descriptor is an eventfd for poll or epoll, and does not
-// block: it is readable when there were events; eight bytes are read from it, and then ledgerline_group_events tells
-// the counts, which include those that woke. It is closed by ledgerline_watch_close alone. A group that is destroyed
-// has no events any more.
+// Starts to watch the events of a group and all below it. The descriptor is a non-blocking eventfd for poll or
+// epoll. It is readable after events: read eight bytes, and call ledgerline_group_events for the counts, which
+// include those events. Close it only by ledgerline_watch_close. A group that is destroyed has no more events.
 //
 // Errors: LEDGERLINE_ERROR_FULL with 256 watches of the ledger in this process, _SYSTEM without a descriptor, _GONE,
 // _HANDLE, _ARGUMENT. Threads: any. Signals: not async-signal-safe.

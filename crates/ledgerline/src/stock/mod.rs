@@ -92,7 +92,8 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
         // A smaller stock makes the next charges walk, too, and meet the level's high.
         room = room.min(caps::ordinary_most(table));
     }
-    let in_a_row = table.columns.cell(column, path.leaf()).walks(Walk::Charge);
+    // A charge of nothing is no sign that others follow.
+    let in_a_row = n > 0 && table.columns.cell(column, path.leaf()).walks(Walk::Charge);
     let surplus = surplus(table, &path, n, room, in_a_row);
     if surplus > 0
         && let _in_flight = InFlight::new(&path, surplus)

@@ -77,7 +77,8 @@ pub(super) fn write_change(command: &mut Cmd, change: &Change) {
     match change {
         Change::By { who, change } => {
             command.arg("by").arg(who);
-            return write_change(command, change);
+            write_change(command, change);
+            command
         }
         Change::Repair => command.arg("repair"),
         Change::Set { path, limit, minimum } => {
