@@ -1,4 +1,4 @@
-//! One budget for a tenant on many machines. `README.md` of this crate says what its budgets promise.
+//! One budget for a tenant on many machines. `README.md` of this crate documents the guarantees.
 
 pub mod book;
 pub mod fleet;

@@ -14,7 +14,7 @@ struct Turn<'m> {
     /// The book's time.
     time: u64,
     ttl: u64,
-    /// The book grants nothing: it does not yet know what nodes hold.
+    /// The book grants nothing: it does not know all leases yet.
     learns: bool,
     node: &'m str,
     sequence: u64,
@@ -133,7 +133,7 @@ impl Book {
         Reply::Synced { sequence: message.sequence, at: time, ttl, grace, lines }
     }
 
-    /// Takes over what the node says of one budget, and grants from the units that are left. Returns `None` if there is no such
+    /// Takes over the node's report of one budget, and grants from the units that are left. Returns `None` if there is no such
     /// budget.
     fn hear(
         &mut self,

@@ -40,7 +40,7 @@ pub enum Change {
         /// Whether to drain it.
         on: bool,
     },
-    /// Recomputes all sums from what nodes hold, and drops orphaned rows.
+    /// Recomputes all sums from the holds, and drops orphaned rows.
     Repair,
     /// A change with its author. The book records both.
     By {

@@ -49,7 +49,7 @@ pub struct Book {
     time: Time,
     /// When the book began, in its own time.
     born: Option<u64>,
-    /// End of the learning phase. Until then the book grants nothing, and takes over what nodes hold.
+    /// End of the learning phase. Until then the book grants nothing, and takes over the leases that nodes report.
     learning: u64,
     budgets: BTreeMap<String, Budget>,
     nodes: BTreeMap<String, Node>,

@@ -69,7 +69,7 @@ impl Budget {
         self.party.lease(&self.path)
     }
 
-    /// Returns why the lease does not grow, or that it may.
+    /// Returns the node's standing in the budget, which explains a lease that does not grow.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.party.standing(&self.path)
