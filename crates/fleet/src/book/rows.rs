@@ -36,8 +36,8 @@ pub(super) struct Budget {
     pub head: Head,
 }
 
-/// The hold whose charge waits longest, among those for which units are set aside, as far as the book knows. Each hold is
-/// reported anew with its node's next message.
+/// The hold whose charge waits longest, among those for which units are set aside, as far as the book knows. Each node
+/// reports its charges again with its next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Head {
     /// The book's time since which its oldest charge waits, plus one millisecond; 0 if there is none.

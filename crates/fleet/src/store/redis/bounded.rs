@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Maximum cost of one reply, in bytes of memory: a book of some thirty thousand leases.
 const MOST: usize = 56 << 20;
-/// The cost of a byte: it is stored in a buffer that doubles, in the value, and in the parsed result.
+/// The cost of a byte: it is stored in a buffer that doubles, in the value, and in the result derived from it.
 const BYTE: usize = 5;
 /// The cost of a value. Each begins on a new line.
 const VALUE: usize = 128;

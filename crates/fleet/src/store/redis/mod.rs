@@ -51,8 +51,8 @@ impl Redis {
         +rpush +ltrim +lrange +publish +subscribe +unsubscribe";
 
     /// The additional ACL rules of an operator's user: to call all functions, to load them, to read the server's settings by
-    /// `INFO`, and to list organisations, which shows the names of all keys of the server. In a cluster, listing needs
-    /// `+cluster|slots` as well, like all of its users do.
+    /// `INFO`, and to list organisations, which shows the names of all keys of the server. In a cluster, all users
+    /// need `+cluster|slots` as well.
     pub const OPERATORS_RIGHTS: &'static str = "+fcall +function|load +scan +info";
 
     /// Creates a store at an address. It connects when it is first used, and again after the connection broke.

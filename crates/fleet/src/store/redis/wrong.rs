@@ -32,8 +32,8 @@ pub(super) fn kind(error: &RedisError) -> Kind {
         (_, "BUSY") => Kind::Slow,
         _ if has("OOM command not allowed") => Kind::Full,
         _ if has("READONLY") || has("NOREPLICAS") || has("MISCONF") => Kind::ReadOnly,
-        // Checked before the parser's errors: a function without a permission reports that in a sentence. The texts are those of
-        // a server that wants a password, for a command of many words.
+        // The following come before the parser's errors: a function without a permission reports that in a sentence, and a
+        // server that wants a password replies `unauthenticated …` to a command of many words.
         _ if has("unauthenticated multibulk") || has("unauthenticated bulk") => Kind::Denied,
         _ if has("NOPERM")
             || has("no permissions to run")
