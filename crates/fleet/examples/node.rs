@@ -1,5 +1,5 @@
-//! Nodes under load, and who looks on: what `ci/fleet` starts. STORE is a store's address
-//! (`redis://host:port`, `redis-sentinel://host:port/primary`, `etcd://host:port,host:port`).
+//! Nodes under load, and an observer: started by `ci/fleet`. STORE is a store's address (`redis://host:port`,
+//! `redis-sentinel://host:port/primary`, `etcd://host:port,host:port`).
 //!
 //! ```text
 //! node set-up STORE TTL GRACE LIMIT ORGANISATIONS TENANTS   prepares the store, makes the budgets /o0/t0 to /oN/tM
@@ -23,12 +23,12 @@ use ledgerline_fleet::fleet::{Budget, Fleet};
 use ledgerline_fleet::store::{self, Access, Store};
 use tokio::time::sleep;
 
-/// How many tasks of a node charge one budget.
+/// Number of tasks of a node that charge one budget.
 const LOADS: u64 = 8;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A random number's generator (SplitMix64): loads that a seed repeats.
+/// A generator of random numbers (SplitMix64), so that a seed reproduces a load.
 struct Random(u64);
 
 impl Random {
@@ -59,7 +59,7 @@ async fn set_up(words: &[String]) -> Outcome<()> {
     let (limit, tenants): (u64, u64) = (limit.parse()?, tenants.parse()?);
     for organisation in (0..organisations.parse::<u64>()?).map(|number| format!("o{number}")) {
         store.administer(&organisation, &Change::from(terms)).await?;
-        // An organisation's limit is below the sum of its tenants': both levels refuse.
+        // An organisation's limit is below the sum of its tenants' limits, so both levels refuse.
         let mut all = vec![(format!("/{organisation}"), limit * tenants / 2)];
         all.extend((0..tenants).map(|tenant| (format!("/{organisation}/t{tenant}"), limit)));
         for (path, limit) in all {
@@ -70,7 +70,7 @@ async fn set_up(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Charges a budget with up to a quarter of what it may have in all, holds that for a moment, and so on.
+/// Charges a budget with up to a quarter of its limit, holds that for a moment, and repeats.
 async fn load(
     budget: Budget,
     mut random: Random,
@@ -110,7 +110,7 @@ async fn run(words: &[String]) -> Outcome<()> {
                 let (fleet, stop, counts) = (fleet.clone(), stop.clone(), counts.clone());
                 let random = Random(random.next());
                 loads.push(tokio::spawn(async move {
-                    // (A store that is away comes back.)
+                    // The store may be away for a while.
                     while !stop.load(Ordering::Relaxed) {
                         match fleet.budget(&path).await {
                             Ok(budget) => return load(budget, random, stop, counts).await,
@@ -127,7 +127,7 @@ async fn run(words: &[String]) -> Outcome<()> {
     for load in loads {
         load.await?;
     }
-    // (Where the store does not answer, the leases end by themselves.)
+    // If the store does not answer, the leases end by themselves.
     if let Err(error) = fleet.leave(Duration::from_secs(20)).await {
         eprintln!("{name} did not leave: {error}");
     }
@@ -136,7 +136,7 @@ async fn run(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Usage has the idle stock as well: it is within the lease too.
+/// Prints the usage of the ledgers. It includes the idle stock, which is within the lease too.
 fn held(files: &[String]) -> Outcome<()> {
     let mut held: BTreeMap<String, u64> = BTreeMap::new();
     for file in files {

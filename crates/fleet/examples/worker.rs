@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut held = Vec::new();
     loop {
-        // Within the lease this asks nobody; beyond it, the store, and for a second the other nodes.
+        // Within the lease this asks no other process; beyond it, the store, and for a second the other nodes.
         match budget.charge_within(64 << 20, Duration::from_secs(1)).await {
             Ok(charge) => held.push(charge),
             Err(refused) => break println!("{name} has {} MiB: {refused}", held.len() * 64),

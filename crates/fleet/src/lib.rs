@@ -1,4 +1,4 @@
-//! One budget for a tenant on many machines. `README.md` of this crate says what its budgets promise.
+//! One budget for a tenant on many machines. `README.md` of this crate documents the guarantees.
 
 pub mod book;
 pub mod fleet;
@@ -6,7 +6,8 @@ pub mod message;
 pub mod node;
 pub mod store;
 
-/// A panic of somebody's reclaimer leaves what a lock guards as it should be, and nothing else panics under one.
+/// Locks a mutex and ignores poisoning. Only a reclaimer of the caller can panic under a lock, and such a panic leaves the
+/// guarded data intact.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

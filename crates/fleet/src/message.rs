@@ -1,4 +1,5 @@
-//! What nodes and books say to each other. Times are milliseconds, units are the ledger's (bytes, unless it counts other things).
+//! Messages between nodes and books. Times are in milliseconds. Units are those of the ledger: bytes, unless it counts other
+//! things.
 
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
@@ -22,126 +23,129 @@ pub const MAX_REFUSALS: usize = 32;
 /// The longest path of a group that was refused, in bytes.
 pub const MAX_GROUP: usize = 1_024;
 
-/// The deepest budget: so many names.
+/// The largest number of names in a budget's path.
 pub const MAX_LEVELS: usize = 16;
 
-/// From a node to the book of one organisation.
+/// A message from a node to the book of one organisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sync {
     /// The node's name.
     pub node: String,
     /// Which start of that node this is: a random number, never 0.
     pub incarnation: u64,
-    /// This message's number, from 1; each message of an incarnation has a higher one. The same number once more is the same
-    /// message once more: it renews nothing.
+    /// This message's number, from 1. Each message of an incarnation has a higher one. The same number again means the same
+    /// message again: it renews nothing.
     pub sequence: u64,
     /// The highest number whose reply the node has taken; 0 before the first.
     pub taken: u64,
     /// Until when a book has promised to keep the node's leases from others, by the book's own time: `at + ttl + grace` of the
-    /// last reply taken; 0 before the first. A book that lost writes adopts nothing whose time is over, however late the
-    /// message comes.
+    /// last reply taken; 0 before the first. A book that lost writes adopts no lease whose time is over, however late the message
+    /// comes.
     pub until: u64,
-    /// For how long from now on the node relies on that promise, by its own clock: what is left of its leases, and the grace
-    /// that was promised with them; 0 without leases. The book keeps them at least for so long after the message came,
-    /// whatever its own terms have become.
+    /// How long from now the node relies on that promise, by its own clock: the rest of its leases plus the grace promised with
+    /// them; 0 without leases. The book keeps the leases at least that long after the message arrives, whatever its own terms are
+    /// by then.
     pub left: u64,
     /// The node's leases have ended by its own clock: it claims none of them, and `lease` is 0 in each line.
     pub ended: bool,
-    /// The node leaves: all of its leases are free.
+    /// The node leaves, and all of its leases are free.
     pub bye: bool,
-    /// Budgets it uses and every level above them, each before those below it. A budget that the message does not name stays
-    /// as it is: any message renews all leases of the incarnation.
+    /// Budgets that the node uses and every level above them, each before those below it. A budget that the message does not name
+    /// stays as it is: any message renews all leases of the incarnation.
     pub lines: Vec<Line>,
-    /// Charges that were refused, and that no reply has yet taken note of. Oldest first.
+    /// Refused charges that no reply has acknowledged, oldest first.
     pub refusals: Vec<Refusal>,
 }
 
 /// Charges of one group that a budget refused on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Refusal {
-    /// From 1, one more for each of an incarnation. A number that the book has passed was noted, and counts once.
+    /// A number from 1, counted per incarnation. The book ignores a number that it has already noted.
     pub number: u64,
     /// The budget whose group was full there.
     pub budget: String,
-    /// The path of the group that asked: the budget's own, or one below it.
+    /// The path of the group that made the charge: the budget's own, or one below it.
     pub group: String,
-    /// What the largest of the charges asked for.
+    /// Size of the largest charge.
     pub units: u64,
-    /// How many they were.
+    /// Number of charges.
     pub count: u64,
-    /// How long ago the last of them was, when the message was made.
+    /// Age of the last charge when the message was made.
     pub age: u64,
 }
 
-/// What a node says of one budget.
+/// A node's report of one budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// `/acme/batch`.
+    /// The path, as in `/acme/batch`.
     pub path: String,
     /// The lease that the node believes it holds.
     pub lease: u64,
-    /// What is charged there now.
+    /// Units charged there now.
     pub used: u64,
-    /// The lease it would like: more than `lease` to grow. Less gives back, and the node has lowered its `max` already.
+    /// The lease that the node asks for. More than `lease` asks for growth; less gives back, and the node has lowered its `max`
+    /// already.
     pub want: u64,
-    /// The part of `want` that it would like although no level below this one grows. A level grows to this and what those below
-    /// it grow by, and no further: what a full budget refuses below lies idle nowhere above.
+    /// The part of `want` that it would ask for even if no level below this one grew. A level grows to this plus the growth of
+    /// those below it, and no further, so units that a full budget refuses below never lie idle above.
     pub least: u64,
-    /// The lease that charges need which wait for it; 0 if none does. What is left goes to them first.
+    /// The lease that all waiting charges need; 0 if none waits. Free units go to them first.
     pub urgent: u64,
-    /// The part of `urgent` that the charge needs which waits longest, with all that is in use.
+    /// The part of `urgent` that covers the usage and the charge that waits longest.
     pub next: u64,
-    /// For how long that charge has waited, in milliseconds.
+    /// How long that charge has waited, in milliseconds.
     pub waited: u64,
-    /// Charges that were refused for this budget since the incarnation began.
+    /// Number of charges that this budget refused since the incarnation began.
     pub refused: u64,
 }
 
 /// The book's answer to a [`Sync`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// It was applied; or it repeats the last one, which had been.
+    /// The message was applied, now or, if it repeats the last one, earlier.
     Synced {
         /// The message's number.
         sequence: u64,
-        /// When the message was applied, by the book's time, which never goes back: milliseconds.
+        /// When the message was applied, in milliseconds of the book's time, which never goes back.
         at: u64,
-        /// The leases hold for so long from the moment before the message was sent.
+        /// How long the leases hold, counted from the moment before the message was sent.
         ttl: u64,
-        /// The book keeps them from others for so long after that.
+        /// How long the book keeps them from others after that.
         grace: u64,
         /// One for each line, in the same order.
         lines: Vec<Granted>,
     },
     /// The book has applied a message with a higher number.
     Late {
-        /// The highest it has applied.
+        /// The highest number applied.
         sequence: u64,
     },
     /// A newer incarnation has the node's name. The leases of this one count until they end, and grow no more.
     Fenced,
 }
 
-/// What the book says of one budget.
+/// The book's answer for one budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Granted {
     /// The node's lease from now on.
     pub lease: u64,
-    /// How much of it others would like to have back, idle units first.
+    /// Units of it that others would like to have back, idle ones first.
     pub asked: u64,
-    /// How much of it charges of other nodes wait for. While they do, nodes keep nothing idle, and what one frees goes to them.
+    /// Units of it that charges of other nodes wait for. While there are any, nodes keep nothing idle, and freed units go to
+    /// those charges.
     pub wanted: u64,
-    /// How much of it the node gives back as it is returned, before charges of its own get it: others have less than their part.
+    /// Units of it that the node gives back as they are returned, before charges of its own get them, because others have less
+    /// than their part.
     pub due: u64,
     /// The budget's limit.
     pub limit: u64,
-    /// What all nodes have leased of it.
+    /// The sum of all nodes' leases of it.
     pub leased: u64,
-    /// How the budget is.
+    /// The state of the budget.
     pub state: State,
 }
 
-/// How a budget is.
+/// The state of a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// It grants what is left of its limit.
@@ -149,30 +153,30 @@ pub enum State {
     Open,
     /// More is leased than its limit allows. It grants nothing.
     Over {
-        /// By how much.
+        /// Number of units above the limit.
         by: u64,
     },
-    /// It is deleted, and goes with its last lease.
+    /// It is deleted, and is removed with its last lease.
     Closing,
-    /// It grants this node nothing: an operator drains it.
+    /// An operator drains this node: the budget grants it nothing.
     Drained,
     /// There is no such budget.
     Unknown,
-    /// The book was emptied or damaged: it grants nothing before all nodes have said what they hold.
+    /// The book was emptied or damaged. It grants nothing until all nodes have reported their leases.
     Learning,
 }
 
-/// What a book tells nodes between their turns.
+/// A notification from a book to nodes between their turns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Nudge {
-    /// Nodes of this budget should sync now: others want what they hold idle, units were freed, an operator changed it.
+    /// Nodes of this budget should sync now: others want units that they hold idle, units were freed, or an operator changed it.
     Sync(String),
-    /// A charge of another node waits for units of this budget, and none was idle: who frees some should sync then.
+    /// A charge of another node waits for units of this budget, and none was idle. A node that frees some should sync then.
     Waits(String),
 }
 
 impl Nudge {
-    /// The budget's path.
+    /// Returns the budget's path.
     #[must_use]
     pub fn path(&self) -> &str {
         match self {
@@ -180,7 +184,7 @@ impl Nudge {
         }
     }
 
-    /// As stores carry it: the path, behind a question mark if somebody merely waits.
+    /// Returns the nudge as stores carry it: the path, with a leading question mark for `Waits`.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Sync(path) => path.clone(),
@@ -188,7 +192,7 @@ impl Nudge {
         }
     }
 
-    /// The same read.
+    /// Parses the text of a nudge.
     pub(crate) fn read(text: &str) -> Self {
         match text.strip_prefix('?') {
             Some(path) => Self::Waits(path.to_owned()),
@@ -197,12 +201,12 @@ impl Nudge {
     }
 }
 
-/// A message or a change breaks the protocol.
+/// The reason why a message or a change breaks the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
     /// A name is empty, too long, or has a slash or a control character.
     Name(String),
-    /// A path is not the organisation's, or has a bad name, or too many.
+    /// A path outside the organisation, with a bad name, or with too many names.
     Path(String),
     /// The level above this path is not named before it.
     NoLevelAbove(String),
@@ -214,11 +218,11 @@ pub enum Malformed {
     Number,
     /// More than [`MAX_LINES`].
     TooLong(usize),
-    /// A lease that was claimed although all have ended.
+    /// A lease was claimed although all have ended.
     Claim(String),
-    /// Leases that would last longer than any, or go on although all have ended.
+    /// The leases would last longer than any lease can, or go on although all have ended.
     Left(u64),
-    /// A lease of no time, or of years.
+    /// A lease of no time, or of more than a year.
     Terms,
     /// More refusals than [`MAX_REFUSALS`], or one of a group that is not the budget's.
     Refusals,
@@ -258,10 +262,10 @@ impl fmt::Display for Malformed {
 impl Error for Malformed {}
 
 impl Sync {
-    /// Checks what books rely on. Stores check each message before they send it.
+    /// Checks everything that books rely on. Stores check each message before they send it.
     ///
     /// # Errors
-    /// What is wrong with the message.
+    /// Describes what is wrong with the message.
     pub fn check(&self, organisation: &str) -> Result<(), Malformed> {
         check_name(organisation)?;
         check_name(&self.node)?;
@@ -318,27 +322,27 @@ impl Sync {
     }
 }
 
-/// Whether a group may be one of a budget, by its path.
+/// Returns whether a group, by its path, may belong to a budget.
 pub(crate) fn is_group_of(budget: &str, group: &str) -> bool {
     is_within(budget, group) && group.len() <= MAX_GROUP && !group.contains(char::is_control)
 }
 
-/// Whether a path is that of a level, or of one below it.
+/// Returns whether a path is that of a level, or of one below it.
 pub(crate) fn is_within(level: &str, path: &str) -> bool {
     path.strip_prefix(level).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path of the level above: of `/acme/batch` it is `/acme`.
+/// Returns the path of the level above: for `/acme/batch`, `/acme`.
 pub fn above(path: &str) -> Option<&str> {
     path.rfind('/').filter(|at| *at > 0).map(|at| &path[..at])
 }
 
-/// A path and those above it, the lowest first.
+/// Returns a path and those above it, the lowest first.
 pub(crate) fn levels(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| above(path))
 }
 
-/// Whether any of these paths lies below one.
+/// Returns whether any of these paths lies below `path`.
 pub(crate) fn has_below<V>(paths: &BTreeMap<String, V>, path: &str) -> bool {
     let below = format!("{path}/");
     paths.range(below.clone()..).next().is_some_and(|(other, _)| other.starts_with(&below))

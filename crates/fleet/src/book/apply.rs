@@ -1,4 +1,4 @@
-//! One message from a node.
+//! Applies one message of a node to its book.
 
 use std::collections::HashMap;
 
@@ -7,48 +7,48 @@ use crate::message::{Granted, Line, MAX_UNITS, Nudge, Reply, State, Sync, above}
 use super::rows::{Budget, Hold, Incarnation};
 use super::{Book, Terms, What, share};
 
-/// The message's part in a line.
+/// The parts of a message that every line needs.
 struct Turn<'m> {
-    /// By the store's clock.
+    /// The store's clock.
     now: u64,
-    /// By the book's.
+    /// The book's time.
     time: u64,
     ttl: u64,
-    /// Nothing is granted: what nodes hold is not yet known.
+    /// The book grants nothing: it does not know all leases yet.
     learns: bool,
     node: &'m str,
     sequence: u64,
-    /// Leases last named before this message are adopted.
+    /// Sequence number of a message; leases last named before it are adopted.
     lost: u64,
-    /// The node may get more.
+    /// Whether the node may get more.
     grows: bool,
 }
 
-/// A line while its message is applied. Its hold is out of the budget's sums.
+/// A line while its message is applied. Its hold is subtracted from the budget's sums.
 struct Heard {
     before: Hold,
     hold: Hold,
-    /// The lease before anything is granted.
+    /// The lease before any grant.
     base: u64,
-    /// The lease of the level above, at most.
+    /// Upper bound: the lease of the level above.
     most: u64,
-    /// How many units the book did not know of.
+    /// Number of units that the book did not know of.
     adopted: u64,
 }
 
-/// What the lines below a level came to.
+/// Sums over the lines below a level.
 #[derive(Clone, Copy, Default)]
 struct Below {
-    /// By how much more they can use, if this level grows.
+    /// How many more units they can use, if this level grows.
     more: u64,
     /// The largest lease of those that grew.
     lease: u64,
 }
 
 impl Book {
-    /// Applies a message at `now`, in milliseconds, and answers it. A message that repeats or is late changes no lease.
+    /// Applies a message at `now`, in milliseconds, and returns the answer. A repeated or late message changes no lease.
     ///
-    /// The message must be one that [`Sync::check`] accepts.
+    /// The message must pass [`Sync::check`].
     pub fn apply(&mut self, now: u64, message: &Sync) -> Reply {
         let time = self.goes_on(now);
         if message.bye {
@@ -92,7 +92,7 @@ impl Book {
             let Terms { ttl, grace } = self.terms;
             let is_young = self.born.is_some_and(|born| time < born + ttl + grace);
             if known == 0 && message.taken > 0 && is_young {
-                // Nodes have leases of a book that was here before this one.
+                // The nodes have leases from a book that was here before this one.
                 self.learning = self.learning.max(time + message.left.max(ttl + grace));
             }
         }
@@ -110,7 +110,7 @@ impl Book {
             leases.insert(&line.path, one.as_ref().map_or(0, |one| one.hold.lease));
             heard.push(one);
         }
-        // Backwards: each level after those below it.
+        // In reverse order: each level after those below it.
         let mut below: HashMap<&str, Below> = HashMap::new();
         let mut lines = Vec::with_capacity(message.lines.len());
         for (line, one) in message.lines.iter().zip(heard).rev() {
@@ -133,7 +133,8 @@ impl Book {
         Reply::Synced { sequence: message.sequence, at: time, ttl, grace, lines }
     }
 
-    /// Takes over what the node says of one budget, and grants from what is left. `None` if there is no such budget.
+    /// Takes over the node's report of one budget, and grants from the units that are left. Returns `None` if there is no such
+    /// budget.
     fn hear(
         &mut self,
         incarnation: &mut Incarnation,
@@ -176,7 +177,8 @@ impl Book {
         Some(Heard { before, hold, base, most, adopted })
     }
 
-    /// Takes back what the levels below cannot use, and puts the hold into the sums. Says what the level above may count on.
+    /// Takes back units that the levels below cannot use, and adds the hold to the sums. Returns what the level above may count
+    /// on.
     fn settle(
         &mut self,
         incarnation: &mut Incarnation,
@@ -197,8 +199,9 @@ impl Book {
         let open = turn.grows && !budget.closing;
         let wish = if open { useful - hold.lease } else { 0 };
         let left = budget.limit.saturating_sub(budget.held() + hold.lease + hold.excess);
-        // What the level above would allow, and what this one has no room for, whatever the one above does: where both are full,
-        // those who hold units here are asked, and give them back above as well.
+        // Units that the level above allows, and at least those for which this level has no room, whatever the level above does.
+        // If both levels are full, the nodes that hold units at this level are asked; they return them at the level above as
+        // well.
         let within = useful.min(most).saturating_sub(hold.lease).min(wish);
         let unmet = within.max(wish.saturating_sub(left));
         let lacking = if open { budget.minimum.saturating_sub(hold.lease) } else { 0 };
@@ -207,7 +210,7 @@ impl Book {
         hold.lacking = lacking.min(MAX_UNITS - budget.lacking);
         share::entitle(budget, &mut hold, line, turn.time, turn.ttl);
         let grown = hold.lease - base;
-        // What it can use beyond that, were there more above.
+        // Units that it could use beyond that if the level above had more.
         let beyond = if within == 0 { wish.min(left) } else { 0 };
         let mine = Below { more: grown + beyond, lease: if grown > 0 { hold.lease } else { 0 } };
 
@@ -236,7 +239,7 @@ impl Book {
         (granted, mine)
     }
 
-    /// The answer to the last message once more, with its time: what it promised then.
+    /// Repeats the answer to the last message, with the time that it promised then.
     fn repeat(&self, message: &Sync, incarnation: &Incarnation, grows: bool) -> Reply {
         let none = Hold::default();
         let again = |line: &Line| match self.budgets.get(&line.path) {
@@ -252,7 +255,7 @@ impl Book {
         Reply::Synced { sequence: message.sequence, at, ttl: ends - at, grace, lines }
     }
 
-    /// The node leaves. One that is fenced may, and one the book does not know has nothing to leave.
+    /// Removes a node that leaves. A fenced node may leave; a node that the book does not know has nothing to return.
     fn leave(&mut self, now: u64, time: u64, message: &Sync) -> Reply {
         let node = self.nodes.get_mut(&message.node);
         let grows = node.as_ref().is_some_and(|node| !node.draining);
@@ -272,14 +275,14 @@ impl Book {
     }
 }
 
-/// What a line's answer depends on beside its rows.
+/// The inputs of a line's answer beside its rows.
 #[derive(Clone, Copy)]
 struct How {
-    /// The node may get more.
+    /// Whether the node may get more.
     grows: bool,
-    /// Nobody may.
+    /// The book is learning: no node may get more.
     learns: bool,
-    /// The lease grew just now.
+    /// Whether this message made the lease grow.
     grown: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What operators change: budgets, terms, nodes.
+//! Changes by operators: budgets, terms, nodes.
 
 use std::error::Error;
 use std::fmt;
@@ -8,41 +8,41 @@ use crate::message::{MAX_UNITS, Malformed, Nudge, above, check_name, check_path,
 use super::rows::Budget;
 use super::{Book, Moved, Terms, What};
 
-/// What an operator changes in a book.
+/// A change of a book by an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Creates a budget, or changes one that is there; one that is closing opens again. What is `None` stays as it is.
+    /// Creates or changes a budget; reopens one that is closing. A field that is `None` stays as it is.
     Set {
-        /// `/acme/batch`; `/acme` must be there.
+        /// The path, as in `/acme/batch`; `/acme` must exist.
         path: String,
-        /// How many units may be leased. A new budget needs one.
+        /// How many units may be leased. A new budget needs a limit.
         limit: Option<u64>,
-        /// What is kept from others for each node that uses the budget: where they have it already, it comes as they give back. 0
-        /// of a new budget.
+        /// Units that are kept from others for each node that uses the budget. If others have them already, the minimum fills as
+        /// they give back. 0 in a new budget.
         minimum: Option<u64>,
     },
-    /// Deletes a budget that has none below it. If it is leased, it grants nothing and goes with its last lease.
+    /// Deletes a budget that has none below it. A budget with leases grants nothing more and is removed with its last lease.
     Delete {
-        /// `/acme/batch`.
+        /// The path, as in `/acme/batch`.
         path: String,
     },
-    /// How long leases hold, from each node's next sync on. What is `None` stays as it is.
+    /// Sets how long leases hold, from each node's next sync on. A field that is `None` stays as it is.
     Terms {
         /// [`Terms::ttl`].
         ttl: Option<u64>,
         /// [`Terms::grace`].
         grace: Option<u64>,
     },
-    /// Asks a node for all its leases and gives it no more; or ends that. The node may have yet to join.
+    /// Asks a node for all its leases and grants it no more, or ends that. The node need not have joined yet.
     Drain {
         /// The node's name.
         node: String,
         /// Whether to drain it.
         on: bool,
     },
-    /// Recomputes all sums from what nodes hold, and drops rows that belong to nothing.
+    /// Recomputes all sums from the holds, and drops orphaned rows.
     Repair,
-    /// A change, and who makes it: the book notes it with what was changed.
+    /// A change with its author. The book records both.
     By {
         /// A name without a slash: `root@host`.
         who: String,
@@ -51,7 +51,7 @@ pub enum Change {
     },
 }
 
-/// A book cannot be changed like this.
+/// The reason why a book rejects a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rejected {
     /// A name, a path or a number breaks the protocol.
@@ -62,7 +62,7 @@ pub enum Rejected {
     NoLimit(String),
     /// There are budgets below the one to delete.
     HasBudgetsBelow(String),
-    /// The level above is deleted.
+    /// The level above is being deleted.
     Closing(String),
 }
 
@@ -87,17 +87,17 @@ impl From<Malformed> for Rejected {
 }
 
 impl From<Terms> for Change {
-    /// Sets both.
+    /// Returns a change that sets both terms.
     fn from(terms: Terms) -> Self {
         Self::Terms { ttl: Some(terms.ttl), grace: Some(terms.grace) }
     }
 }
 
 impl Change {
-    /// Checks names and numbers, as a store does before it sends the change.
+    /// Checks names and numbers. Stores call this before they send the change.
     ///
     /// # Errors
-    /// What is wrong with the change.
+    /// Describes what is wrong with the change.
     pub fn check(&self, organisation: &str) -> Result<(), Malformed> {
         check_name(organisation)?;
         match self {
@@ -122,10 +122,10 @@ impl Change {
 }
 
 impl Book {
-    /// Applies an operator's change at `now`, in milliseconds. Deleting looks at all budgets.
+    /// Applies an operator's change at `now`, in milliseconds. Deleting takes time for all budgets.
     ///
     /// # Errors
-    /// Why not. The book's budgets are as they were.
+    /// Returns the reason of a rejection. The book's budgets are unchanged then.
     pub fn administer(&mut self, now: u64, change: &Change) -> Result<(), Rejected> {
         self.goes_on(now);
         self.change(now, "", change)
@@ -170,7 +170,7 @@ impl Book {
         Ok(())
     }
 
-    /// Tells of a change that changed something.
+    /// Records an event for a change that had an effect.
     fn noted(&mut self, now: u64, who: &str, what: Option<What>) {
         if let Some(what) = what {
             self.tell(now, who, what);
@@ -226,7 +226,7 @@ impl Book {
         Ok(())
     }
 
-    /// Returns whether that is new.
+    /// Sets or clears the drain of a node. Returns whether that changed anything.
     fn drain(&mut self, name: &str, on: bool) -> bool {
         let node = self.nodes.entry(name.to_owned()).or_default();
         let changes = std::mem::replace(&mut node.draining, on) != on;

@@ -1,4 +1,4 @@
-//! How leases end: in time, by leaving, by another process of the same name.
+//! The ends of leases: by time, by leaving, or because another process takes the name.
 
 use crate::message::{Nudge, Sync};
 
@@ -6,7 +6,7 @@ use super::rows::{Budget, FORMER, Hold, Incarnation};
 use super::{Book, What};
 
 impl Book {
-    /// The book's time while the store's clock shows `now`. What has ended by then gives all back.
+    /// Advances the book's time to the store's clock `now` and expires what has ended by then. Returns the book's time.
     pub(super) fn goes_on(&mut self, now: u64) -> u64 {
         self.time = self.time.at(now, self.terms);
         let time = self.time.now();
@@ -15,7 +15,7 @@ impl Book {
         time
     }
 
-    /// Gives all back of each incarnation whose lease and grace have ended. Returns whether there was any.
+    /// Takes all units from each incarnation whose lease and grace have ended. Returns whether there was one.
     pub(super) fn expire(&mut self, now: u64, time: u64) -> bool {
         let mut any = false;
         while let Some((_, node, number)) =
@@ -31,9 +31,9 @@ impl Book {
 
     /// Renews the leases of an incarnation from `time` on.
     ///
-    /// Its units are not freed earlier than the node believes in its leases, although the terms became shorter or the store lost
-    /// what it had promised: the node says for how long it does, and may not hear the reply. Nor are they freed earlier than the
-    /// book has promised before: a message from then may come late, and would be taken for one whose writes were lost if the
+    /// Units are never freed while the node still relies on its leases, even if the terms became shorter or the store lost its
+    /// promise. The message states for how long the node relies on them; the node may never receive the reply. Nor are they freed
+    /// earlier than the book has promised before: a late message from that time would look like one whose writes were lost if the
     /// row were gone.
     pub(super) fn renew(&mut self, time: u64, message: &Sync, incarnation: &mut Incarnation) {
         let row = |freed| (freed, message.node.clone(), message.incarnation);
@@ -46,7 +46,7 @@ impl Book {
         self.ends.insert(row(incarnation.freed));
     }
 
-    /// Gives all back that an incarnation holds, and forgets it. Returns whether it had not left before.
+    /// Takes all units from an incarnation and forgets it. Returns false if it had left before.
     fn remove(&mut self, name: &str, number: u64) -> bool {
         self.release_all(name, number);
         let node = self.nodes.get_mut(name);
@@ -58,7 +58,7 @@ impl Book {
         !incarnation.left
     }
 
-    /// Gives all back that an incarnation holds.
+    /// Takes all units from an incarnation.
     pub(super) fn release_all(&mut self, name: &str, number: u64) {
         let node = self.nodes.get_mut(name);
         let Some(incarnation) = node.and_then(|node| node.incarnations.get_mut(&number)) else {
@@ -69,7 +69,7 @@ impl Book {
         }
     }
 
-    /// Takes what a hold has out of its budget's sums. Who lacks units there hears of it.
+    /// Subtracts a hold from its budget's sums, and nudges the nodes that lack units there.
     fn give_back(&mut self, path: &str, hold: &Hold) -> Option<&mut Budget> {
         let budget = self.budgets.get_mut(path)?;
         budget.take_out(hold);
@@ -79,7 +79,7 @@ impl Book {
         Some(budget)
     }
 
-    /// Takes a hold out of its budget, and the budget out of the book if it waited for that.
+    /// Removes a hold from its budget, and the budget from the book if this was the last lease of a deleted budget.
     pub(super) fn release(&mut self, path: &str, hold: &Hold) {
         let Some(budget) = self.give_back(path, hold) else { return };
         budget.holds -= 1;
@@ -88,7 +88,7 @@ impl Book {
         }
     }
 
-    /// The leases of an incarnation have ended by its own clock.
+    /// Clears the leases of an incarnation that have ended by its own clock.
     pub(super) fn clear(&mut self, incarnation: &mut Incarnation) {
         incarnation.lost = 0;
         for (path, hold) in std::mem::take(&mut incarnation.holds) {
@@ -103,15 +103,15 @@ impl Book {
         }
     }
 
-    /// A node's name goes when nobody has it. One that is drained stays so.
+    /// Forgets a node's name when no incarnation has it. A drained node is kept.
     pub(super) fn forget_if_gone(&mut self, name: &str) {
         if self.nodes.get(name).is_some_and(|node| node.incarnations.is_empty() && !node.draining) {
             self.nodes.remove(name);
         }
     }
 
-    /// Whether the message's incarnation has the node's name, or takes it now. One whose leases ended, of which the book knows
-    /// nothing any more, takes it from nobody: its message may be late, and the process gone.
+    /// Returns whether the message's incarnation has the node's name, or takes it now. An incarnation whose leases ended and
+    /// which the book no longer knows cannot take the name from another one: its message may be late, and its process gone.
     pub(super) fn has_name(&mut self, now: u64, time: u64, message: &Sync) -> bool {
         let node = self.nodes.entry(message.node.clone()).or_default();
         let older = node.current;

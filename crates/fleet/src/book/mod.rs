@@ -1,4 +1,4 @@
-//! The book of one organisation: budgets, nodes, leases, and who gets what. It has no clock and does no input or output.
+//! The book of one organisation: budgets, nodes, leases, and how units are shared. It has no clock and does no input or output.
 //!
 //! ```text
 //! apply(now, sync):
@@ -15,7 +15,7 @@
 //!   for each refusal that was not noted before: note it
 //! ```
 //!
-//! A sync costs time for its lines, and for the leases of what ended. The store's function does the same in Lua, row by row.
+//! A sync takes time for its lines and for the leases that ended. The store's function does the same in Lua, row by row.
 
 mod apply;
 mod change;
@@ -42,21 +42,21 @@ use refusals::Noted;
 use rows::{Budget, Node};
 use time::Time;
 
-/// What a store knows of one organisation.
+/// The state of one organisation in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Book {
     terms: Terms,
     time: Time,
-    /// When the book began, by its own time.
+    /// When the book began, in its own time.
     born: Option<u64>,
-    /// Until then it grants nothing, and takes over what nodes hold.
+    /// End of the learning phase. Until then the book grants nothing, and takes over the leases that nodes report.
     learning: u64,
     budgets: BTreeMap<String, Budget>,
     nodes: BTreeMap<String, Node>,
-    /// When units are freed, and whose: the row's node and incarnation.
+    /// When units are freed, with the row's node and incarnation.
     ends: BTreeSet<(u64, String, u64)>,
     events: VecDeque<Event>,
-    /// The one that was refused last comes last.
+    /// Oldest first.
     refusals: VecDeque<Noted>,
     #[serde(skip)]
     nudged: BTreeSet<Nudge>,
@@ -65,9 +65,9 @@ pub struct Book {
 /// How long leases hold, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
-    /// From a sync to the end of the node's leases.
+    /// Time from a sync to the end of the node's leases.
     pub ttl: u64,
-    /// From the end of a lease until its units go to others.
+    /// Time from the end of a lease until its units go to others.
     pub grace: u64,
 }
 
@@ -79,7 +79,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// The longest of both, a year.
+    /// The maximum of each: a year.
     const LONGEST: u64 = LONGEST_PROMISE / 2;
 
     fn check(self) -> Result<(), Malformed> {
@@ -89,27 +89,28 @@ impl Terms {
 }
 
 impl Book {
-    /// How many events a book keeps.
+    /// Number of events that a book keeps.
     pub const EVENTS: usize = 64;
 
-    /// An empty book.
+    /// Creates an empty book.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to tell nodes that listen, since the last call: units are wanted that others hold idle, were freed, or are waited for.
+    /// Takes the nudges for nodes that listen, since the last call: units are wanted that others hold idle, were freed, or are
+    /// waited for.
     pub fn nudged(&mut self) -> BTreeSet<Nudge> {
         std::mem::take(&mut self.nudged)
     }
 
-    /// The book as operators see it at `now`, in milliseconds. What has ended by then is gone.
+    /// Returns the book as operators see it at `now`, in milliseconds. Leases that have ended by then are gone.
     pub fn view(&mut self, now: u64) -> View {
         let time = self.time.at(now, self.terms);
         if self.expire(now, time.now()) {
             self.time = time;
         }
-        // By the store's clock, as all that operators see.
+        // Operators see times of the store's clock.
         let shown = |at: u64| (at + now).saturating_sub(time.now());
         let mut budgets: BTreeMap<&String, BudgetView> =
             self.budgets.iter().map(|(path, budget)| (path, budget.view(path))).collect();

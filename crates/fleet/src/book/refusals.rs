@@ -1,4 +1,4 @@
-//! Who was refused, when, by which budget: the last ones. They stay when their node leaves.
+//! The last refusals: node, time and budget. They stay when their node leaves.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,46 @@ use crate::message::{MAX_UNITS, Refusal, Sync};
 use super::Book;
 use super::rows::Hold;
 
-/// Charges of one group that a budget refused on a node for one reason, within a while: those of which each came at most
-/// [`Book::EPISODE`] after the one before. (A limit and a lease are one reason: there was no room.)
+/// Charges of one group that a budget refused on one node for one reason, within one episode: each came at most [`Book::EPISODE`]
+/// after the one before. A limit and a lease count as one reason: there was no room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Refused {
-    /// When the first was refused, by the store's clock: milliseconds since 1970.
+    /// Time of the first refusal, by the store's clock: milliseconds since 1970.
     pub since: u64,
-    /// When the last was.
+    /// Time of the last refusal.
     pub at: u64,
-    /// On which node.
+    /// The node.
     pub node: String,
-    /// On which start of it.
+    /// The incarnation of the node.
     pub incarnation: u64,
-    /// Which budget was full there.
+    /// The budget that was full there.
     pub budget: String,
-    /// The path of the group that asked.
+    /// The path of the group that made the charge.
     pub group: String,
-    /// What stood in the way of the last one.
+    /// The obstacle of the last charge.
     pub full: Full,
-    /// What the largest asked for.
+    /// Size of the largest charge.
     pub units: u64,
-    /// How many were refused.
+    /// Number of refused charges.
     pub count: u64,
 }
 
-/// What stands in the way of a charge.
+/// The obstacle of a refused charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Full {
     /// The budget's limit: others hold the rest.
     #[default]
     Limit,
-    /// The node's lease alone. When the book heard of it, there was room for the charge.
+    /// The node's lease alone. There was room for the charge when the book received the refusal.
     Lease,
     /// The budget is deleted.
     Deleted,
-    /// An operator drains the node.
+    /// An operator is draining the node.
     Drained,
 }
 
 impl Full {
-    /// Whether both are told as one: a limit and a lease are met in turns while a budget is full.
+    /// Returns whether both belong in one episode: charges meet a limit and a lease alternately while a budget is full.
     fn is_like(self, other: Self) -> bool {
         let of_room = |full| matches!(full, Self::Limit | Self::Lease);
         self == other || (of_room(self) && of_room(other))
@@ -58,21 +58,20 @@ impl Full {
 /// A row of the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Noted {
-    /// The number of the last that was noted here. A node that tells it again is not counted again: not after its leases ended
-    /// and all else of it was forgotten, either.
+    /// Number of the last refusal noted here. A refusal that a node sends again counts once, even after the node's leases have
+    /// ended and its other rows are gone.
     number: u64,
     pub refused: Refused,
 }
 
 impl Book {
-    /// How many refusals a book keeps.
+    /// Number of refusals that a book keeps.
     pub const REFUSALS: usize = 64;
 
-    /// Refusals of the same group, budget and node that follow each other within so many milliseconds are kept as one.
+    /// The longest gap, in milliseconds, between refusals of the same group, budget and node that are kept as one.
     pub const EPISODE: u64 = 60_000;
 
-    /// Takes note of the refusals that this start of the node has not told before.
-    /// `grows` is false of a node that is drained.
+    /// Notes the refusals that this incarnation has not reported before. `grows` is false if the node is drained.
     pub(super) fn note(
         &mut self,
         now: u64,
@@ -89,11 +88,11 @@ impl Book {
         }
     }
 
-    /// What stands in the way of a charge now. `idle` is what its node has idle.
+    /// Returns the present obstacle of a charge. `idle` is the number of units that its node has idle.
     fn stands_in_the_way(&self, said: &Refusal, idle: u64, grows: bool) -> Full {
         let there = self.budgets.get(&said.budget);
         let Some(budget) = there.filter(|budget| !budget.closing) else { return Full::Deleted };
-        // (No sum here exceeds what a double holds: the store's function computes the same.)
+        // No sum here exceeds the exact range of a double: the store's function computes the same.
         let left = budget.limit.saturating_sub(budget.held());
         match said.units.saturating_sub(idle) {
             _ if !grows => Full::Drained,

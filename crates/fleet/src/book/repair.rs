@@ -1,11 +1,11 @@
-//! Damage of a book, and how it is mended.
+//! Repair of a damaged book.
 
 use super::Book;
 use super::rows::Budget;
 
 impl Book {
-    /// Recomputes all sums from what nodes hold, drops leases of budgets that are not there, and files anew when leases end.
-    /// Returns how many budgets had other sums before.
+    /// Recomputes all sums from the holds, drops leases of budgets that do not exist, and rebuilds the index of ends.
+    /// Returns the number of budgets whose sums were wrong.
     pub(super) fn recount(&mut self) -> u64 {
         let before = self.budgets.clone();
         for budget in self.budgets.values_mut() {

@@ -1,8 +1,8 @@
 //! The rows of a book, and the sums over the leases of one budget.
 //!
-//! Each hold remembers what it adds to each sum. A change takes the hold's old parts out and puts its new parts in, so a sync
-//! costs the same with a thousand nodes as with one. No sum exceeds [`MAX_UNITS`]: a part that would is cut, and the hold
-//! remembers what was counted of it.
+//! Each hold remembers what it adds to each sum. A change subtracts the hold's old parts and adds its new ones, so the cost of a
+//! sync does not depend on the number of nodes. No sum exceeds [`MAX_UNITS`]: a part that would exceed it is cut, and the hold
+//! remembers the counted part.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::{Line, MAX_UNITS};
 
-/// A budget: its limits, and what its holds come to.
+/// A budget: its limits, and the sums over its holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Budget {
     pub limit: u64,
     pub minimum: u64,
     pub closing: bool,
-    /// How many holds there are.
+    /// Number of holds.
     pub holds: u64,
     pub leased: u64,
     pub excess: u64,
@@ -24,48 +24,48 @@ pub(super) struct Budget {
     pub waiting: u64,
     pub idle: u64,
     pub lacking: u64,
-    /// Refused charges, of all nodes that ever were.
+    /// Number of refused charges, of all nodes that ever were.
     pub refused: u64,
-    /// How many holds want or have something.
+    /// Number of holds that use or want something.
     pub sharers: u64,
-    /// For how many of them charges wait, and what these lease.
+    /// Number of sharers with waiting charges, and the sum of their leases.
     pub hungry: u64,
     pub hungry_leased: u64,
-    /// What is set aside for charges that wait.
+    /// Units set aside for waiting charges.
     pub entitled: u64,
     pub head: Head,
 }
 
-/// Of those for whom something is set aside, the one that waits longest, as far as the book has heard of them. Each says so anew
-/// with its next message.
+/// The hold whose charge waits longest, among those for which units are set aside, as far as the book knows. Each node
+/// reports its charges again with its next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Head {
-    /// Since when its oldest charge waits, by the book's time and a millisecond; 0 if there is none.
+    /// The book's time since which its oldest charge waits, plus one millisecond; 0 if there is none.
     pub since: u64,
-    /// What is set aside for it.
+    /// Units set aside for it.
     pub lacks: u64,
-    /// Its charge is larger than any node's part: all give up what they return until it is served.
+    /// Its charge is larger than any node's part: all other nodes give up what they return until it is served.
     pub large: bool,
 }
 
-/// What one incarnation has of one budget.
+/// The part of one incarnation in one budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Hold {
     pub lease: u64,
     pub used: u64,
     pub want: u64,
     pub refused: u64,
-    /// The last message that named the budget.
+    /// Sequence number of the last message that named the budget.
     pub sequence: u64,
-    /// What is counted of the units used beyond the lease.
+    /// Counted part of the units used beyond the lease.
     pub excess: u64,
-    /// What is counted of the units wanted and not granted.
+    /// Counted part of the units wanted and not granted.
     pub unmet: u64,
-    /// What of these charges wait for.
+    /// The part of `unmet` that charges wait for.
     pub waiting: u64,
-    /// What is counted of the units that lack to the minimum.
+    /// Counted part of the units that lack to the minimum.
     pub lacking: u64,
-    /// What is set aside for its charges that wait.
+    /// Units set aside for its waiting charges.
     pub entitled: u64,
     /// [`Head::since`] and [`Head::large`], if it is the head.
     pub since: u64,
@@ -75,15 +75,15 @@ pub(super) struct Hold {
 /// A node's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Node {
-    /// The incarnation that has the name, or had it last; 0 if none had.
+    /// The incarnation that has the name, or had it last; 0 if there was none.
     pub current: u64,
-    /// Earlier ones, the last [`FORMER`] of them: should one come back, it is not taken for a newer one.
+    /// The last [`FORMER`] earlier incarnations, so that one that comes back is not taken for a newer one.
     pub former: Vec<u64>,
     pub draining: bool,
     pub incarnations: BTreeMap<u64, Incarnation>,
 }
 
-/// How many earlier incarnations a node's name remembers.
+/// Number of earlier incarnations that a node's name remembers.
 pub(super) const FORMER: usize = 8;
 
 /// One start of a node.
@@ -91,17 +91,17 @@ pub(super) const FORMER: usize = 8;
 pub(super) struct Incarnation {
     /// The highest sequence number applied.
     pub sequence: u64,
-    /// The message in which the book last found that it had lost writes. Holds that were last named before it are adopted.
+    /// The message in which the book last found that it had lost writes. Holds last named before it are adopted.
     pub lost: u64,
-    /// When that message was applied.
+    /// When the last message was applied, in the book's time.
     pub at: u64,
-    /// Its leases end.
+    /// When its leases end.
     pub ends: u64,
-    /// Its units go to others.
+    /// When its units go to others.
     pub freed: u64,
-    /// The grace that was promised with that message's reply.
+    /// The grace promised with the reply to the last message.
     pub grace: u64,
-    /// It left. Its row stays until `freed`, so that messages that come later than the last one are known as late.
+    /// The incarnation left. Its row stays until `freed`, so that messages that arrive after the last one are known as late.
     pub left: bool,
     pub holds: BTreeMap<String, Hold>,
 }
@@ -141,7 +141,7 @@ impl Budget {
         }
     }
 
-    /// What is leased, or used without a lease.
+    /// Returns the units that are leased, or used without a lease.
     pub fn held(&self) -> u64 {
         self.leased + self.excess
     }
@@ -156,7 +156,7 @@ impl Hold {
         self.lease.saturating_sub(self.used)
     }
 
-    /// It wants or has something.
+    /// Returns whether the hold uses or wants something.
     fn shares(&self) -> bool {
         self.lease > 0 || self.want > 0 || self.used > 0
     }
@@ -169,12 +169,12 @@ impl Hold {
         self.entitled > 0 && self.since == budget.head.since
     }
 
-    /// Nobody syncs for it any more: it waits for nothing, and nothing is set aside for it.
+    /// Clears all wants: no process syncs for this hold any more, so it waits for nothing, and nothing is set aside for it.
     pub fn wants_no_more(&mut self) {
         (self.unmet, self.waiting, self.lacking, self.entitled) = (0, 0, 0, 0);
     }
 
-    /// Takes over what the node says, without its lease.
+    /// Takes over the node's figures, except its lease.
     pub fn hear(&mut self, line: &Line, sequence: u64) {
         self.used = line.used;
         self.want = line.want;
@@ -182,18 +182,19 @@ impl Hold {
         self.sequence = sequence;
     }
 
-    /// Sets the lease, and counts what is used beyond it. `others` is the budget without this hold.
+    /// Sets the lease, and counts the units used beyond it. `others` is the budget without this hold.
     pub fn set_lease(&mut self, lease: u64, others: &Budget) {
         self.lease = lease;
         self.excess = self.used.saturating_sub(lease).min(MAX_UNITS - others.held() - lease);
     }
 
-    /// The same that holds and wants nothing.
+    /// Returns this hold without leases and wants.
     pub fn cleared(&self) -> Self {
         Self { refused: self.refused, sequence: self.sequence, ..Self::default() }
     }
 
-    /// Says nothing that is worth a row. A row with refusals stays as long as its incarnation, so that none counts twice.
+    /// Returns whether the hold needs no row. A row with refusals stays as long as its incarnation, so that each refusal counts
+    /// once.
     pub fn is_blank(&self, closing: bool) -> bool {
         self.lease == 0 && (closing || (self.used == 0 && self.want == 0 && self.refused == 0))
     }

@@ -1,16 +1,17 @@
-//! Who gets what is left, and who is asked for what lies idle or is returned.
+//! Sharing: how free units are distributed, and which nodes are asked for idle or returned ones.
 //!
-//! Parts are computed in `f64`, as the store's function does. Each result is cut to whole units and to what there is, so
-//! rounding moves a unit between nodes, and never makes one.
+//! Shares are computed in `f64`, like in the store's function. Each result is cut to whole units and to the units that exist, so
+//! rounding moves a unit between nodes but never creates one.
 
 use crate::message::Line;
 
 use super::rows::{Budget, Hold};
 
-/// The lease up to which a node's waiting charges go before those of nodes that have more, where `budget` includes its hold.
+/// Returns the lease up to which a node's waiting charges precede those of nodes with larger leases. `budget` includes the node's
+/// hold.
 ///
-/// It is the equal part of all that use the budget; or, if that is more, the equal part of all for whose charges wait in what the
-/// others have not leased.
+/// It is an equal share of the limit among all holds that use the budget, or, if that is more, an equal share among the holds
+/// with waiting charges of all units that the other holds have not leased. It is at least the minimum.
 pub(super) fn level(budget: &Budget) -> u64 {
     let Budget { limit, minimum, leased, sharers, hungry, hungry_leased, .. } = *budget;
     let equal = limit / sharers.max(1);
@@ -18,15 +19,18 @@ pub(super) fn level(budget: &Budget) -> u64 {
     equal.max(rest.checked_div(hungry).unwrap_or(0)).max(minimum)
 }
 
-/// What `hold` is granted beyond its lease, where it would like `need` more, and charges wait for `urgent` of that, the oldest of
-/// them for `next`. `others` is the budget without this hold; `mine` is what would be set aside for the hold, were it granted
-/// nothing.
+/// Returns how many units `hold` is granted beyond its lease. It asks for `need` more, of which its charges wait for `urgent`,
+/// and the oldest of these for `next`. `others` is the budget without this hold; `mine` is what would be set aside for the hold
+/// if it were granted nothing.
 ///
-/// What the hold lacks to the minimum comes first, from all that is left. For more, what others lack to theirs is set aside, and
-/// what is set aside for charges of others: for the one that waits longest before this one, and if nothing is set aside for this
-/// one, for all. Of the rest, charges that wait get what they need, if all of it is there. If it is not, and charges of others wait
-/// as well, the oldest gets what it needs, and what is set aside for the hold; or nothing, if not even that is there: halves would
-/// serve nobody. Of what is left then the hold gets the part that its need is of all unmet wants.
+/// Units up to the minimum come first, from all that is left. Beyond the minimum, two reserves are excluded: the units that
+/// others lack to their minimum, and units set aside for charges of others. Of the latter, a hold for which nothing is set aside
+/// respects all; a hold that waits longer than the head respects none; any other respects those of the head.
+///
+/// If the rest covers all waiting charges of the hold, they get what they need. If it does not, and charges of others wait as
+/// well, the oldest charge gets what it needs, but at least what is set aside for the hold. If not even the oldest charge can be
+/// covered, the hold gets nothing, because a part of it would serve no charge. The remainder is shared in proportion to the unmet
+/// wants.
 pub(super) fn grant(others: &Budget, hold: &Hold, mine: &Hold, asks: Asks) -> u64 {
     let Asks { need, urgent, next } = asks;
     let left = others.limit.saturating_sub(others.held() + hold.lease);
@@ -57,7 +61,7 @@ pub(super) fn grant(others: &Budget, hold: &Hold, mine: &Hold, asks: Asks) -> u6
     got + part(rest, need - got, others.unmet)
 }
 
-/// What a hold asks for beyond its lease.
+/// The wishes of a hold beyond its lease.
 #[derive(Clone, Copy)]
 pub(super) struct Asks {
     pub need: u64,
@@ -65,8 +69,8 @@ pub(super) struct Asks {
     pub next: u64,
 }
 
-/// Sets aside for the charges that wait for a hold what they lack to the [`level`]; for one that is larger than that all it
-/// lacks, when it has waited for as long as a lease holds (`ttl`). `others` is the budget without this hold.
+/// Sets units aside for the waiting charges of a hold: as many as they lack to the [`level`]. A charge that is larger than that
+/// gets all it lacks set aside once it has waited for the length of a lease (`ttl`). `others` is the budget without this hold.
 pub(super) fn entitle(others: &Budget, hold: &mut Hold, line: &Line, time: u64, ttl: u64) {
     (hold.entitled, hold.since, hold.large) = (0, 0, false);
     let mut all = others.clone();
@@ -88,9 +92,9 @@ pub(super) fn entitle(others: &Budget, hold: &mut Hold, line: &Line, time: u64, 
     }
 }
 
-/// How much `hold` gives back as it is returned, before charges of its own get it. `budget` includes it. The lease may have `grown`
-/// just now: what the charge needs that it was granted for is not due before the charge has it, and never what is gathered for one
-/// that is larger than any node's part.
+/// Returns how many units `hold` gives back as they are returned, before charges of its own get them. `budget` includes the hold.
+/// If the lease has `grown` just now, the units that the granted charge needs are not due until the charge has them. Units
+/// gathered for a charge that is larger than any node's part are never due.
 pub(super) fn due(budget: &Budget, hold: &Hold, line: &Line, grown: bool) -> u64 {
     if hold.is_head(budget) {
         return 0;
@@ -104,7 +108,8 @@ pub(super) fn due(budget: &Budget, hold: &Hold, line: &Line, grown: bool) -> u64
     above.max(gathered.min(hold.lease.saturating_sub(budget.minimum.max(kept))))
 }
 
-/// The part of `free` for one who needs `need` beside others who need `unmet`. Not 0 if there is anything: nobody starves.
+/// Returns the share of `free` for a hold that needs `need` beside others that need `unmet`. It is not 0 unless `free` or `need`
+/// is, so no hold starves.
 fn part(free: u64, need: u64, unmet: u64) -> u64 {
     let all = need as f64 + unmet as f64;
     if all <= free as f64 {
@@ -114,10 +119,10 @@ fn part(free: u64, need: u64, unmet: u64) -> u64 {
     part.min(free).min(need)
 }
 
-/// How much of its lease `hold` is asked to give back. `budget` includes it.
+/// Returns how many units of its lease `hold` is asked to give back. `budget` includes the hold.
 ///
-/// Idle units are asked for as long as they serve: as large a part of them as what others need is of all that lies idle. Units in
-/// use are asked for while the budget is over by more than lies idle. Nobody is asked for its minimum because others want more.
+/// Idle units are asked for in proportion: the unmet need of others, divided by all idle units. Units in use are asked for while
+/// the budget is over by more than lies idle. The wants of others never reduce a hold below the minimum.
 pub(super) fn asked(budget: &Budget, hold: &Hold) -> u64 {
     let over = budget.over();
     let idle = fraction(hold.idle(), over as f64 + (budget.unmet - hold.unmet) as f64, budget.idle);
@@ -132,12 +137,12 @@ pub(super) fn asked(budget: &Budget, hold: &Hold) -> u64 {
     idle + busy
 }
 
-/// How much of its lease charges of others wait for. `budget` includes it.
+/// Returns how many units of its lease charges of others wait for. `budget` includes the hold.
 pub(super) fn wanted(budget: &Budget, hold: &Hold) -> u64 {
     (budget.waiting - hold.waiting).min(hold.lease.saturating_sub(budget.minimum))
 }
 
-/// As large a part of `mine` as `needed` is of `all`.
+/// Returns `mine` times `needed / all`, rounded up, at most `mine`.
 fn fraction(mine: u64, needed: f64, all: u64) -> u64 {
     if needed >= all as f64 {
         return mine;

@@ -1,4 +1,5 @@
-//! The book's own time. It never goes back, so what has ended stays ended, and a message that comes after that is known as late.
+//! The book's own time. It never goes back, so leases that have ended stay ended, and a message that comes later is known as
+//! late.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +7,22 @@ use super::Terms;
 
 /// The time by which leases end.
 ///
-/// It is the store's clock while that goes on. Where the clock goes back by at most a lease and its grace, the time stands still
-/// until the clock is there again: leases end late by as much. Where the clock goes back by more, the time goes on from where it
-/// stood, ahead of the clock from then on: leases end in time. (Members of an etcd tell the time in turns, each a little
-/// different. If each step back put the time ahead, it would run too fast.)
+/// It follows the store's clock while that goes forward. If the clock goes back by at most a lease and its grace, the time stands
+/// still until the clock catches up, and leases end late by as much. If the clock goes back by more, the time continues from
+/// where it stood and stays ahead of the clock, so leases end on time.
+///
+/// Small steps must not move the time ahead: the members of an etcd cluster report the time in turns, each slightly different,
+/// and the time would run too fast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Time {
-    /// The latest time there was.
+    /// The latest time so far.
     latest: u64,
-    /// By how much the time is ahead of the store's clock.
+    /// How far the time is ahead of the store's clock.
     ahead: u64,
 }
 
 impl Time {
-    /// The time while the store's clock shows `clock`.
+    /// Returns the time for a store's clock of `clock`.
     pub fn at(self, clock: u64, terms: Terms) -> Self {
         let shown = clock + self.ahead;
         if shown >= self.latest {

@@ -1,5 +1,5 @@
-//! A book as operators see it. As JSON its budgets, holds, nodes and starts have the names that operators know:
-//! `docs/schemas/fleet.v1.json`. (Its events and refusals have those of Rust.)
+//! A book as operators see it. In JSON its budgets, holds, nodes and incarnations have the names that operators know:
+//! `docs/schemas/fleet.v1.json`. Its events and refusals keep their names in Rust.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,7 +9,7 @@ use super::Refused;
 /// A whole book at one moment. Rows are sorted by path, by name and by incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
-    /// When, by the store's clock: milliseconds since 1970.
+    /// When the book was read, by the store's clock: milliseconds since 1970.
     pub at: u64,
     /// How long a lease holds, in milliseconds.
     #[serde(rename = "lease_ms")]
@@ -17,196 +17,196 @@ pub struct View {
     /// How long after a lease's end its units are kept from others, in milliseconds.
     #[serde(rename = "grace_ms")]
     pub grace: u64,
-    /// For how many milliseconds the book grants nothing yet, since it was emptied or damaged; 0 if it grants.
+    /// The remaining milliseconds in which the book grants nothing, because it was emptied or damaged; 0 if it grants.
     #[serde(rename = "learning_ms")]
     pub learning: u64,
-    /// The budgets.
+    /// All budgets.
     pub budgets: Vec<BudgetView>,
-    /// The nodes.
+    /// All nodes.
     pub nodes: Vec<NodeView>,
     /// The last [`Book::EVENTS`](super::Book::EVENTS), oldest first.
     pub events: Vec<Event>,
-    /// The last [`Book::REFUSALS`](super::Book::REFUSALS) that were refused, the last one last.
+    /// The last [`Book::REFUSALS`](super::Book::REFUSALS) refusals, oldest first.
     pub refusals: Vec<Refused>,
 }
 
 /// One budget. Its numbers are units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetView {
-    /// Its path.
+    /// The budget's path.
     pub path: String,
-    /// How many units may be leased.
+    /// The limit on the sum of all leases.
     #[serde(rename = "max")]
     pub limit: u64,
-    /// What is kept from others for each node that uses the budget.
+    /// Units kept from others for each node that uses the budget.
     #[serde(rename = "min")]
     pub minimum: u64,
-    /// It is deleted, and goes with its last lease.
+    /// The budget is deleted, and is removed with its last lease.
     #[serde(rename = "deleted")]
     pub closing: bool,
     /// The sum of all leases.
     pub leased: u64,
-    /// What nodes use beyond their leases.
+    /// Units that nodes use beyond their leases.
     pub excess: u64,
     /// By how much `leased` and `excess` are above the limit.
     pub over: u64,
-    /// What nodes want and lack.
+    /// Units that nodes want and lack.
     pub unmet: u64,
-    /// What of that charges wait for.
+    /// The part of `unmet` that charges wait for.
     pub waiting: u64,
-    /// Leased, and used by nobody.
+    /// Units that are leased and not used.
     pub idle: u64,
-    /// What nodes lack to their minimum.
+    /// Units that nodes lack to their minimum.
     pub lacking: u64,
-    /// Charges that were refused, on all nodes that ever were.
+    /// Number of refused charges, on all nodes that ever were.
     pub refused: u64,
-    /// The store lost its limits, and knows it of leases alone: it grants nothing before they are set again.
+    /// The store lost the budget's limits and knows it from leases alone. It grants nothing until they are set again.
     pub lost: bool,
-    /// What each node has of it.
+    /// The part of each node.
     #[serde(rename = "nodes")]
     pub holds: Vec<HoldView>,
 }
 
-/// What one incarnation of a node has of one budget. Its numbers are units, but for `refused`.
+/// The part of one incarnation of a node in one budget. Its numbers are units, except `refused`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HoldView {
     /// The node's name.
     pub node: String,
-    /// Its incarnation.
+    /// The incarnation.
     #[serde(serialize_with = "digits", deserialize_with = "number")]
     pub incarnation: u64,
-    /// What it may use.
+    /// Units that it may use.
     pub lease: u64,
-    /// What it used when it last spoke.
+    /// Units in use at the node's last sync.
     pub used: u64,
-    /// The lease it would like.
+    /// The lease that it asks for.
     pub want: u64,
-    /// What it uses beyond its lease.
+    /// Units in use beyond its lease.
     pub excess: u64,
-    /// What of its want could not be granted.
+    /// The part of its want that could not be granted.
     pub unmet: u64,
-    /// What of that charges wait for.
+    /// The part of `unmet` that charges wait for.
     pub waiting: u64,
-    /// What it lacks to the minimum.
+    /// Units that it lacks to the minimum.
     pub lacking: u64,
-    /// Charges that were refused there.
+    /// Number of charges refused there.
     pub refused: u64,
 }
 
-/// One node's name.
+/// A node, by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeView {
-    /// The name.
+    /// The node's name.
     pub name: String,
-    /// Its leases are asked back, and it gets no more.
+    /// The node is drained: its leases are asked back, and it gets no more.
     #[serde(rename = "drained")]
     pub draining: bool,
-    /// Its starts whose leases still count.
+    /// Its incarnations whose leases still count.
     #[serde(rename = "starts")]
     pub incarnations: Vec<IncarnationView>,
 }
 
-/// One start of a node.
+/// One incarnation of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IncarnationView {
-    /// Its number.
+    /// The incarnation's number.
     #[serde(serialize_with = "digits", deserialize_with = "number")]
     pub incarnation: u64,
-    /// A newer one has the name.
+    /// A newer incarnation has the name.
     #[serde(rename = "replaced")]
     pub fenced: bool,
     /// The highest sequence number applied.
     #[serde(rename = "messages")]
     pub sequence: u64,
-    /// When its leases end, by the store's clock, unless it syncs before.
+    /// When its leases end, by the store's clock, unless it syncs earlier.
     pub ends: u64,
-    /// When its units go to others, unless it syncs before.
+    /// When its units go to others, unless it syncs earlier.
     pub freed: u64,
 }
 
-/// Something an operator may have to know.
+/// An event that an operator may need to know of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Event {
-    /// When, by the store's clock: milliseconds since 1970.
+    /// When it happened, by the store's clock: milliseconds since 1970.
     pub at: u64,
-    /// Which node; or who changed something, as far as that is known.
+    /// The node, or the author of a change as far as known.
     pub node: String,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// What happened to a node.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum What {
-    /// The book had lost writes, and took over a lease that the node holds.
+    /// The book had lost writes and took over a lease that the node holds.
     Adopted {
-        /// The budget.
+        /// The budget's path.
         path: String,
-        /// How many units the book did not know of.
+        /// Number of units that the book did not know of.
         units: u64,
-        /// By how much the budget is over since then.
+        /// By how much the budget has been over since then.
         over: u64,
     },
-    /// Another process took the node's name. The leases of the older one count until they end.
+    /// Another process took the node's name. The leases of the older incarnation count until they end.
     Fenced {
-        /// The older one.
+        /// The older incarnation.
         incarnation: u64,
     },
-    /// It did not sync in time. Its units went to others.
+    /// The node did not sync in time. Its units went to others.
     Ended {
         /// The incarnation that ended.
         incarnation: u64,
     },
-    /// An operator made a budget, or changed it.
+    /// An operator created or changed a budget.
     Set {
-        /// The budget.
+        /// The budget's path.
         path: String,
-        /// Its limit.
+        /// The budget's limit.
         limit: Moved,
-        /// Its minimum.
+        /// The budget's minimum.
         minimum: Moved,
     },
     /// An operator deleted a budget.
     Deleted {
-        /// The budget.
+        /// The budget's path.
         path: String,
     },
-    /// An operator changed how long leases hold.
+    /// An operator changed the terms of leases.
     Terms {
-        /// The lease, in milliseconds.
+        /// The duration of a lease, in milliseconds.
         ttl: Moved,
-        /// The grace.
+        /// The grace, in milliseconds.
         grace: Moved,
     },
-    /// An operator drained a node, or ended that.
+    /// An operator started or ended the drain of a node.
     Drained {
-        /// The node.
+        /// The node's name.
         node: String,
-        /// Whether it is drained now.
+        /// Whether the node is drained now.
         on: bool,
     },
     /// An operator had the sums recomputed.
     Repaired {
-        /// Of how many budgets they were wrong.
+        /// Number of budgets whose sums were wrong.
         budgets: u64,
     },
-    /// The store had lost some of the book's keys: sums were recomputed, and nothing is granted for a while.
+    /// The store had lost some of the book's keys. Sums were recomputed, and nothing is granted for a while.
     Damaged {
-        /// Of how many budgets the sums were wrong.
+        /// Number of budgets whose sums were wrong.
         budgets: u64,
     },
 }
 
-/// A number that was changed.
+/// The old and new value of a changed number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Moved {
-    /// What it was; `None` of a new budget.
+    /// The old value; `None` for a new budget.
     pub from: Option<u64>,
-    /// What it is.
+    /// The new value.
     pub to: u64,
 }
 
-/// (Numbers of 64 bits are not exact in all readers of JSON.)
+/// Writes a number of 64 bits as text, because not all readers of JSON keep all its digits.
 fn digits<S: Serializer>(incarnation: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{incarnation:016x}"))
 }
@@ -216,7 +216,7 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 impl NodeView {
-    /// It did not leave, or an operator keeps it from coming back.
+    /// Returns whether the node has not left, or is drained.
     pub(crate) fn is_here(&self) -> bool {
         self.draining || !self.incarnations.is_empty()
     }

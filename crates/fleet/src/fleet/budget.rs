@@ -1,4 +1,4 @@
-//! A budget that this node uses.
+//! A budget in use by this node.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::error::{FleetError, NoRoom};
 use super::party::Party;
 use super::standing::Standing;
 
-/// A budget of a fleet on this node: a group whose `max` is what the node has leased. Dropping it gives the lease back as
-/// soon as nothing is charged there any more.
+/// A budget of a fleet on this node: a group whose `max` is the node's lease. Dropping it gives the lease back as soon as nothing
+/// is charged there any more.
 pub struct Budget {
-    /// Dropped after this budget has said that it closes.
+    /// Dropped after this budget has reported that it closes.
     pub(super) fleet: Fleet,
     pub(super) party: Arc<Party>,
     pub(super) path: String,
     pub(super) group: OwnedGroup,
 }
 
-/// Units that a charge waits for, while it does.
+/// The units of a waiting charge, registered until this is dropped.
 struct Need<'b> {
     budget: &'b Budget,
     units: u64,
@@ -43,39 +43,40 @@ impl Budget {
         }
     }
 
-    /// The group in which to charge, and below which to make groups of queries. A charge there is as fast as in any group.
+    /// Returns the group in which to charge, and below which to make groups of queries. A charge there is as fast as in any
+    /// group.
     #[must_use]
     #[inline]
     pub fn group(&self) -> Group<'_> {
         self.group.group()
     }
 
-    /// The group, for tasks and caches that outlive a borrow.
+    /// Returns the group, for tasks and caches that outlive a borrow.
     #[must_use]
     pub fn owned(&self) -> &OwnedGroup {
         &self.group
     }
 
-    /// Its path.
+    /// Returns the budget's path.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What the node has leased of it now.
+    /// Returns the node's current lease of the budget.
     #[must_use]
     pub fn lease(&self) -> u64 {
         self.party.lease(&self.path)
     }
 
-    /// Why its lease does not grow, if it does not.
+    /// Returns the node's standing in the budget, which explains a lease that does not grow.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.party.standing(&self.path)
     }
 
-    /// The budget and each level above it as the store has them, root first: limits, and the sums of what all nodes have. One
-    /// round trip.
+    /// Returns the budget and each level above it as the store has them, root first: limits, and the sums over all nodes. Takes
+    /// one round trip.
     ///
     /// # Errors
     /// The store does not answer.
@@ -86,35 +87,35 @@ impl Budget {
         Ok(totals.into_iter().flatten().collect())
     }
 
-    /// The runtime on which the fleet's tasks run, for those who ask from other threads.
+    /// Returns the runtime on which the fleet's tasks run, for callers on other threads.
     #[must_use]
     pub fn runtime(&self) -> &Handle {
         &self.party.runtime
     }
 
-    /// The fleet whose budget it is.
+    /// Returns the fleet that the budget belongs to.
     #[must_use]
     pub fn fleet(&self) -> &Fleet {
         &self.fleet
     }
 
-    /// Charges within what the node has leased. Does not ask the store; its refusal wakes the task that does.
+    /// Charges within the node's lease. Does not ask the store; a refusal wakes the task that does.
     ///
     /// # Errors
-    /// As [`Group::try_charge`].
-    // (As a call that is not inlined it made a pair of charge and return take a third longer.)
+    /// Those of [`Group::try_charge`].
+    // Without inlining, a pair of charge and return takes a third longer.
     #[inline]
     pub fn try_charge(&self, units: u64) -> Result<OwnedCharge, Refused> {
         self.group.try_charge(units)
     }
 
-    /// Charges. Where the lease does not suffice, asks the store for as much, in one round trip, and tries once more. Where a
-    /// message is under way, that is waited for first; the next has what all charges need that wait by then, so however many
-    /// do, each waits for two answers at most.
+    /// Charges `units`. If the lease does not suffice, asks the store for more in one round trip and tries once more. If a
+    /// message is under way, waits for that first. The next message covers all charges that wait by then, so each waits for at
+    /// most two answers, however many there are.
     ///
     /// # Errors
-    /// [`FleetError::Refused`] where others have the rest and do not give it at once, and says how the node stands with the budget;
-    /// [`FleetError::Unknown`] where an operator has deleted it; or the store does not answer.
+    /// [`FleetError::Refused`] if others have the rest and do not give it at once, with the node's standing in the budget;
+    /// [`FleetError::Unknown`] if an operator has deleted it; or the store does not answer.
     pub async fn charge(&self, units: u64) -> Result<OwnedCharge, FleetError> {
         if let Ok(charge) = self.group.attempt(units) {
             return Ok(charge);
@@ -124,12 +125,12 @@ impl Budget {
         asked.or_else(|error| self.finally(units, error))
     }
 
-    /// Charges, and waits up to `patience` for what this node and others return. The store has the others give back what
-    /// they hold idle. It is asked in any case, and waited for as in [`charge`](Self::charge): up to two answers, each within
-    /// the store's time limit.
+    /// Charges `units`, and waits up to `patience` for units that this node and others return. The store asks the others for
+    /// their idle units. It is contacted in any case, and waited for as in [`charge`](Self::charge): up to two answers, each
+    /// within the store's time limit.
     ///
     /// # Errors
-    /// As [`charge`](Self::charge), when `patience` is over. A store that does not answer meanwhile may answer yet.
+    /// Those of [`charge`](Self::charge), when `patience` is over. A store that does not answer is tried again until then.
     pub async fn charge_within(
         &self,
         units: u64,
@@ -151,8 +152,8 @@ impl Budget {
                 Err(_) => {}
             }
             replies.mark_unchanged();
-            // Units that come back here wake it, and so does a raised limit. A request that is beyond the lease is refused at
-            // once: it waits for a reply.
+            // Units that come back here wake the request, and so does a raised limit. A request larger than the lease is refused
+            // at once: it waits for a reply.
             let rest = end.saturating_duration_since(Instant::now());
             let request = self.group.group().request(units).wait(rest).uncounted();
             last = match request.await {
@@ -166,8 +167,8 @@ impl Budget {
         }
     }
 
-    /// Asks the store for a lease with `units` more than what is charged, in one round trip, and charges nothing: a program
-    /// that sees its need come does not wait for it later. [`lease`](Self::lease) says what came of it.
+    /// Asks the store for a lease with `units` more than are charged, in one round trip, without charging. A program that
+    /// foresees its need can so avoid a later wait. [`lease`](Self::lease) returns the result.
     ///
     /// # Errors
     /// The store does not answer, or another process has the node's name.
@@ -177,11 +178,11 @@ impl Budget {
             return Ok(());
         }
         let _need = self.need(units);
-        // The message that was under way may have brought enough.
+        // The message under way may have brought enough.
         self.party.sync(Some(&self.path), has_room).await
     }
 
-    /// The last attempt, after which the caller is told. Where a limit refuses, that counts, and is noted.
+    /// Tries for the last time before the caller gets the error. A refusal by a limit is counted and noted.
     fn finally(&self, units: u64, error: FleetError) -> Result<OwnedCharge, FleetError> {
         let FleetError::Refused(_) = error else { return Err(error) };
         self.try_charge(units).map_err(|refused| match self.party.failure() {
@@ -190,7 +191,7 @@ impl Budget {
         })
     }
 
-    /// Whether it was a lease that was full: no group of the ledger below.
+    /// Returns whether the full group is a lease, rather than a group of the ledger below one.
     fn is_lease(&self, refused: &Refused) -> bool {
         self.party.state_of(&refused.group).is_some()
     }
@@ -206,7 +207,7 @@ impl Budget {
 
     async fn ask_once(&self, units: u64) -> Result<OwnedCharge, FleetError> {
         let mut granted = None;
-        // The message that was under way may have brought enough.
+        // The message under way may have brought enough.
         let has_room = || {
             granted = self.group.attempt(units).ok();
             granted.is_some()

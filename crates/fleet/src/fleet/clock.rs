@@ -1,6 +1,6 @@
-//! A clock that never jumps and goes on while the machine sleeps.
+//! A monotonic clock that continues while the machine sleeps.
 
-/// Milliseconds since some moment.
+/// Returns the milliseconds since a fixed moment.
 #[cfg(target_os = "linux")]
 pub(super) fn now() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
@@ -9,8 +9,8 @@ pub(super) fn now() -> u64 {
         + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Milliseconds since some moment. (On some of these systems it stands still while the machine sleeps: there the grace has
-/// to be longer than the sleep.)
+/// Returns the milliseconds since a fixed moment. On some of these systems the clock stands still while the machine sleeps: the
+/// grace must be longer than the sleep there.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn now() -> u64 {
     use std::sync::LazyLock;

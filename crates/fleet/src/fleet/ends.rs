@@ -9,10 +9,10 @@ use crate::lock;
 
 use super::party::Party;
 
-/// It looks at the time so often at least: a sleep does not count the time for which the machine slept.
+/// The longest pause between two looks at the time: a sleep does not count the time for which the machine slept.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The thread ends when this is dropped.
+/// A handle of the thread, which ends when this is dropped.
 pub(super) struct Ends {
     watched: Arc<Watched>,
 }

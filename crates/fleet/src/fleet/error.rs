@@ -1,4 +1,4 @@
-//! Why a budget is not to be had, or a charge was not granted.
+//! Errors of a fleet: why a budget is unavailable, or a charge was not granted.
 
 use std::error::Error;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::store::StoreError;
 
 use super::Standing;
 
-/// Why the fleet did not do as it was asked.
+/// An error of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FleetError {
     /// The store gave no answer.
     Store(StoreError),
-    /// There is no room: in this node's leases, after the store was asked, or in a group of the ledger below them.
+    /// There is no room, either in this node's leases after the store was asked, or in a group of the ledger below them.
     Refused(NoRoom),
     /// The store has no budget of this path.
     Unknown(String),
@@ -25,55 +25,55 @@ pub enum FleetError {
     TooMany(String),
     /// Another process has the node's name.
     Fenced,
-    /// A path is none.
+    /// A path is malformed.
     Path(Malformed),
     /// A group could not be made.
     Group(CreateError),
-    /// The node left, or was to leave while so many units are charged.
+    /// This number of units was still charged when the node left, or was to leave.
     Charged(u64),
 }
 
-/// A charge that found no room, and why.
+/// A charge that found no room, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     pub(super) refused: Refused,
-    /// Of the budget whose lease is full, if a lease is.
+    /// The standing in the budget whose lease is full, if a lease is.
     pub(super) standing: Option<Standing>,
     pub(super) room: Option<Room>,
 }
 
-/// What a budget has, as the store last said.
+/// The figures of a budget, as the store last said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub limit: u64,
-    /// What other nodes have leased.
+    /// The leases of other nodes.
     pub others: u64,
-    /// What this node has.
+    /// The lease of this node.
     pub lease: u64,
 }
 
-/// What stands in the way of a charge: [`NoRoom::obstacle`].
+/// The obstacle of a charge: [`NoRoom::obstacle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The charge is larger than the budget's limit: no waiting helps.
+    /// The charge is larger than the budget's limit, so waiting is useless.
     TooLarge {
         /// The limit.
         limit: u64,
     },
-    /// With what this node uses it would be more than the limit, whatever the others hold.
+    /// The charge and this node's usage together exceed the limit, whatever other nodes hold.
     Limit {
         /// The limit.
         limit: u64,
     },
-    /// Other nodes have leased what it needs.
+    /// Other nodes have leased the units.
     Others {
         /// The limit.
         limit: u64,
-        /// What they have leased.
+        /// The sum of their leases.
         leased: u64,
     },
-    /// The limit has room for it, and this node has not leased that.
+    /// The limit has room for the charge, but this node has not leased it.
     Lease {
         /// The limit.
         limit: u64,
@@ -81,20 +81,21 @@ pub enum Obstacle {
 }
 
 impl NoRoom {
-    /// What the ledger said: which group was full, how large the charge was. Where that group is a budget's, its limit is what
-    /// the node has leased.
+    /// Returns the ledger's refusal: the full group and the size of the charge. If that group is a budget's, its limit is the
+    /// node's lease.
     #[must_use]
     pub fn refused(&self) -> &Refused {
         &self.refused
     }
 
-    /// The limit of the budget whose lease is full, as the store last said. (The limit in [`refused`](Self::refused) is the lease.)
+    /// Returns the limit of the budget whose lease is full, as the store last said. The limit in [`refused`](Self::refused) is
+    /// the lease.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.room.map(|room| room.limit)
     }
 
-    /// What stood in the way, where a lease is full whose budget grants what is left of it.
+    /// Returns the obstacle, if a lease is full whose budget still grants.
     #[must_use]
     pub fn obstacle(&self) -> Option<Obstacle> {
         let room = self.room.filter(|_| self.standing == Some(Standing::Open))?;
@@ -109,7 +110,7 @@ impl NoRoom {
         })
     }
 
-    /// How the node stands with the budget whose lease is full. `None` where a group is full that is no budget of the fleet.
+    /// Returns the node's standing in the budget whose lease is full. `None` if the full group is not a budget of the fleet.
     #[must_use]
     pub fn standing(&self) -> Option<Standing> {
         self.standing

@@ -1,4 +1,4 @@
-//! A node of a fleet in this process: groups whose `max` is what the node has leased, and a task that keeps it so.
+//! A node of a fleet in this process: groups whose `max` is the node's lease, and a task that maintains them.
 //!
 //! ```text
 //! Budget::charge     try_charge in the group; refused there: one message for what waits, and try_charge once more
@@ -7,8 +7,8 @@
 //! ends               a thread of its own: lowers limits when leases end, also where the runtime hangs
 //! ```
 //!
-//! Two locks, in this order: a party's `state`, under which groups' limits are set and so reclaimers run; and its `wishes`,
-//! under which nobody else's code runs. What reclaimers may do (drop a budget, say) takes `wishes` alone.
+//! There are two locks, taken in this order: a party's `state`, under which groups' limits are set and reclaimers run; and its
+//! `wishes`, under which no foreign code runs. Actions that a reclaimer may take, such as dropping a budget, lock `wishes` alone.
 
 mod budget;
 mod clock;
@@ -40,11 +40,11 @@ pub use standing::Standing;
 
 use party::Party;
 
-/// How many events a slow listener may be behind.
+/// Number of events that a slow listener may be behind.
 const EVENTS: usize = 256;
 
-/// This process as a node of a fleet. Clones are the same node. When the last of them and of its budgets is dropped, the
-/// node leaves in the background; where units are still charged then, its leases end by themselves.
+/// This process as a node of a fleet. Clones are the same node. When the last clone and the last budget are dropped, the node
+/// leaves in the background. If units are still charged then, its leases end by themselves.
 #[derive(Clone)]
 pub struct Fleet {
     shared: Arc<Shared>,
@@ -61,7 +61,7 @@ struct Shared {
     ends: ends::Ends,
 }
 
-/// What a node is told when it joins: [`Fleet::join`].
+/// The settings of a node that is about to join: [`Fleet::join`].
 #[must_use = "nothing joins before `start`"]
 pub struct Join {
     store: Arc<dyn Store>,
@@ -71,13 +71,14 @@ pub struct Join {
 }
 
 impl Fleet {
-    /// Begins to join a fleet under a name. No two processes should have one name at a time: the later one gets it.
+    /// Begins to join a fleet under a name. Only one process at a time should use a name; the later one takes it.
     pub fn join(store: Arc<dyn Store>, name: &str) -> Join {
         Join { store, ledger: None, name: name.to_owned(), settings: Settings::default() }
     }
 
-    /// Begins to use a budget: `/acme/batch` (`acme/batch` is the same). Its group and those above it are made in the ledger where they are not there
-    /// yet; their `max` is the fleet's from now on. One round trip to the store; for an organisation's first budget two.
+    /// Begins to use a budget: `/acme/batch`, or `acme/batch` for short. Creates its group and those above it in the ledger if
+    /// they do not exist yet; their `max` is set by the fleet from now on. Takes one round trip to the store; two for the first
+    /// budget of an organisation.
     ///
     /// # Errors
     /// The store does not answer or has no such budget, the name is another process's, the ledger is full; or the node uses
@@ -93,25 +94,25 @@ impl Fleet {
         Ok(budget)
     }
 
-    /// The ledger in which its groups lie.
+    /// Returns the ledger with the node's groups.
     #[must_use]
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.shared.ledger
     }
 
-    /// What happens to this node: leases that end, budgets that are over, another process of its name.
+    /// Subscribes to events of this node: its leases end, a budget is over, another process has its name.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.events.subscribe()
     }
 
-    /// Leaves: charges are refused from now on, and all leases are free as soon as nothing is charged any more. Waits for
-    /// that, up to `patience`, in all organisations at a time; the store's answers come on top. What is charged longer counts
-    /// until the leases end by themselves.
+    /// Leaves the fleet. Charges are refused from now on, and all leases become free as soon as nothing is charged any more.
+    /// Waits for that for up to `patience`, in all organisations in parallel; the store's answers take additional time. Units
+    /// that stay charged longer count until the leases end by themselves.
     ///
     /// # Errors
-    /// [`FleetError::Charged`] if units are still charged; or the store does not answer. It has left the organisations of which
-    /// neither is so.
+    /// [`FleetError::Charged`] if units are still charged; or the store does not answer. The node has left all organisations
+    /// without such an error.
     pub async fn leave(self, patience: Duration) -> Result<(), FleetError> {
         let parties: Vec<Arc<Party>> = lock(&self.shared.parties).values().cloned().collect();
         for party in &parties {
@@ -157,29 +158,30 @@ impl fmt::Debug for Fleet {
 }
 
 impl Join {
-    /// The ledger in which its groups are made. Without this it makes one.
+    /// Sets the ledger for the node's groups. By default the node creates one.
     pub fn ledger(mut self, ledger: &Arc<Ledger>) -> Self {
         self.ledger = Some(ledger.clone());
         self
     }
 
-    /// What the node does when its leases end before it reaches the store again. [`AtEnd::Shrink`] unless told otherwise.
+    /// Sets the behaviour when the leases end before the node reaches the store again. Default: [`AtEnd::Shrink`].
     pub fn at_end(mut self, at_end: AtEnd) -> Self {
         self.settings.at_end = at_end;
         self
     }
 
-    /// How many units to have idle in each budget that is in use, so that charges need not wait for the store. 1 MiB unless
-    /// told otherwise.
+    /// Sets the number of units to keep idle in each budget that is in use, so that charges need not wait for the store. Default:
+    /// 1 MiB.
     pub fn reserve(mut self, units: u64) -> Self {
         self.settings.reserve = units.min(MAX_UNITS);
         self
     }
 
-    /// Joins. Nothing is sent before the first budget. Its tasks are spawned on the runtime from which budgets are asked for.
+    /// Joins the fleet. Nothing is sent before the first budget. The node's tasks are spawned on the runtime from which budgets
+    /// are asked for.
     ///
     /// # Errors
-    /// The system gives no memory for a ledger, or no thread.
+    /// The system has no memory for a ledger, or no thread.
     pub fn start(self) -> io::Result<Fleet> {
         let ledger = match self.ledger {
             Some(ledger) => ledger,

@@ -18,38 +18,38 @@ use super::clock;
 use super::error::{FleetError, Room};
 use super::standing::Standing;
 
-/// So often it looks, in milliseconds, whether units were freed for which others wait.
+/// Interval, in milliseconds, of looks for freed units that others wait for.
 const FREED: u64 = 50;
 
 pub(super) struct Party {
     pub organisation: String,
     pub store: Arc<dyn Store>,
-    /// Where its tasks run.
+    /// The runtime of its tasks.
     pub runtime: Handle,
     ledger: Arc<Ledger>,
     events: broadcast::Sender<Event>,
     state: Mutex<Parts>,
     wishes: Mutex<Vec<Wish>>,
-    /// Held by whoever has a message under way.
+    /// Held while a message is under way.
     turn: tokio::sync::Mutex<()>,
-    /// How many messages have begun.
+    /// Number of messages that have begun.
     begun: AtomicU64,
-    /// The number of the last message that came to its end, and what that was.
+    /// Number and result of the last message that ended.
     ended: Mutex<(u64, Result<(), FleetError>)>,
     /// Wakes the task.
     pub wake: Notify,
-    /// Changes with each reply.
+    /// Incremented with each reply.
     pub replies: watch::Sender<u64>,
-    /// Why the last message got none, if it got none.
+    /// The error of the last message, if it got no reply.
     failure: Mutex<Option<StoreError>>,
-    /// Whether the store was asked for nudges, and nudges this party from then on, or cannot.
+    /// Whether the request for nudges is settled: the store sends them to this party from then on, or cannot.
     pub listens: watch::Sender<bool>,
     stopped: AtomicBool,
 }
 
 struct Parts {
     node: Node,
-    /// When usage was last looked at.
+    /// Time of the last look at usage.
     looked: u64,
     groups: HashMap<String, OwnedGroup>,
 }
@@ -87,7 +87,7 @@ impl Party {
         }
     }
 
-    /// Begins to use a budget: makes its groups, at a `max` of 0 where they are new to the fleet.
+    /// Begins to use a budget: creates its groups, with a `max` of 0 if they are new to the fleet.
     pub fn open(&self, path: &str) -> Result<OwnedGroup, FleetError> {
         let mut parts = self.parts();
         if !parts.node.has_room(path) {
@@ -104,7 +104,7 @@ impl Party {
             let child = group.group().get_or_create(name).map_err(FleetError::Group)?;
             group = child.to_owned_in(&self.ledger).expect("it is of this ledger");
             let max = parts.node.holding(&level).map_or(0, |holding| holding.max);
-            // It exists: it was found or made just now, and a group that goes meanwhile takes no charges.
+            // The group exists: it was found or created just now, and a group that is removed meanwhile takes no charges.
             let _above = group.group().set_max_now(Limit::units(max));
             parts.groups.insert(level.clone(), group.clone());
         }
@@ -139,15 +139,15 @@ impl Party {
         parts
     }
 
-    /// Ends the leases, if it is time.
+    /// Ends the leases if their time has come.
     pub fn end(&self) {
         let mut parts = self.parts();
         let actions = parts.node.end(clock::now());
         self.carry_out(&mut parts, actions);
     }
 
-    /// Looks at usage; where nothing happened (`merely`) and it is not yet time, only whether units were freed for which others
-    /// wait. Says for how many milliseconds there is nothing to do; 0 if a turn is due.
+    /// Looks at usage. If nothing happened (`merely`) and it is not yet time, checks only for freed units that others wait for.
+    /// Returns the milliseconds until there is something to do; 0 if a turn is due.
     pub fn look(&self, merely: bool) -> u64 {
         let mut guard = self.parts();
         let parts = &mut *guard;
@@ -175,15 +175,15 @@ impl Party {
         self.parts().node.nudged(clock::now(), nudge);
     }
 
-    /// One message and its reply, for all budgets or for one path. If another message is under way, waits for that first;
-    /// `unless` then says whether this one is still needed. A message has what all need that wait when it begins, so however
-    /// many do, each waits for two at most: its own may be another's.
+    /// Sends one message for all budgets or for one path, and waits for its reply. If another message is under way, waits for
+    /// that first; `unless` then returns whether this one has become unnecessary. A message covers the needs of all callers that
+    /// wait when it begins, so each caller waits for at most two, however many there are: its own may be another caller's.
     pub async fn sync(
         &self,
         path: Option<&str>,
         unless: impl FnOnce() -> bool,
     ) -> Result<(), FleetError> {
-        // Acquire, partner of the increment below: the message that has this number has the need noted before.
+        // Acquire, partner of the increment below: the message with this number began after the need was noted.
         let before = self.begun.load(Ordering::Acquire);
         let _turn = self.turn.lock().await;
         if unless() {
@@ -204,7 +204,7 @@ impl Party {
         result
     }
 
-    /// A turn: lowers first, then makes the message.
+    /// Begins a turn: lowers limits first, then makes the message.
     fn message(&self, scope: Scope<'_>) -> Result<Sync, FleetError> {
         let mut guard = self.parts();
         let Parts { node, groups, .. } = &mut *guard;
@@ -223,7 +223,7 @@ impl Party {
         Ok(node.say(now, turn))
     }
 
-    /// Has the node tell who was refused by its budgets. (What refuses else is not the fleet's.)
+    /// Passes the refusals by this node's budgets to the node. The node ignores refusals by other groups.
     fn hear_refusals(&self, now: u64, node: &mut Node, groups: &HashMap<String, OwnedGroup>) {
         let Some(top) = groups.get(&format!("/{}", self.organisation)) else { return };
         for noted in top.group().take_refusals() {
@@ -253,7 +253,7 @@ impl Party {
         };
         drop(parts);
         self.replies.send_modify(|count| *count += 1);
-        // The next turn may be at another time.
+        // The time of the next turn may have changed.
         self.wake.notify_one();
         result
     }
@@ -265,19 +265,19 @@ impl Party {
                 | Action::Lower { path, max }
                 | Action::Hold { path, max } => {
                     if let Some(group) = parts.groups.get(&path) {
-                        // A group that is gone takes no charges.
+                        // A group that was removed takes no charges.
                         let _above = group.group().set_max_now(Limit::units(max));
                     }
                 }
                 Action::Tell(event) => {
-                    // Nobody may listen.
+                    // Fails if there is no listener.
                     let _listeners = self.events.send(event);
                 }
             }
         }
     }
 
-    /// What the node may use there.
+    /// Returns the node's lease of a budget.
     pub fn lease(&self, path: &str) -> u64 {
         self.parts().node.holding(path).map_or(0, |holding| holding.max)
     }
@@ -286,7 +286,7 @@ impl Party {
         self.parts().node.holding(path).map(|holding| holding.state)
     }
 
-    /// The budget's limit, and what other nodes have of it, as the store last said.
+    /// Returns the budget's limit and the leases of other nodes, as the store last said.
     pub fn room(&self, path: &str) -> Option<Room> {
         let parts = self.parts();
         let holding = parts.node.holding(path)?;
@@ -311,19 +311,19 @@ impl Party {
         }
     }
 
-    /// Why the last message got no reply, if it got none.
+    /// Returns the error of the last message, if it got no reply.
     pub fn failure(&self) -> Option<StoreError> {
         lock(&self.failure).clone()
     }
 
-    /// Waits until it listens, so that no nudge is missed that is caused by what the caller does next.
+    /// Waits until the party listens, so that nudges caused by the caller's next action are not missed.
     pub async fn listening(&self) {
-        // It fails if the sender is gone, which is this party's own.
+        // Fails only if the sender is gone, but this party owns it.
         let mut listens = self.listens.subscribe();
         let _listens = listens.wait_for(|listens| *listens).await;
     }
 
-    /// The group of the organisation itself.
+    /// Returns the group of the organisation itself.
     pub fn top(&self) -> Option<OwnedGroup> {
         self.parts().groups.get(&format!("/{}", self.organisation)).cloned()
     }
@@ -338,7 +338,7 @@ impl Party {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Refuses further charges, waits until nothing is charged, and says good-bye.
+    /// Refuses further charges, waits until nothing is charged, and leaves.
     pub async fn leave(&self, patience: Duration) -> Result<(), FleetError> {
         let end = tokio::time::Instant::now() + patience;
         while let Some(used) = self.in_use() {
@@ -355,7 +355,7 @@ impl Party {
         self.send(message).await
     }
 
-    /// What is still charged, if anything. No more can be.
+    /// Returns the units still charged, if any. Further charges are refused.
     fn in_use(&self) -> Option<u64> {
         let parts = self.parts();
         let top = parts.groups.get(&format!("/{}", self.organisation))?;
@@ -371,19 +371,19 @@ fn read(groups: &HashMap<String, OwnedGroup>, path: &str) -> Reading {
     })
 }
 
-/// Lowers a limit as far as what is in use allows.
+/// Lowers a limit as far as usage allows.
 fn carry_out_lower(group: &OwnedGroup, lower: &mut Lower) {
     let group = group.group();
     let in_use = group.precise();
     if lower.max() <= lower.to().max(in_use) && !lower.reclaims() {
-        // Nothing is charged beyond that, and what is returned is others'.
+        // The present limit allows no further charge, and returned units are for other nodes.
         return lower.done(lower.to().max(in_use), in_use);
     }
     let mut to = if lower.reclaims() { lower.to() } else { lower.to().max(group.precise()) };
     for _ in 0..2 {
         match group.set_max(Limit::units(to)) {
             Ok(()) => return lower.done(to, group.precise()),
-            // Gone with all that it held, or another process's to set.
+            // The group was removed with all its units, or another process sets its limit.
             Err(SetMaxError::Gone) => return lower.done(lower.to(), 0),
             Err(SetMaxError::Busy { usage, .. }) => to = usage.max(lower.to()),
             Err(_) => return,

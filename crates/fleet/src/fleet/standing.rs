@@ -1,8 +1,8 @@
-//! Why a lease does not grow.
+//! Reasons why a lease does not grow.
 
 use std::fmt;
 
-/// How this node stands with a budget: [`Budget::standing`](super::Budget::standing).
+/// The standing of this node in a budget: [`Budget::standing`](super::Budget::standing).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
@@ -10,16 +10,16 @@ pub enum Standing {
     Open,
     /// More is leased than its limit allows. It grants nothing.
     Over {
-        /// By how many units.
+        /// Number of units above the limit.
         by: u64,
     },
-    /// It is deleted, and goes with its last lease.
+    /// It is deleted, and is removed with its last lease.
     Closing,
     /// An operator drains this node: it is granted nothing.
     Drained,
     /// The store has no such budget.
     Unknown,
-    /// The store's book was emptied or damaged: it grants nothing before all nodes have said what they hold.
+    /// The store's book was emptied or damaged. It grants nothing until all nodes have reported their leases.
     Learning,
     /// The node's leases ended before it reached the store again.
     Ended,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::party::Party;
 
-/// Between two attempts to listen for nudges.
+/// Pause between two attempts to listen for nudges.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
-/// Runs until the party is stopped, and leaves if nothing is charged then.
+/// Runs until the party is stopped, then leaves if nothing is charged.
 pub(super) async fn run(party: Arc<Party>) {
     let nudging = tokio::spawn(listen(party.clone()));
     let refusing = tokio::spawn(hear_refusals(party.clone()));
@@ -16,7 +16,7 @@ pub(super) async fn run(party: Arc<Party>) {
     while !party.is_stopped() {
         let wait = party.look(std::mem::take(&mut slept));
         if wait == 0 {
-            // The node code has the error, and says when to try again.
+            // The node code keeps the error and schedules the next attempt.
             let _error = party.sync(None, || party.look(false) > 0).await;
             continue;
         }
@@ -45,13 +45,13 @@ async fn listen(party: Arc<Party>) {
     }
 }
 
-/// Wakes the task when a limit of the organisation's groups was met. Without a watch the next look finds it.
+/// Wakes the task when a limit of the organisation's groups is met. Without a watch, the next look finds it.
 async fn hear_refusals(party: Arc<Party>) {
     let Some(Ok(watch)) = party.top().map(|top| top.watch()) else { return };
     loop {
         watch.changed().await;
         party.wake.notify_one();
-        // A flood of refusals is one piece of news.
+        // A flood of refusals counts as one event.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,51 +1,52 @@
-//! What follows for the caller.
+//! Actions that the caller carries out.
 
 use crate::message::State;
 
-/// What the caller does at once, in the order given.
+/// An action that the caller carries out at once, in the order given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Raise a group's limit: the book has granted it.
+    /// Raises a group's limit: the book has granted it.
     Raise {
-        /// The budget.
+        /// The budget's path.
         path: String,
         /// The group's `max`.
         max: u64,
     },
-    /// Lower a group's limit, whatever is in use, and ask its reclaimers for what is above.
+    /// Lowers a group's limit, even below its usage, and asks its reclaimers for the excess.
     Lower {
-        /// The budget.
+        /// The budget's path.
         path: String,
         /// The group's `max`.
         max: u64,
     },
-    /// Lower a group's limit, whatever is in use, so that what is returned goes to others first.
+    /// Lowers a group's limit, even below its usage, so that returned units go to other nodes first.
     Hold {
-        /// The budget.
+        /// The budget's path.
         path: String,
         /// The group's `max`.
         max: u64,
     },
-    /// Tell whoever listens.
+    /// Sends an event to all listeners.
     Tell(Event),
 }
 
-/// What a node's owner may have to know.
+/// An event that a node's owner may need to know of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The leases ended before the store was reached.
+    /// The leases ended before the node reached the store.
     Ended,
-    /// It has leases again.
+    /// The node has leases again.
     Resumed,
-    /// Another process has the node's name. The leases go on until they end, and grow no more.
+    /// Another process has the node's name. The leases last until they end, and grow no more.
     Fenced,
-    /// The book has applied a message of this incarnation that this process did not send: a fork, or a copied machine.
+    /// The book has applied a message of this incarnation that this process did not send: the process was forked, or its machine
+    /// copied.
     Doubled,
-    /// A budget is no longer as it was: it is over, or deleted, or grants again what is left of its limit, say.
+    /// The state of a budget changed: for example it is over, is deleted, or grants again.
     Budget {
-        /// The budget.
+        /// The budget's path.
         path: String,
-        /// How it is now.
+        /// The new state.
         state: State,
     },
 }

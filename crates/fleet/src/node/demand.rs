@@ -1,4 +1,4 @@
-//! What a node expects to need of a budget, by its recent use.
+//! Prediction of a node's need of a budget from its recent use.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::message::MAX_UNITS;
 
 use super::Reading;
 
-/// What was seen of one budget.
+/// Observations of one budget.
 ///
 /// ```text
 /// want = recent peak + growth until the next turn but one + reserve
@@ -14,47 +14,47 @@ use super::Reading;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Demand {
     reserve: u64,
-    /// When it was last looked at.
+    /// Time of the last look.
     seen: u64,
     pub used: u64,
-    /// The most that was used, coming down an eighth a look.
+    /// Recent peak of usage, which decays by an eighth a look.
     peak: u64,
-    /// What use may grow by before the next reply, coming down an eighth a look.
+    /// Expected growth of usage before the next reply, which decays by an eighth a look.
     growth: u64,
     pub refused: u64,
-    /// What the last message said is used.
+    /// Usage that the last message reported.
     said: u64,
-    /// Refusals that the last message did not know of.
+    /// Whether charges were refused after the last message.
     refused_since: bool,
     /// Units that charges wait for.
     need: u64,
-    /// Each of these charges and since when it waits, the oldest first.
+    /// The units of each of these charges and the time since which it waits, oldest first.
     waiting: VecDeque<(u64, u64)>,
-    /// For how many looks nothing has been used.
+    /// Number of looks in a row without usage.
     still: u32,
-    /// Since when the lease is well above the want.
+    /// Time since which the lease is well above the want.
     idle_since: Option<u64>,
     pub want: u64,
-    /// The last reply granted less than the want: until the next turn, or a nudge, asking again is of no use.
+    /// Whether the last reply granted less than the want. Asking again is useless until the next turn or a nudge.
     unmet: bool,
 }
 
 impl Demand {
-    /// After so many looks without use a budget keeps no reserve.
+    /// Number of looks without usage after which a budget keeps no reserve.
     const STILL: u32 = 24;
 
     pub fn new(now: u64, reserve: u64) -> Self {
         Self { reserve, seen: now, want: reserve, ..Self::default() }
     }
 
-    /// Takes a look. `horizon` is how far ahead to see, in milliseconds.
+    /// Takes a reading. `horizon` is how far to look ahead, in milliseconds.
     pub fn see(&mut self, now: u64, reading: Reading, horizon: u64) {
         let used = reading.used.min(MAX_UNITS);
         let elapsed = now.saturating_sub(self.seen);
         if elapsed > 0 {
             let grown = used.saturating_sub(self.used);
             let ahead = u128::from(grown) * u128::from(horizon) / u128::from(elapsed);
-            // A burst between two looks does not go on at its rate.
+            // A burst between two looks does not continue at its rate.
             let most = used.saturating_add(self.reserve);
             let ahead = u64::try_from(ahead).unwrap_or(u64::MAX).min(most);
             self.growth = ahead.max(self.growth - self.growth.div_ceil(8));
@@ -82,7 +82,7 @@ impl Demand {
         self.need = self.waiting.iter().fold(0, |all, (units, _)| all.saturating_add(*units));
     }
 
-    /// The lease that the charge needs which waits longest, and for how long it has; both 0 if none waits.
+    /// Returns the lease that the oldest waiting charge needs, and for how long that charge has waited; both 0 if none waits.
     pub fn next(&self, now: u64) -> (u64, u64) {
         match self.waiting.front() {
             Some((units, since)) => (self.used.saturating_add(*units), now.saturating_sub(*since)),
@@ -90,29 +90,30 @@ impl Demand {
         }
     }
 
-    /// The lease that charges need which wait; 0 if none does.
+    /// Returns the lease that all waiting charges need; 0 if none waits.
     pub fn urgent(&self) -> u64 {
         if self.need > 0 { self.used.saturating_add(self.need) } else { 0 }
     }
 
-    /// The last reply granted less than the want.
+    /// Returns whether the last reply granted less than the want.
     pub fn is_blocked(&self) -> bool {
         self.unmet
     }
 
-    /// How much less is used than the last message said.
+    /// Returns by how much usage has fallen below what the last message reported.
     pub fn freed(&self) -> u64 {
         self.said.saturating_sub(self.used)
     }
 
-    /// Whether that is worth a message, where others wait for what is freed and so much is used now. Of that `due` is theirs.
+    /// Returns whether usage of `used` has fallen far enough below the last message to send another, while others wait for freed
+    /// units. Of these, `due` go to others.
     pub fn is_freed(&self, used: u64, lease: u64, due: u64) -> bool {
         let worth = self.reserve.min(lease / 8);
         let worth = if due > 0 { worth.min(due) } else { worth }.max(1);
         self.said >= used.saturating_add(worth) && lease > used
     }
 
-    /// Whether the lease is nearly used up, or charges were refused at it.
+    /// Returns whether the lease is nearly used up, or refused charges.
     pub fn is_near(&self, lease: u64) -> bool {
         let left = lease.saturating_sub(self.used);
         !self.unmet && self.wants_more(left, lease)
@@ -122,7 +123,7 @@ impl Demand {
         self.refused_since || (self.growth > 0 && left < self.reserve.min(lease) / 2)
     }
 
-    /// Less is used since reclaimers were asked. What was used is not wanted back at once.
+    /// Notes that reclaimers reduced usage to `used`. The freed units are not wanted back at once.
     pub fn reclaimed(&mut self, used: u64) {
         let freed = self.used.saturating_sub(used);
         self.used -= freed;
@@ -130,7 +131,8 @@ impl Demand {
         self.want = self.want.saturating_sub(freed);
     }
 
-    /// Works out the want. `below` is what levels below want beyond what they use; nobody has a `closed` one open.
+    /// Computes the want. `below` is how much the levels below want beyond their usage. `closed`: this node has not opened the
+    /// budget itself.
     pub fn reckon(&mut self, lease: u64, below: u64, closed: bool) -> u64 {
         let expected = if closed {
             self.used
@@ -140,7 +142,7 @@ impl Demand {
             if self.need > 0 {
                 most = most.max(self.used.saturating_add(self.need).saturating_add(reserve));
             } else if self.refused_since {
-                // How large the refused charges were is not known: so each time half as much more.
+                // The size of the refused charges is unknown, so the lease grows by half each time.
                 most = most.max(lease.saturating_add((lease / 2).max(reserve)));
             }
             most
@@ -149,18 +151,18 @@ impl Demand {
         self.want
     }
 
-    /// A reply granted so much.
+    /// Notes the lease that a reply granted.
     pub fn granted(&mut self, lease: u64) {
         self.unmet = lease < self.want;
     }
 
-    /// A message says all that was seen.
+    /// Notes that a message reported the current observations.
     pub fn said(&mut self) {
         self.refused_since = false;
         self.said = self.used;
     }
 
-    /// To what the lease is lowered because it lies idle: not before it has been well above the want for `patience`.
+    /// Returns the lease to shrink to if it lies idle: once it has been well above the want for `patience`.
     pub fn surplus(&mut self, now: u64, lease: u64, patience: u64) -> Option<u64> {
         let idle = lease.saturating_sub(self.want);
         if idle == 0 || (self.want > 0 && idle <= self.reserve.max(lease / 4)) {
@@ -171,8 +173,8 @@ impl Demand {
         (now.saturating_sub(since) >= patience).then_some(self.want)
     }
 
-    /// What it keeps at the least when others ask for idle units. Where charges of theirs wait, nothing idle: no reserve, and no
-    /// part of what a charge here waits for. So all that is idle comes together where it serves one.
+    /// Returns the least that the node keeps when others ask for idle units. While charges of others wait, it keeps nothing idle:
+    /// no reserve, and no part of what a charge here waits for. All idle units then gather where they can serve a charge.
     pub fn kept(&self, others_wait: bool) -> u64 {
         if others_wait {
             return self.used;
@@ -181,7 +183,7 @@ impl Demand {
         self.used.saturating_add(reserve).saturating_add(self.need)
     }
 
-    /// Wants what it holds, and not what it has just given back.
+    /// Limits the want to the lease, so that units just given back are not asked for again.
     pub fn content(&mut self, lease: u64) {
         if self.need == 0 {
             self.want = self.want.min(lease.max(self.used));

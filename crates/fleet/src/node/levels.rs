@@ -1,7 +1,7 @@
-//! What a level wants, keeps and gives back by what those below it do.
+//! The wants, minima and returns of a level, derived from the levels below it.
 //!
-//! A level that nobody has opened is held for those below it: it wants what they want, keeps what they hold, and gives back
-//! with them. One that is opened has a demand of its own as well.
+//! A level that this node has not opened is held for those below it: it wants what they want, keeps what they hold, and gives
+//! back with them. An opened level has its own demand as well.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::message::{self, State};
 
 use super::{Held, Node};
 
-/// What the levels below one come to.
+/// Sums over the levels below a level.
 #[derive(Clone, Copy, Default)]
 struct Below {
     lease: u64,
@@ -17,22 +17,22 @@ struct Below {
 }
 
 impl Below {
-    /// The same and what is charged to the level itself, where it uses `used`. (Readings are of slightly different moments:
-    /// with less than is leased below, charges below would be refused here.)
+    /// Returns the leases below plus the units charged to the level itself, where the level's usage is `used`. The readings are
+    /// of slightly different moments; with a lower lease than the sum below, this level would refuse charges of the levels below.
     fn and_own(self, used: u64) -> u64 {
         self.lease.saturating_add(used.saturating_sub(self.used))
     }
 }
 
 impl Node {
-    /// Works out all wants, from the leaves up: a level wants what those below it expect to use more.
+    /// Computes all wants from the leaves up: a level wants the additional units that those below it expect to use.
     pub(super) fn reckon(&mut self) {
         let mut more: HashMap<String, u64> = HashMap::new();
         for (path, held) in self.budgets.iter_mut().rev() {
             let below = more.remove(path);
             held.unused = held.users == 0 && below.is_none();
             let want = match held.state {
-                // It grants nothing any more.
+                // A closing budget grants nothing any more.
                 State::Closing => held.demand.reckon(held.lease, 0, true),
                 _ => held.demand.reckon(held.lease, below.unwrap_or(0), held.users == 0),
             };
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// To what each budget's lease is to be lowered, in the order of their paths: its lease, where it stays.
+    /// Returns the lease to which each budget is lowered, in the order of their paths: the current lease if it stays.
     pub(super) fn goals(&mut self, now: u64, paths: &[String], bye: bool) -> Vec<u64> {
         let patience = self.ttl;
         let mut sums: HashMap<&str, Below> = HashMap::new();
@@ -59,7 +59,7 @@ impl Node {
             };
             if let Some(above) = message::above(path) {
                 let (used, want) = (held.demand.used, held.demand.want);
-                // What a full budget refuses below needs nothing above.
+                // A charge that a full budget below refuses needs nothing here.
                 let hoped = if held.demand.is_blocked() { to } else { to.max(want) };
                 let sum = sums.entry(above).or_default();
                 sum.lease = sum.lease.saturating_add(hoped.max(used));
@@ -71,7 +71,7 @@ impl Node {
         goals
     }
 
-    /// What each budget would like although none below it grows, in the order of their paths.
+    /// Returns the lease that each budget wants even if none below it grows, in the order of their paths.
     pub(super) fn least(&self) -> Vec<u64> {
         let mut sums: HashMap<&str, Below> = HashMap::new();
         let mut least = Vec::with_capacity(self.budgets.len());
@@ -91,17 +91,17 @@ impl Node {
 }
 
 impl Held {
-    /// More is leased than the budget allows: units in use are to be given back, too.
+    /// Returns whether more is leased than the budget allows. Units in use must be given back then, too.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Over { .. } | State::Closing)
     }
 
-    /// What it keeps at the least when others ask for idle units.
+    /// Returns the least that the budget keeps when others ask for idle units.
     pub(super) fn kept(&self) -> u64 {
         self.demand.kept(self.wanted > 0)
     }
 
-    /// To what a turn lowers the lease.
+    /// Returns the lease to which a turn lowers this one.
     fn goal(&mut self, now: u64, below: Option<Below>, patience: u64) -> u64 {
         let lease = self.lease;
         let mut to = lease;

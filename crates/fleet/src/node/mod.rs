@@ -1,4 +1,4 @@
-//! A node's side of one book: what it holds, what it says, and what it does when it hears. It has no clock and does no input or
+//! A node's side of one book: its leases, its messages, and its reactions to replies. It has no clock and does no input or
 //! output: the caller passes the time, reads usage, sets the limits of groups, and carries messages.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! at the end:    end(now)                          the leases have ended by this node's clock
 //! ```
 //!
-//! Times are milliseconds of a clock that never jumps and goes on while the machine sleeps.
+//! Times are milliseconds of a monotonic clock that continues while the machine sleeps.
 
 mod action;
 mod demand;
@@ -39,104 +39,105 @@ pub struct Node {
     name: String,
     incarnation: u64,
     settings: Settings,
-    /// The number of the newest message.
+    /// Sequence number of the newest message.
     sequence: u64,
-    /// The highest number whose reply was taken.
+    /// Highest sequence number whose reply was taken.
     taken: u64,
-    /// The newest message, while its reply may be taken.
+    /// The newest message, while its reply may still be taken.
     asked: Option<Asked>,
-    /// How long leases hold, as the book last said; 0 before that.
+    /// The duration of leases, as the book last said; 0 before the first reply.
     ttl: u64,
-    /// When the leases end; `None` while there are none.
+    /// When the leases end; `None` if there are none.
     until: Option<u64>,
     /// The grace that was promised with them.
     grace: u64,
-    /// Until when the book has promised to keep them, by the book's time, which the node merely repeats.
+    /// End of the book's promise to keep the leases, in the book's time, which the node only repeats.
     until_there: u64,
-    /// The leases ended, and no reply has granted others since.
+    /// Whether the leases ended and no reply has granted new ones since.
     ended: bool,
     fenced: bool,
-    /// When the next turn is.
+    /// Time of the next turn.
     next: u64,
-    /// When the last turn was.
+    /// Time of the last turn.
     last: u64,
-    /// How many messages in a row got no answer.
+    /// Number of messages in a row without an answer.
     errors: u32,
-    /// The state of the random numbers that spread turns.
+    /// State of the random numbers that spread turns.
     jitter: u64,
-    /// By path, so each level comes before those below it.
+    /// Sorted by path, so each level comes before those below it.
     budgets: BTreeMap<String, Held>,
     refusals: Refusals,
 }
 
-/// A message that may be answered.
+/// A message whose reply may be taken.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     sequence: u64,
     sent: u64,
     paths: Vec<String>,
-    /// The highest number of a refusal that it may have told.
+    /// Highest number of a refusal that it may have reported.
     told: u64,
 }
 
-/// What the node has of one budget.
+/// The part of the node in one budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Held {
     /// The lease that the node believes it holds.
     lease: u64,
-    /// The limit of its group. It is above `lease` only where the node goes on after the end.
+    /// The limit of its group. It exceeds `lease` only if the node goes on after the end of its leases.
     max: u64,
-    /// How many users of this node opened it. Levels above are held for those below.
+    /// Number of users of this node that opened it. Levels above are held for those below.
     users: u32,
-    /// Nobody has opened it, or one below it: it is given back.
+    /// Neither the budget nor one below it is open; it is given back.
     unused: bool,
-    /// How much others would like back, since the last reply.
+    /// Units that others would like back, as of the last reply.
     back: u64,
-    /// How much charges of others wait for, since the last reply.
+    /// Units that charges of others wait for, as of the last reply.
     wanted: u64,
-    /// How much goes back as it is returned, before charges of this node get it: its group's `max` is below the lease by so much.
+    /// Units that go back as they are returned, before charges of this node get them. The group's `max` is below the lease by
+    /// this number.
     due: u64,
-    /// Others wait for what is freed: it is looked for often.
+    /// Others wait for freed units, so usage is read often.
     awaited: bool,
-    /// Units in use were asked for, and the last turn could give none back: the next attempt is at the next turn.
+    /// Units in use were asked for, and the last turn could give none back. The next attempt is at the next turn.
     stuck: bool,
-    /// Some reply said how the budget stands.
+    /// Whether a reply has reported the state of the budget.
     heard: bool,
     state: State,
-    /// The budget's limit, and what other nodes had leased of it, as the last reply said.
+    /// The budget's limit and the leases of other nodes, as of the last reply.
     limit: u64,
     others: u64,
     demand: Demand,
 }
 
-/// What the caller reads of a group.
+/// The caller's reading of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What is charged to the group and those below it.
+    /// Units charged to the group and those below it.
     pub used: u64,
-    /// How many charges its own limit refused so far.
+    /// Number of charges that the group's own limit refused so far.
     pub refused: u64,
 }
 
-/// One budget of a node, as [`Node::budgets`] tells it.
+/// One budget of a node, as returned by [`Node::budgets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding<'n> {
-    /// Its path.
+    /// The budget's path.
     pub path: &'n str,
     /// The lease that the node believes it holds.
     pub lease: u64,
-    /// What its group's `max` is to be.
+    /// The `max` that its group should have.
     pub max: u64,
-    /// How the book said that the budget is.
+    /// The state of the budget, as the book last said.
     pub state: State,
     /// The budget's limit, as the book last said.
     pub limit: u64,
-    /// What other nodes had leased of it then.
+    /// The leases of other nodes at that time.
     pub others: u64,
 }
 
 impl Node {
-    /// A node that holds nothing. `incarnation` is a random number, and not 0.
+    /// Creates a node that holds nothing. `incarnation` is a random number other than 0.
     #[must_use]
     pub fn new(name: &str, incarnation: u64, settings: Settings) -> Self {
         Self {
@@ -161,8 +162,8 @@ impl Node {
         }
     }
 
-    /// Begins to use a budget, and so every level above it. Its group's `max` is to be 0 until a reply says more.
-    /// The next turn is at `now`.
+    /// Begins to use a budget, and so every level above it. Its group's `max` must be 0 until a reply grants more. The next turn
+    /// is at `now`.
     pub fn open(&mut self, now: u64, path: &str) {
         let reserve = self.settings.reserve;
         for level in message::levels(path) {
@@ -172,14 +173,14 @@ impl Node {
         self.hurry(now);
     }
 
-    /// Whether a message has room for this budget, too: it names each that the node uses, and the levels above.
+    /// Returns whether a message has room for this budget. It names each budget that the node uses, and the levels above.
     #[must_use]
     pub fn has_room(&self, path: &str) -> bool {
         let new = message::levels(path).filter(|level| !self.budgets.contains_key(*level)).count();
         self.budgets.len() + new <= MAX_LINES
     }
 
-    /// One user less. Without users, and without units in use there and below, a budget is given back in a turn.
+    /// Removes one user. A budget without users, and without units in use there and below, is given back in a turn.
     pub fn close(&mut self, now: u64, path: &str) {
         if let Some(held) = self.budgets.get_mut(path) {
             held.users = held.users.saturating_sub(1);
@@ -187,15 +188,15 @@ impl Node {
         }
     }
 
-    /// A charge of `units` waits for a lease: until it is [`served`](Self::served), each message asks for as much more. The
-    /// next one is due at `now`.
+    /// Notes that a charge of `units` waits for a lease. Until it is [`served`](Self::served), each message asks for as much
+    /// more. The next message is due at `now`.
     pub fn need(&mut self, now: u64, path: &str, units: u64) {
         self.each_level(path, |demand| demand.need(now, units));
         self.hurry(now);
     }
 
-    /// The charge waits no longer. If it was not granted what it waited for, the book hears of that before the next turn would
-    /// be: others have nothing idle for as long as it is taken to wait.
+    /// Notes that the charge waits no longer. If it was not granted its units, the book is informed before the next regular turn,
+    /// because other nodes keep nothing idle while the charge counts as waiting.
     pub fn served(&mut self, now: u64, path: &str, units: u64) {
         self.each_level(path, |demand| demand.served(units));
         let held = self.budgets.get(path);
@@ -204,15 +205,15 @@ impl Node {
         }
     }
 
-    /// Charges of a group, by its path, were refused by a budget of this node: the next message tells it. The largest asked
-    /// for `units`. Budgets that the node does not use refuse nothing.
+    /// Notes charges of a group, by its path, that a budget of this node refused. The next message reports them. The largest
+    /// asked for `units`. Budgets that the node does not use refuse nothing.
     pub fn refused(&mut self, now: u64, budget: &str, group: &str, units: u64, count: u64) {
         if self.budgets.contains_key(budget) {
             self.refusals.note(now, budget, group, units, count);
         }
     }
 
-    /// How many refused charges it has yet to tell, or has told without having heard that it was noted.
+    /// Returns how many refused charges are not yet known to be noted by the book.
     #[must_use]
     pub fn refusals_waiting(&self) -> u64 {
         self.refusals.waiting()
@@ -226,11 +227,11 @@ impl Node {
         }
     }
 
-    /// The store nudges a budget's nodes. Only who lacks units there, or holds idle ones, needs to sync.
+    /// Handles a nudge for a budget's nodes. Only nodes that lack units there, or hold idle ones, need to sync.
     pub fn nudged(&mut self, now: u64, nudge: &Nudge) {
         let Some(held) = self.budgets.get_mut(nudge.path()) else { return };
         held.awaited = true;
-        // Where charges of this node wait, too, what is returned does not lie idle: the reply says how much of it is others'.
+        // If charges of this node wait as well, returned units do not lie idle: the reply says how many of them are for others.
         let syncs = match nudge {
             Nudge::Sync(_) => held.demand.want != held.demand.used,
             Nudge::Waits(_) => held.lease > 0 && held.demand.urgent() > 0,
@@ -240,13 +241,14 @@ impl Node {
         }
     }
 
-    /// Whether others wait for what this node frees: then ask [`freed`](Self::freed) often, some twenty times a second.
+    /// Returns whether others wait for units that this node frees. If so, call [`freed`](Self::freed) about twenty times a
+    /// second.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.budgets.values().any(Held::is_awaited)
     }
 
-    /// Looks whether units were freed for which others wait. The next turn is due then.
+    /// Checks whether units were freed for which others wait. If so, makes the next turn due.
     pub fn freed(&mut self, now: u64, mut read: impl FnMut(&str) -> Reading) {
         let freed = |(path, held): (&String, &Held)| {
             held.is_awaited() && held.demand.is_freed(read(path).used, held.lease, held.due)
@@ -256,8 +258,8 @@ impl Node {
         }
     }
 
-    /// Looks at what is used now. Ask for a look some ten times a lease: the growth between looks is what the node
-    /// expects, and a budget that is nearly used up makes the next turn due.
+    /// Reads the current usage. Call it about ten times per lease: the node extrapolates the growth between looks, and a budget
+    /// that is nearly used up makes the next turn due.
     pub fn look(&mut self, now: u64, mut read: impl FnMut(&str) -> Reading) {
         let horizon = self.interval() + self.interval() / 2;
         let mut near = false;
@@ -270,49 +272,49 @@ impl Node {
         }
     }
 
-    /// When the next turn is; `None` for a node that is fenced or has nothing to say.
+    /// Returns the time of the next turn; `None` if the node is fenced or has nothing to say.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         (!self.fenced && !self.budgets.is_empty()).then_some(self.next)
     }
 
-    /// When the leases end, unless a reply comes before.
+    /// Returns when the leases end, unless a reply comes before.
     #[must_use]
     pub fn until(&self) -> Option<u64> {
         self.until
     }
 
-    /// Whether a newer process has the node's name.
+    /// Returns whether a newer process has the node's name.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.fenced
     }
 
-    /// Whether its leases ended, and it has no others yet.
+    /// Returns whether the leases ended and the node has no new ones yet.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// How long leases hold; 0 before the first reply.
+    /// Returns how long leases hold; 0 before the first reply.
     #[must_use]
     pub fn ttl(&self) -> u64 {
         self.ttl
     }
 
-    /// What it holds, each level before those below it.
+    /// Returns all budgets of the node, each level before those below it.
     pub fn budgets(&self) -> impl Iterator<Item = Holding<'_>> {
         self.budgets.iter().map(Holding::new)
     }
 
-    /// One budget of it.
+    /// Returns one budget of the node.
     #[must_use]
     pub fn holding(&self, path: &str) -> Option<Holding<'_>> {
         self.budgets.get_key_value(path).map(Holding::new)
     }
 
-    /// The leases have ended by this node's clock, if they have. Call it whenever the time may have come, and before
-    /// anything else after a pause. [`AtEnd`] says what follows.
+    /// Ends the leases if this node's clock says so. Call it whenever the time may have come, and before anything else after a
+    /// pause. [`AtEnd`] determines the actions.
     pub fn end(&mut self, now: u64) -> Vec<Action> {
         if self.until.is_none_or(|until| now < until) {
             return Vec::new();
@@ -340,22 +342,22 @@ impl Node {
         self.next = self.next.min(now);
     }
 
-    /// The next turn is due so long after the last one, and not before now.
+    /// Makes the next turn due `pause` after the last one, but not before `now`.
     fn due_after(&mut self, pause: u64, now: u64) {
         self.hurry(now.max(self.last + pause));
     }
 
-    /// The time between two turns without a cause: a third of the lease, so that two messages may be lost.
+    /// Returns the time between two turns without a cause: a third of the lease, so that two messages may be lost.
     fn interval(&self) -> u64 {
         if self.ttl == 0 { Settings::FIRST_INTERVAL } else { (self.ttl / 3).max(1) }
     }
 
-    /// The time between two turns that have one.
+    /// Returns the time between two turns that have a cause.
     fn spacing(&self) -> u64 {
         (self.interval() / 16).min(Settings::SPACING)
     }
 
-    /// A random number below `n`, or 0.
+    /// Returns a random number below `n`, or 0.
     fn random(&mut self, n: u64) -> u64 {
         self.jitter ^= self.jitter << 13;
         self.jitter ^= self.jitter >> 7;

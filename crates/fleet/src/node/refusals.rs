@@ -1,26 +1,26 @@
-//! What a node has to tell of charges that were refused.
+//! Refused charges that a node has to report.
 
 use std::collections::VecDeque;
 
 use crate::message::{MAX_REFUSALS, MAX_UNITS, Refusal, is_group_of};
 
-/// Refusals that no reply has taken note of, oldest first, at most [`MAX_REFUSALS`] of them.
+/// Refusals that no reply has acknowledged, oldest first, at most [`MAX_REFUSALS`] of them.
 ///
-/// What a message has said stays as it was said, under its number: the book counts a number once, however often it comes.
-/// Further refusals of the same group get another number. Those that find no room here are not told; the numbers of refused
-/// charges that each line says miss none.
+/// An entry that was sent never changes under its number: the book counts each number once, however often it comes. Further
+/// refusals of the same group get another number. Entries that find no room here are not reported; the counts of refused charges
+/// in each line are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Refusals {
-    /// Each with the time of its last charge. Its age is what a message says, and 0 here.
+    /// Each entry with the time of its last charge. Its age is 0 here and is computed for each message.
     waiting: VecDeque<(u64, Refusal)>,
-    /// The highest number there is.
+    /// The highest number assigned.
     last: u64,
-    /// The highest number that a message has said.
+    /// The highest number that was sent.
     said: u64,
 }
 
 impl Refusals {
-    /// Takes note of charges that a budget refused.
+    /// Notes charges that a budget refused.
     pub fn note(&mut self, now: u64, budget: &str, group: &str, units: u64, count: u64) {
         let group = if is_group_of(budget, group) { group } else { budget };
         let same = |(_, one): &&mut (u64, Refusal)| {
@@ -39,7 +39,7 @@ impl Refusals {
         }
     }
 
-    /// What a message says, and the highest number so far.
+    /// Returns the entries for a message, and the highest number so far.
     pub fn say(&mut self, now: u64) -> (Vec<Refusal>, u64) {
         self.said = self.last;
         let said = self
@@ -49,12 +49,12 @@ impl Refusals {
         (said.collect(), self.said)
     }
 
-    /// A reply says that the book has noted all up to a number.
+    /// Removes the entries up to a number, which a reply acknowledged.
     pub fn noted(&mut self, number: u64) {
         self.waiting.retain(|(_, one)| one.number > number);
     }
 
-    /// How many refused charges wait to be told.
+    /// Returns how many refused charges wait to be reported.
     pub fn waiting(&self) -> u64 {
         self.waiting.iter().map(|(_, one)| one.count).sum()
     }

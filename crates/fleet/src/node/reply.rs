@@ -1,12 +1,12 @@
-//! What a reply changes.
+//! The effects of a reply.
 
 use crate::message::{Granted, LONGEST_PROMISE, MAX_UNITS, Reply, has_below};
 
 use super::{Action, Asked, Event, Node, Settings};
 
 impl Node {
-    /// Takes the reply to the message of that number, or an answer that came too late and changes nothing. What was granted
-    /// holds from here on: the caller does the actions before anything else that concerns this node.
+    /// Takes the reply to the message of that number. A reply that came too late changes nothing. Granted leases hold from here
+    /// on: the caller carries out the actions before anything else that concerns this node.
     pub fn take(&mut self, now: u64, sequence: u64, reply: Reply) -> Vec<Action> {
         let Some(asked) = self.asked.take_if(|asked| asked.sequence == sequence) else {
             return Vec::new();
@@ -18,7 +18,7 @@ impl Node {
                     return Vec::new();
                 }
                 if now >= asked.sent.saturating_add(ttl) {
-                    // What it granted has ended by now.
+                    // The leases that it granted have ended by now.
                     self.delay(now);
                     return self.end(now);
                 }
@@ -38,14 +38,14 @@ impl Node {
         }
     }
 
-    /// No answer came to the message of that number, or one that makes no sense.
+    /// Handles a message that got no answer, or one that makes no sense.
     pub fn failed(&mut self, now: u64, sequence: u64) {
         if self.asked.take_if(|asked| asked.sequence == sequence).is_some() {
             self.delay(now);
         }
     }
 
-    /// The next turn comes after a delay that doubles, and of which half is random.
+    /// Schedules the next turn after a delay that doubles with each error. Half of the delay is random.
     fn delay(&mut self, now: u64) {
         let longest = self.interval();
         let delay = (Settings::FIRST_DELAY << self.errors.min(16)).min(longest);
@@ -115,7 +115,7 @@ impl Node {
         actions
     }
 
-    /// Budgets that nobody uses and of which it holds nothing.
+    /// Forgets budgets that are not used and of which the node holds nothing.
     fn forget(&mut self) {
         let paths: Vec<String> = self.budgets.keys().rev().cloned().collect();
         for path in paths {

@@ -1,21 +1,21 @@
-//! What a node is told.
+//! A node's settings.
 
-/// What a node does when its leases end, since the store could not be reached for as long as they hold.
+/// The node's behaviour when its leases end because it could not reach the store for as long as they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AtEnd {
-    /// `max` becomes 0 in each budget: charges are refused, and reclaimers give back what they can.
+    /// Sets `max` to 0 in each budget: charges are refused, and reclaimers give back what they can.
     #[default]
     Shrink,
-    /// It goes on at the `max` that it had. What it uses counts as over as soon as it reaches the store.
+    /// Keeps the `max` of each budget. The usage counts as over as soon as the node reaches the store.
     GoOn,
 }
 
-/// How a node leases.
+/// The way in which a node leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// What it does when its leases end.
+    /// The behaviour when its leases end.
     pub at_end: AtEnd,
-    /// How many units it likes to have idle in each budget that is in use. 1 MiB unless set.
+    /// Number of units to keep idle in each budget that is in use. 1 MiB by default.
     pub reserve: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the node by itself.
+//! Tests of the node alone.
 
 use super::*;
 use crate::message::{Granted, Refusal, Reply, Sync};
@@ -109,7 +109,7 @@ fn a_charge_that_begins_to_wait_makes_a_turn_due_at_once() {
 fn a_burst_is_expected_to_go_on_by_what_is_used_and_the_reserve_and_no_further() {
     let mut node = node(AtEnd::Shrink);
     let burst = say(&mut node, 1, 100);
-    // 100 in use, 110 more at the most, and 10 to spare.
+    // 100 in use, at most 110 more, and a reserve of 10.
     assert!(burst.lines.iter().all(|line| line.want == 220), "{burst:?}");
 }
 
@@ -182,7 +182,7 @@ fn idle_units_are_given_back_only_when_they_have_been_idle_for_a_lease() {
     assert!(later.lines.iter().all(|line| line.lease <= 20));
 }
 
-/// A turn in which the lowest level and those above use so much.
+/// Begins a turn in which the lowest level and those above use `used` units.
 fn uses(node: &mut Node, now: u64, used: u64) -> Sync {
     let mut turn = node.begin(now, Scope::All, |_| Reading { used, refused: 0 });
     for lower in turn.lowers() {
@@ -216,7 +216,7 @@ fn a_level_that_nobody_opened_keeps_what_those_below_it_hold_and_gives_the_rest_
         message.lines.iter().map(numbers).collect::<Vec<_>>()
     };
     assert_eq!(said(&first), [(0, 310, 0, 300), (0, 310, 310, 300)]);
-    // Full below: what is above that would lie idle, and goes back at once.
+    // The level below is full: additional units above would lie idle, and go back at once.
     replies(&mut node, 1, &first, [(310, 0), (200, 0)]);
     let second = uses(&mut node, 2, 150);
     assert_eq!(said(&second), [(200, 460, 200, 450), (200, 460, 460, 450)]);

@@ -1,4 +1,4 @@
-//! A turn: what to lower, and then what to say.
+//! A turn: limits to lower, then a message.
 
 use crate::message::{self, LONGEST_PROMISE, Line, MAX_UNITS, Sync};
 
@@ -9,13 +9,13 @@ use super::{Asked, Held, Node, Reading};
 pub enum Scope<'p> {
     /// All of them.
     All,
-    /// One, those for which charges wait or of which no reply has told yet, and every level above them.
+    /// One budget, all budgets with waiting charges or without a reply so far, and every level above them.
     Path(&'p str),
-    /// None: the node leaves, and all of its leases are free. Its owner has seen to it that nothing is in use.
+    /// None: the node leaves and frees all of its leases. Its owner has made sure that nothing is in use.
     Bye,
 }
 
-/// A turn of a node: limits to lower, then a message. While it lasts, no reply is taken.
+/// A turn of a node: limits to lower, then a message. No reply is taken during a turn.
 #[derive(Debug)]
 #[must_use = "a turn is to be said"]
 pub struct Turn {
@@ -24,7 +24,7 @@ pub struct Turn {
     bye: bool,
 }
 
-/// A limit that the caller lowers before the node says so.
+/// A limit that the caller lowers before the node reports it.
 #[derive(Debug)]
 pub struct Lower {
     path: String,
@@ -35,46 +35,47 @@ pub struct Lower {
 }
 
 impl Lower {
-    /// Whose.
+    /// Returns the budget's path.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The new `max`, if no more is in use.
+    /// Returns the new `max`, if no more is in use.
     #[must_use]
     pub fn to(&self) -> u64 {
         self.to
     }
 
-    /// What the group's `max` is to be by now. Where it is lower than `to`, since what is returned goes to others first, it stays.
+    /// Returns the `max` that the group should have now. It is below `to` if returned units go to others first; then leave it
+    /// unchanged.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Whether to ask reclaimers for what is in use above it. Otherwise it is idle, or stays.
+    /// Returns whether to ask reclaimers for the units in use above the limit. Otherwise these are idle, or stay.
     #[must_use]
     pub fn reclaims(&self) -> bool {
         self.reclaim
     }
 
-    /// The group's `max` is `max` now: the one that was to be, or a higher one; and so much is used there. Without this
-    /// call it stayed.
+    /// Reports that the group's `max` is now `max`, the intended value or a higher one, and that `used` units are in use there.
+    /// Without this call the limit counts as unchanged.
     pub fn done(&mut self, max: u64, used: u64) {
         self.done = Some((max.max(self.to), used));
     }
 }
 
 impl Turn {
-    /// The limits to lower, each level before those below it.
+    /// Returns the limits to lower, each level before those below it.
     pub fn lowers(&mut self) -> impl Iterator<Item = &mut Lower> {
         self.lowers.iter_mut()
     }
 }
 
 impl Node {
-    /// Begins a turn. Replies to earlier messages are taken no more.
+    /// Begins a turn. Replies to earlier messages are no longer taken.
     pub fn begin(
         &mut self,
         now: u64,
@@ -89,7 +90,7 @@ impl Node {
         }
         self.reckon();
         let bye = scope == Scope::Bye;
-        // After the end the book is to hear of all.
+        // After the leases ended, the message reports all budgets.
         let paths = match scope {
             Scope::Path(path) if !self.ended => self.waiting(path),
             Scope::All | Scope::Path(_) => self.budgets.keys().cloned().collect(),
@@ -99,7 +100,7 @@ impl Node {
         Turn { lowers, paths, bye }
     }
 
-    /// Ends a turn: the message says what was lowered. Its reply is taken if it comes before the next turn.
+    /// Ends a turn: the message reports the lowered limits. Its reply is taken if it comes before the next turn.
     pub fn say(&mut self, now: u64, turn: Turn) -> Sync {
         let Turn { lowers, paths, bye } = turn;
         for lower in lowers {
@@ -122,7 +123,7 @@ impl Node {
             if paths.binary_search(path).is_err() {
                 continue;
             }
-            // A want below the lease would give back what was not lowered.
+            // A want below the lease would give back units whose limit was not lowered.
             let want = held.demand.want.max(held.lease).min(MAX_UNITS);
             let (used, refused) = (held.demand.used, held.demand.refused);
             let (least, urgent) = (least.min(want), held.demand.urgent().min(want));
@@ -149,7 +150,7 @@ impl Node {
         }
     }
 
-    /// For how long the node relies on its leases.
+    /// Returns for how long the node relies on its leases.
     fn left(&self, now: u64) -> u64 {
         match self.until.filter(|_| !self.ended) {
             Some(until) => (until.saturating_sub(now) + self.grace).min(LONGEST_PROMISE),
@@ -157,16 +158,16 @@ impl Node {
         }
     }
 
-    /// What [`Scope::Path`] names.
+    /// Returns the paths that [`Scope::Path`] names.
     fn waiting(&self, path: &str) -> Vec<String> {
-        // (A need is noted on each level.)
+        // A need is noted on each level.
         let waits = |held: &Held| held.demand.urgent() > 0 || !held.heard;
         let named =
             |(level, held): &(&String, &Held)| message::is_within(level, path) || waits(held);
         self.budgets.iter().filter(named).map(|(level, _)| level.clone()).collect()
     }
 
-    /// What this turn lowers.
+    /// Returns the limits that this turn lowers.
     fn lowers(&mut self, now: u64, paths: &[String], bye: bool) -> Vec<Lower> {
         let goals = self.goals(now, paths, bye);
         let mut lowers: Vec<Lower> = Vec::new();
@@ -174,7 +175,7 @@ impl Node {
             if !bye && paths.binary_search(path).is_err() {
                 continue;
             }
-            // A lease below serves nothing beyond the one above.
+            // A lease above that of the level above is useless.
             if let Some(above) = message::above(path)
                 && let Some(above) = lowers.iter().find(|lower| lower.path == above)
             {

@@ -1,4 +1,4 @@
-//! What opens a store beside its address: a user, how servers and clients prove who they are, how long a call may take.
+//! Options that open a store in addition to its address: a user, certificates, time limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use super::{Kind, StoreError};
 
-/// What opens a store beside its address. What the address says itself goes before it.
+/// Options that open a store in addition to its address. Options in the address take precedence.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// What all keys begin with; `ledgerline` if nobody says.
+    /// The prefix of all keys; `ledgerline` by default.
     pub prefix: Option<String>,
-    /// How long a call may take; a second if nobody says.
+    /// The time limit of a call; one second by default.
     pub timeout: Option<Duration>,
-    /// The user's name. A password without a name is that of Redis's user `default`.
+    /// The user's name. A password without a name belongs to Redis's user `default`.
     pub user: Option<String>,
-    /// The user's password. Never shown.
+    /// The user's password. It is never shown.
     pub password: Option<String>,
-    /// A user's name and password at Redis's sentinels, where these have users of their own.
+    /// A user's name and password at Redis's sentinels, if these have users of their own.
     pub sentinels: Option<(String, String)>,
     /// Whether a password may go to another machine without encryption.
     pub insecure: bool,
-    /// What goes with addresses that ask for TLS.
+    /// Options of addresses that ask for TLS.
     pub tls: Tls,
 }
 
-/// Whom this side of a TLS connection trusts, and how it proves who it is.
+/// The trusted authorities of a TLS connection, and this side's own certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// A file with the certificates of authorities, as PEM. Without it, those that the system trusts.
+    /// A file with the certificates of authorities, as PEM. Without it, the system's are trusted.
     pub ca: Option<PathBuf>,
-    /// A file with this client's certificate and those between it and the authority, as PEM.
+    /// A file with this client's certificate and the intermediate ones up to the authority, as PEM.
     pub certificate: Option<PathBuf>,
     /// A file with the key of that certificate, as PEM.
     pub key: Option<PathBuf>,
-    /// The name that the server's certificate must have, where it is not the host of the address. For etcd alone.
+    /// The name that the server's certificate must have, if it differs from the host of the address. For etcd alone.
     pub server_name: Option<String>,
 }
 
 impl Access {
-    /// What the environment says, so that no password is in a list of processes: `LEDGERLINE_FLEET_` and `PREFIX`, `USER`,
-    /// `PASSWORD` or `PASSWORD_FILE`, `SENTINEL_USER`, `SENTINEL_PASSWORD`, `INSECURE` (`1`), `CA`, `CERTIFICATE`, `KEY`,
-    /// `SERVER_NAME`.
+    /// Reads the options from the environment, so that no password appears in a list of processes: `LEDGERLINE_FLEET_` and
+    /// `PREFIX`, `USER`, `PASSWORD` or `PASSWORD_FILE`, `SENTINEL_USER`, `SENTINEL_PASSWORD`, `INSECURE` (`1`), `CA`,
+    /// `CERTIFICATE`, `KEY`, `SERVER_NAME`.
     ///
     /// # Errors
-    /// [`Kind::Address`] if a variable is no text, or the file of the password cannot be read.
+    /// [`Kind::Address`] if a variable is not text, or the password's file cannot be read.
     pub fn from_environment() -> Result<Self, StoreError> {
         let password = match (variable("PASSWORD")?, variable("PASSWORD_FILE")?) {
             (Some(password), _) => Some(password),
@@ -76,7 +76,7 @@ impl Access {
 }
 
 impl fmt::Debug for Access {
-    /// Without passwords.
+    /// Formats the options without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
             .field("prefix", &self.prefix)
@@ -88,7 +88,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// The first line of a file that holds a password.
+/// Returns the first line of a file that holds a password.
 pub(super) fn secret(file: &Path) -> Result<String, StoreError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         refused(format!("the file {} of a password cannot be read: {error}", file.display()))
@@ -99,12 +99,12 @@ pub(super) fn secret(file: &Path) -> Result<String, StoreError> {
     }
 }
 
-/// The address, or what goes with it, opens no store.
+/// Returns the error for an address, or for options, that open no store.
 pub(super) fn refused(detail: impl fmt::Display) -> StoreError {
     StoreError::new("the store", Kind::Address, detail)
 }
 
-/// A variable that is empty says nothing.
+/// Returns the value of a variable. An empty one counts as unset.
 fn variable(name: &str) -> Result<Option<String>, StoreError> {
     let name = format!("LEDGERLINE_FLEET_{name}");
     match std::env::var_os(&name).map(std::ffi::OsString::into_string) {

@@ -1,9 +1,9 @@
-//! Stores by their addresses.
+//! Opens stores by their addresses.
 //!
 //! `redis://user:password@host:port`, and with TLS `rediss://`; `redis-sentinel://host:port,host:port/primary` and
 //! `redis-cluster://host:port,host:port`, with TLS `rediss-sentinel://` and `rediss-cluster://`; `redis+unix:///path`;
-//! `etcd://host:port,host:port`, with TLS `etcds://`. After `?`, with `&` between them: `prefix=`, `timeout=` (`1500ms`,
-//! `2s`), `password-file=`, `insecure=1`, `ca=`, `certificate=`, `key=`, `server-name=`. What is special in an address is written as `%40`.
+//! `etcd://host:port,host:port`, with TLS `etcds://`. After `?`, with `&` between them: `prefix=`, `timeout=` (`1500ms`, `2s`),
+//! `password-file=`, `insecure=1`, `ca=`, `certificate=`, `key=`, `server-name=`. Special characters are escaped as in `%40`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use super::access::{Access, refused, secret};
 use super::{Etcd, Options, Redis, Store, StoreError, redis};
 
-/// Opens the store at an address, in one of the forms that the crate's README lists. Connects when it is first used.
+/// Opens the store at an address, in one of the forms that the crate's README lists. It connects when it is first used.
 ///
-/// Reads the files that the address and `access` name, once: to take new certificates, open it anew.
+/// The files that the address and `access` name are read once. Open the store anew to load new certificates.
 ///
 /// # Errors
-/// [`Kind::Address`](super::Kind::Address) if the address makes no sense, a file cannot be read, or it asks for TLS and this
-/// crate was built without its feature `tls`. The error never has a password, nor what may be a part of one.
+/// [`Kind::Address`](super::Kind::Address) if the address is invalid, a file cannot be read, or it asks for TLS and this crate
+/// was built without its feature `tls`. The error never contains a password, or text that may be a part of one.
 pub fn open(address: &str, access: &Access) -> Result<Arc<dyn Store>, StoreError> {
     let address = Parsed::new(address)?;
     let access = address.access(access)?;
@@ -46,15 +46,15 @@ enum Form {
     Etcd,
 }
 
-/// An address in its parts. Has no `Debug`: it may have a password.
+/// The parts of an address. It has no `Debug`, because it may contain a password.
 struct Parsed {
     form: Form,
     tls: bool,
     user: Option<String>,
     password: Option<String>,
-    /// Each with its port.
+    /// Each host with its port.
     hosts: Vec<String>,
-    /// After the hosts' slash: what the sentinels call the primary, the number of a database, or a socket's path.
+    /// The text after the slash that ends the hosts: the sentinels' name of the primary, a database number, or a socket's path.
     rest: String,
     options: Vec<(String, String)>,
 }
@@ -116,7 +116,7 @@ impl Parsed {
         }))
     }
 
-    /// What the address says, and what it leaves to others.
+    /// Returns the options of the address, with missing ones taken from `more`.
     fn access(&self, more: &Access) -> Result<Access, StoreError> {
         let mut access = more.clone();
         access.user = self.user.clone().or(access.user);
@@ -205,7 +205,7 @@ impl Parsed {
     }
 }
 
-/// The form, whether with TLS, and the port where none is said.
+/// Returns the form, whether it uses TLS, and the default port.
 fn scheme_of(scheme: &str) -> Result<(Form, bool, u16), StoreError> {
     Ok(match scheme {
         "redis" | "valkey" => (Form::Server, false, 6379),
@@ -226,7 +226,7 @@ fn scheme_of(scheme: &str) -> Result<(Form, bool, u16), StoreError> {
     })
 }
 
-/// Whether a host, with its port, is this machine's loopback.
+/// Returns whether a host, with its port, is this machine's loopback.
 fn is_here(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']');
@@ -236,10 +236,10 @@ fn is_here(host: &str) -> bool {
             .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// A host that may be a part of a password, for want of an `@`, is not shown.
+/// Returns the host with a port. An invalid host is not shown, because it may be a part of a password for want of an `@`.
 fn with_port(host: &str, usual: u16) -> Result<String, StoreError> {
     let (name, port) = match host.rsplit_once(':') {
-        // The colons of [::1] are no port's.
+        // The colons of [::1] do not begin a port.
         Some((_, port)) if port.ends_with(']') => (host, None),
         Some((name, port)) => (name, Some(port)),
         None => (host, None),
@@ -283,7 +283,7 @@ fn duration(text: &str) -> Result<Duration, StoreError> {
     }
 }
 
-/// `user:password@`, or nothing.
+/// Returns `user:password@`, or nothing.
 fn login(user: Option<&(String, String)>) -> String {
     let login =
         |(user, password): &(String, String)| format!("{}:{}@", encoded(user), encoded(password));

@@ -1,25 +1,25 @@
-//! Why a store gave no answer.
+//! Errors of stores.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::message::Malformed;
 
-/// A store gave no answer. Names the store.
+/// An error of a call to a store, with the store's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// Which store: its kind and its address, without passwords.
+    /// The store's kind and address, without passwords.
     pub store: String,
-    /// What is the matter.
+    /// The kind of the error.
     pub kind: Kind,
-    /// What the store said, or what was wrong about it.
+    /// The store's message, or a description of the problem.
     pub detail: String,
 }
 
-/// What is the matter with a store, or with what it was asked.
+/// The kind of a store's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody answers at its address, or the connection broke.
+    /// Its address does not answer, or the connection broke.
     Unreachable,
     /// It did not answer in time.
     Slow,
@@ -27,23 +27,23 @@ pub enum Kind {
     ReadOnly,
     /// It has no memory or no space left.
     Full,
-    /// It lacks what this crate needs.
+    /// It lacks a feature that this crate needs.
     TooOld,
     /// Its function library was not loaded.
     NoLibrary,
-    /// Its function library, or what it keeps, has another version.
+    /// Its function library, or its data, has another version.
     OtherVersion,
-    /// The user lacks a right.
+    /// The user lacks a permission.
     Denied,
-    /// It and this side do not agree on TLS: one trusts the other's certificate not, has none, or speaks plainly.
+    /// It and this side do not agree on TLS: a certificate is missing or not trusted, or one side does not use TLS.
     Tls,
     /// It is loading its data, or is electing a primary.
     NotReady,
-    /// Its answer makes no sense.
+    /// Its answer is invalid.
     Nonsense,
-    /// Too many others changed the book at the same time.
+    /// Too many other clients changed the book at the same time.
     Contended,
-    /// Its address, or what goes with it, makes no sense, or a file cannot be read.
+    /// Its address or the options are invalid, or a file cannot be read.
     Address,
     /// The message breaks the protocol. It was not sent.
     Malformed,
@@ -56,12 +56,12 @@ impl StoreError {
         Self { store: store.to_owned(), kind, detail: shortened(&detail, LONGEST) }
     }
 
-    /// What breaks the protocol is not sent.
+    /// Returns a function that makes the error for a message that breaks the protocol and is not sent.
     pub(crate) fn malformed(store: &str) -> impl Fn(Malformed) -> Self {
         move |malformed| Self::new(store, Kind::Malformed, malformed)
     }
 
-    /// The same call may succeed later, without anybody having to mend anything.
+    /// Returns whether the same call may succeed later without a repair.
     #[must_use]
     pub fn passes(&self) -> bool {
         matches!(
@@ -76,10 +76,10 @@ impl StoreError {
     }
 }
 
-/// The most letters of what a store said.
+/// Maximum number of characters of a store's message.
 const LONGEST: usize = 1000;
 
-/// The first letters of what is displayed. What comes after them is not even made.
+/// Returns at most the first `most` characters of `shown`. Formatting stops there.
 pub(super) fn shortened(shown: &impl fmt::Display, most: usize) -> String {
     struct First(String, usize);
 
@@ -94,7 +94,7 @@ pub(super) fn shortened(shown: &impl fmt::Display, most: usize) -> String {
     }
 
     let mut first = First(String::new(), most);
-    // (An error says that there is more.)
+    // An error means that there is more text.
     let _ = fmt::write(&mut first, format_args!("{shown}"));
     first.0
 }
@@ -127,7 +127,7 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {}
 
-/// Whether an error is one of TLS, by its words: other libraries pass it on in errors of theirs.
+/// Returns whether an error concerns TLS, by its text: other libraries wrap it in their own errors.
 pub(super) fn disagrees(words: &str) -> bool {
     let of_tls = [
         "invalid peer certificate",

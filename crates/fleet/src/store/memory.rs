@@ -12,7 +12,7 @@ use crate::message::{Nudge, Reply, Sync};
 
 use super::{Answer, Kind, Nudges, Store, StoreError};
 
-/// Books in this process, by a clock of the caller's.
+/// Books in this process, with a clock of the caller's.
 pub struct Memory {
     clock: Box<dyn Fn() -> u64 + Send + std::marker::Sync>,
     shelf: Mutex<Shelf>,
@@ -27,17 +27,17 @@ struct Shelf {
 impl Memory {
     const NAME: &'static str = "books in memory";
 
-    /// No books yet. `clock` gives milliseconds.
+    /// Creates a store without books. `clock` returns milliseconds.
     pub fn new(clock: impl Fn() -> u64 + Send + std::marker::Sync + 'static) -> Self {
         Self { clock: Box::new(clock), shelf: Mutex::default() }
     }
 
-    /// Puts back an earlier book of an organisation, as a store does that lost its last writes.
+    /// Restores an earlier book of an organisation, like a store that lost its last writes.
     pub fn restore(&self, organisation: &str, book: Book) {
         lock(&self.shelf).books.insert(organisation.to_owned(), book);
     }
 
-    /// The book of an organisation, as it is now.
+    /// Returns the book of an organisation, as it is now.
     pub fn book(&self, organisation: &str) -> Book {
         lock(&self.shelf).books.get(organisation).cloned().unwrap_or_default()
     }
@@ -51,7 +51,7 @@ impl Memory {
         shelf.listeners.retain(|(_, listener)| !listener.is_closed());
         for (_, listener) in shelf.listeners.iter().filter(|(whose, _)| whose == organisation) {
             for nudge in &nudged {
-                // A listener that is slow loses nudges, never leases.
+                // A slow listener loses nudges, never leases.
                 let _ = listener.try_send(nudge.clone());
             }
         }

@@ -1,4 +1,4 @@
-//! Where books lie. A store applies a message to a book in one atomic step, by its own clock.
+//! Stores, which keep books. A store applies a message to a book in one atomic step, by its own clock.
 
 mod access;
 mod address;
@@ -28,63 +28,65 @@ pub use address::open;
 pub use error::{Kind, StoreError};
 pub use memory::Memory;
 
-/// How a store is used.
+/// The options of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What all keys begin with. Fleets that share a store differ in it.
+    /// The prefix of all keys. Fleets that share a store use different ones.
     pub prefix: String,
-    /// How long a call may take, connecting included; in etcd, a request to one member.
+    /// The time limit of a call, including the connection; in etcd, of a request to one member.
     pub timeout: Duration,
 }
 
 impl Default for Options {
-    /// `ledgerline`, and a second.
+    /// Returns the prefix `ledgerline` and a time limit of one second.
     fn default() -> Self {
         Self { prefix: "ledgerline".to_owned(), timeout: Duration::from_secs(1) }
     }
 }
 
-/// What a store's calls return: a future that can be sent to another thread.
+/// The result of a store's call: a future that can be sent to another thread.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Keeps books. One value serves any number of tasks.
 ///
-/// Each call, but for [`organisations`](Store::organisations), is one round trip, and ends within the store's time limit. A call that fails may have been applied: a node
-/// then sends its next message, which says what it holds.
+/// Each call except [`organisations`](Store::organisations) is one round trip, and ends within the store's time limit. A call
+/// that fails may have been applied: a node then sends its next message, which states its leases.
 pub trait Store: Send + std::marker::Sync + 'static {
     /// Applies a message to the book of an organisation, and returns the book's answer.
     ///
     /// # Errors
-    /// [`Kind::Malformed`] if [`Sync::check`] fails, and whatever keeps the store from answering.
+    /// [`Kind::Malformed`] if [`Sync::check`] fails, and any error of the store.
     fn sync<'a>(&'a self, organisation: &'a str, message: &'a Sync) -> Answer<'a, Reply>;
 
     /// Applies an operator's change.
     ///
     /// # Errors
-    /// [`Kind::Rejected`] if the book cannot be changed like this, and whatever keeps the store from answering.
+    /// [`Kind::Rejected`] if the book cannot be changed like this, and any error of the store.
     fn administer<'a>(&'a self, organisation: &'a str, change: &'a Change) -> Answer<'a, ()>;
 
-    /// The whole book, for operators. Costs time for every lease of the organisation.
+    /// Returns the whole book, for operators. Takes time for every lease of the organisation.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// Any error of the store.
     fn view<'a>(&'a self, organisation: &'a str) -> Answer<'a, View>;
 
-    /// The organisations that have books, sorted. For operators: nodes know theirs, and need no right to this.
+    /// Returns the organisations that have books, sorted. For operators: nodes know their organisation, and need no permission
+    /// for this call.
     ///
-    /// It is several round trips, each within the time limit. Redis, which has no list of them, goes through the names of all
-    /// keys of the server, or of each primary of a cluster: a command for each thousand, with others served in between. etcd
-    /// reads the names of keys below its prefix, and no books. An organisation that comes or goes meanwhile may be missing.
+    /// It takes several round trips, each within the time limit. Redis has no list of them, so this goes through the names of all
+    /// keys of the server, or of each primary of a cluster: one command per thousand keys, with other clients served in between.
+    /// With etcd it reads the names of keys below the prefix, and no books. An organisation that appears or disappears meanwhile
+    /// may be missing.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering; [`Kind::Slow`] of a Redis with more than ten million keys.
+    /// Any error of the store; [`Kind::Slow`] for a Redis with more than ten million keys.
     fn organisations(&self) -> Answer<'_, Vec<String>>;
 
-    /// Some budgets of a book as they were when it last changed, in the order of their paths: their sums, without what each
-    /// node has. `None` for one that is not there. Costs what these rows cost, where a store can read rows alone.
+    /// Returns some budgets of a book as of its last change, in the order of their paths: their sums, without the parts of nodes.
+    /// `None` for a budget that does not exist. Takes time for these rows only, if the store can read single rows.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// Any error of the store.
     fn totals<'a>(
         &'a self,
         organisation: &'a str,
@@ -99,20 +101,20 @@ pub trait Store: Send + std::marker::Sync + 'static {
         })
     }
 
-    /// Makes the store ready to have books, which an operator does once: Redis gets its function library. Elsewhere nothing
-    /// has to be done; etcd is asked whether it answers this user.
+    /// Prepares the store for books, which an operator does once. Redis gets its function library. Other stores need no
+    /// preparation; etcd is asked whether it answers this user.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering; [`Kind::TooOld`] and [`Kind::Denied`] as in [`Redis::load`].
+    /// Any error of the store; [`Kind::TooOld`] and [`Kind::Denied`] as in [`Redis::load`].
     fn prepare(&self) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// How the store may lose books by its own settings, as far as this user may see them: sentences for an operator. A Redis
-    /// that evicts keys, or forgets all at a restart, is warned of.
+    /// Returns warnings for an operator about settings with which the store may lose books, as far as this user may read them.
+    /// Examples are a Redis that evicts keys, or does not persist them.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// Any error of the store.
     fn warnings(&self) -> Answer<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -120,27 +122,27 @@ pub trait Store: Send + std::marker::Sync + 'static {
     /// Listens for budgets of which nodes lack units or might now get them. Nodes that do not listen sync in their turn.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering.
+    /// Any error of the store.
     fn nudges<'a>(&'a self, organisation: &'a str) -> Answer<'a, Nudges>;
 }
 
-/// Nudges of one organisation. Nudges may be lost, never leases.
+/// The nudges of one organisation. Nudges may be lost, leases never.
 #[derive(Debug)]
 pub struct Nudges {
     told: mpsc::Receiver<Nudge>,
 }
 
 impl Nudges {
-    /// How many nudges wait for a listener that is slow; those beyond are lost.
+    /// Number of nudges that wait for a slow listener; further ones are lost.
     pub(crate) const WAITING: usize = 256;
 
-    /// Both ends.
+    /// Creates both ends.
     pub(crate) fn channel() -> (mpsc::Sender<Nudge>, Self) {
         let (sender, told) = mpsc::channel(Self::WAITING);
         (sender, Self { told })
     }
 
-    /// The next one. `None` if the store tells no more: listen anew.
+    /// Returns the next nudge. `None` if the store sends no more: listen anew.
     pub async fn next(&mut self) -> Option<Nudge> {
         self.told.recv().await
     }

@@ -1,4 +1,4 @@
-//! What stands for TLS in a build without it: values that nobody can make.
+//! Stubs of the TLS types in a build without TLS. Their values cannot be created.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! TLS by rustls: certificates are read once, and all that is secret is computed by ring.
+//! TLS by rustls. Certificates are read once, and ring does the cryptography.
 
 use std::io;
 use std::path::Path;
@@ -15,9 +15,9 @@ use tokio_rustls::client::TlsStream;
 use super::StoreError;
 use super::access::{Tls, refused};
 
-/// What the files of a [`Tls`] hold. Its `Debug` would show a key: it has none.
+/// The contents of the files of a [`Tls`]. It has no `Debug`, which would show a key.
 pub(super) struct Certificates {
-    /// As PEM.
+    /// The authorities, as PEM.
     pub ca: Option<Vec<u8>>,
     /// A certificate and its key, as PEM.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
@@ -26,7 +26,7 @@ pub(super) struct Certificates {
 
 impl Certificates {
     pub(super) fn read(tls: &Tls) -> Result<Self, StoreError> {
-        // The redis crate asks for the process's provider. One that the program has chosen stays.
+        // The redis crate uses the process's default provider. A provider that the program has chosen stays.
         if CryptoProvider::get_default().is_none() {
             let _ = ring::default_provider().install_default();
         }
@@ -60,14 +60,14 @@ impl Certificates {
     }
 }
 
-/// A way to one server that proves who it is.
+/// A TLS configuration for one server, which must prove its name.
 pub(super) struct Secured {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
 impl Secured {
-    /// The server's certificate must be for this host.
+    /// Creates the configuration. The server's certificate must be for this host.
     pub(super) fn new(certificates: &Certificates, host: &str) -> Result<Self, StoreError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| refused("the name of a server is neither a host's nor an address"))?;
@@ -88,7 +88,7 @@ fn broken(name: &Path, what: &str, error: impl std::fmt::Display) -> StoreError 
     refused(format!("the file {} has no {what} as PEM: {error}", name.display()))
 }
 
-/// At least one certificate.
+/// Parses a chain of at least one certificate.
 fn chain(name: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, StoreError> {
     let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|error| broken(name, "certificate", error))?;
@@ -103,7 +103,7 @@ fn trusted(name: &Path, pem: &[u8]) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
-/// Those that the system trusts, as far as they can be read.
+/// Returns the authorities that the system trusts, as far as they can be read.
 fn systems() -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,4 +1,4 @@
-//! A store is opened by its address: what is understood, what is refused, and that no password is shown.
+//! Opening stores by address: which addresses are valid, which are refused, and that no password is shown.
 
 use ledgerline_fleet::book::Change;
 use ledgerline_fleet::store::{self, Access, Kind, Redis, Tls};
@@ -6,7 +6,7 @@ use ledgerline_fleet::store::{self, Access, Kind, Redis, Tls};
 use crate::support::said::{lease, sync};
 use crate::support::server;
 
-/// Whatever its address says, nobody listens at it: opening connects to nothing.
+/// No server listens at these addresses: opening does not connect.
 #[test]
 fn every_form_is_opened() {
     for address in [
@@ -169,7 +169,7 @@ async fn a_user_is_of_the_address_a_file_or_the_program() {
     }
 }
 
-/// What the test's own process has in its environment is nobody else's: each variable is set in a process of its own.
+/// Changing the environment would affect other tests of this process, so each variable is set in a process of its own.
 #[test]
 fn a_user_is_of_the_environment() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -187,7 +187,7 @@ fn a_user_is_of_the_environment() {
     {
         let output = child(name, value);
         let said = String::from_utf8_lossy(&output.stdout);
-        // A name that is no test's would run none, and go well.
+        // A name that matches no test would run none and succeed.
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
     assert!(!child("LEDGERLINE_FLEET_PASSWORD_FILE", "/no/such/file").status.success());

@@ -1,4 +1,4 @@
-//! What a book promises, after each of many random steps and in the outcomes that README.md states.
+//! The promises of a book, after each of many random steps and in the outcomes that README.md states.
 
 use ledgerline_fleet::book::{Book, View, What};
 use ledgerline_fleet::message::Reply;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::support::check;
 use crate::support::world::{Deed, Operation, Step, World, steps};
 
-/// Runs the steps on a book, and checks all that always holds after each.
+/// Runs the steps on a book, and checks all invariants after each.
 fn run(scale: u64, steps: &[Step]) {
     let mut world = World::new(scale);
     let mut book = Book::new();
@@ -28,7 +28,7 @@ fn run(scale: u64, steps: &[Step]) {
                 Some(reply)
             }
             Deed::Change(change) => {
-                // A change may be rejected: budgets come and go.
+                // A change may be rejected: budgets are created and deleted.
                 let _ = book.administer(now, change);
                 None
             }
@@ -49,7 +49,7 @@ fn run(scale: u64, steps: &[Step]) {
             check::growth(&before, &after);
         }
         forgot |= lost;
-        // Lost writes and leases that come to more than can be counted: the book adopts as much as it can count.
+        // After lost writes, leases may add up to more than can be counted. The book then adopts as much as it can count.
         if scale == 1 || !forgot {
             check::beliefs(&world, &after);
         }
@@ -59,7 +59,7 @@ fn run(scale: u64, steps: &[Step]) {
     }
 }
 
-/// The same message once more gets the same answer, and changes nothing.
+/// Asserts that a repeated message gets the same answer, and changes nothing.
 fn repeats(book: &mut Book, now: u64, message: &ledgerline_fleet::message::Sync, reply: &Reply) {
     if message.bye {
         return;
@@ -75,13 +75,13 @@ fn repeats(book: &mut Book, now: u64, message: &ledgerline_fleet::message::Sync,
     }
 }
 
-/// A message in which a node names all of its budgets. Of the first it wants a unit, also where no level below grows.
+/// A message in which a node names all of its budgets. It wants a unit of the first even if no level below grows.
 fn names_all(node: usize, answered: bool) -> Step {
     let numbers = [(65, 102), (0, 0), (0, 0), (0, 0), (0, 0)];
     Step::Sync { node, mask: 0x1f, numbers, heard: true, answered }
 }
 
-/// The store lost its writes, and the terms became shorter before it heard of the lease again.
+/// The store lost its writes, and the terms became shorter before the node named the lease again.
 #[test]
 fn a_lease_is_kept_while_its_node_believes_in_it_after_lost_writes_and_shorter_terms() {
     let shorter = Operation::Terms { ttl: Some(1), grace: Some(0) };

@@ -1,4 +1,4 @@
-//! Books in a real etcd are the books they are elsewhere; and what an etcd that cannot serve says.
+//! Books in a real etcd behave like other books, and errors name the problem of an etcd that cannot serve.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use crate::support::world::{Deed, ORGANISATION, Step, World, steps};
 
 fn store(server: &Server, prefix: &str) -> Etcd {
     let address = format!("127.0.0.1:{}", server.port);
-    // Long enough for a machine under load: only what stands still is slow.
+    // Long enough for a machine under load: only a stopped server is slow.
     let options = Options { prefix: prefix.to_owned(), timeout: Duration::from_secs(20) };
     Etcd::new(&[&address], options).expect("an address")
 }
 
-/// The first answer of a server that has just started.
+/// Waits for the first answer of a server that has just started.
 async fn ready(store: &Etcd) {
     while let Err(error) = store.view("a").await {
         assert!(error.passes(), "{error}");
@@ -81,7 +81,7 @@ async fn run(server: &Server, prefix: &str, steps: &[Step]) -> Result<(), TestCa
             }
         }
         clock.store(world.now, Ordering::Relaxed);
-        // Looking writes nothing into an etcd.
+        // Viewing writes nothing into an etcd.
         prop_assert_eq!(store.view(ORGANISATION).await.unwrap(), book.clone().view(world.now));
     }
     Ok(())
@@ -128,7 +128,7 @@ async fn nodes_that_write_at_the_same_time_never_lease_more_than_the_limit() {
     assert!(held <= 100 && held > 50, "{budget:?}");
 }
 
-/// Passes bytes on to a server. Says how often somebody connected, and cuts all connections when told.
+/// Forwards bytes to a server. Returns its port, a count of connections, and a notification that cuts all connections.
 async fn between(server: &Server) -> (u16, Arc<AtomicU64>, Arc<Notify>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (own, behind) = (listener.local_addr().unwrap().port(), server.port);
@@ -216,7 +216,7 @@ async fn organisations_are_listed_page_by_page_without_those_of_other_prefixes()
     for other in ["tes", "test2", "test/v10"] {
         self::store(&server, &other.replace('/', "-")).administer("a", &set(1)).await.unwrap();
     }
-    // More than a page: what stands in a key is not read.
+    // More than one page. Only the names of keys are read, not their values.
     let names: Vec<String> = (0..1_500).map(|number| format!("o{number:04}")).collect();
     for name in &names {
         let key = base64::Engine::encode(
@@ -237,7 +237,7 @@ async fn an_etcd_that_is_full_says_so() {
     let store = store(&server, "test");
     ready(&store).await;
     let full = loop {
-        // Each change is one more revision of the book, and etcd keeps them all.
+        // Each change is one more revision of the book, and etcd keeps all of them.
         match store.administer("a", &set(100)).await {
             Ok(()) => {
                 let drain = Change::Drain {
@@ -288,7 +288,7 @@ async fn a_user_without_the_right_or_the_password_is_denied() {
     }
 }
 
-/// The first error after a signal, which may take a moment to arrive.
+/// Returns the first error after a signal, which may take a moment to arrive.
 async fn failure(store: &Etcd) -> StoreError {
     loop {
         match store.view("a").await {

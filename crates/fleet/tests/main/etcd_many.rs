@@ -1,4 +1,4 @@
-//! An etcd of three members as it runs in production, with users: what is lost with one member, with two, and with a token.
+//! An etcd of three members as in production, with users: the loss of one member, of two, and of a token.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn open(members: &[Server], user: &str, timeout: &str) -> Arc<dyn Store> {
     store::open(&address, &Access::default()).expect("an address")
 }
 
-/// The first answer: what cannot be answered for now is asked again.
+/// Waits for the first answer. Calls that fail for now are repeated.
 async fn ready(store: &dyn Store) {
     while let Err(error) = store.view("a").await {
         assert!(error.passes(), "{error}");
@@ -44,7 +44,7 @@ async fn two_of_three_members_serve_and_one_does_not() {
     store.administer("a", &set(100)).await.unwrap();
     assert_eq!(lease(&store.sync("a", &sync(1, 0, 40)).await.unwrap()), 40);
 
-    // Whoever it was that led: another is elected meanwhile.
+    // Whether or not this member is the leader: another one is elected if it is.
     members[0].signal("-STOP");
     ready(&*store).await;
     let mut nudges = store.nudges("a").await.unwrap();
@@ -57,7 +57,7 @@ async fn two_of_three_members_serve_and_one_does_not() {
     assert_eq!(lease(&store.sync("a", &other).await.unwrap()), 40);
     assert_eq!(nudges.next().await, Some(Nudge::Sync("/a".to_owned())));
 
-    // Members that stand still cost time once: then the one that answered is asked first.
+    // Stopped members cost time once: then the member that answered is asked first.
     let started = Instant::now();
     for _ in 0..3 {
         store.view("a").await.unwrap();
@@ -77,7 +77,7 @@ async fn two_of_three_members_serve_and_one_does_not() {
     assert_eq!(store.view("a").await.unwrap().budgets[0].leased, 100);
 }
 
-/// A token of the user root, and the step of etcd's log that made it.
+/// Returns a token of the user root, and the step of etcd's log that made it.
 fn authenticated(server: &Server) -> (String, u64) {
     let reply = server.post("/v3/auth/authenticate", r#"{"name":"root","password":"root"}"#);
     let reply: serde_json::Value = serde_json::from_str(&reply).unwrap();
@@ -94,7 +94,8 @@ async fn a_token_that_has_expired_is_renewed() {
     members[0].enable_users();
     let store = open(&members, "node:secret@", "20s");
     store.administer("a", &set(100)).await.unwrap();
-    // Looking is no step of etcd's log, and a password is: besides root's own there is one more as soon as the token has expired.
+    // A view is no step of etcd's log, but a password is. Besides root's own step there is one more as soon as the token has
+    // expired.
     let mut idle = Duration::from_secs(1);
     loop {
         let (_, before) = authenticated(&members[0]);
@@ -120,11 +121,11 @@ async fn a_token_is_used_until_etcd_forgets_it_and_then_renewed() {
         let leased = if sequence == 1 { 0 } else { 40 };
         assert_eq!(lease(&store.sync("a", &sync(sequence, leased, 40)).await.unwrap()), 40);
     }
-    // A token ends with the number of the step that made it: five messages wrote five times at most, and asked for none.
+    // A token ends with the number of the step that made it. Five messages wrote at most five times, and asked for no token.
     let steps = authenticated(&members[0]).1 - before;
     assert!(steps <= 6, "{steps} steps for five messages");
 
-    // A new password, even if it is the old one, makes etcd forget the user's tokens.
+    // Setting a password, even to its old value, makes etcd forget the user's tokens.
     let (root, _) = authenticated(&members[0]);
     let changed = r#"{"name":"node","password":"secret"}"#;
     members[0].post_as(&root, "/v3/auth/user/changepw", changed);
@@ -149,7 +150,7 @@ async fn leases_of_an_etcd_that_stands_still_go_on_and_none_grows() {
     assert!(leased >= 60);
 
     members[0].signal("-STOP");
-    // What is leased may be charged as before; beyond it, the store is named.
+    // Charges within the lease succeed as before; beyond it, the error names the store.
     let kept = budget.try_charge(leased).expect("what is leased");
     match budget.charge(1).await {
         Err(FleetError::Store(error)) => assert_eq!(error.kind, Kind::Slow, "{error}"),

@@ -1,5 +1,5 @@
-//! Who gets what while more is wanted than there is: real node and book code, tasks that charge, hold and return, and a network that
-//! takes a few milliseconds. A seed decides all.
+//! Sharing under demand that exceeds the limit: real node and book code, tasks that charge, hold and return, and a network that
+//! takes a few milliseconds. A seed decides everything.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,14 +15,14 @@ const TOP: &str = "/o";
 const JOB: &str = "/o/j";
 const TERMS: Terms = Terms { ttl: 10_000, grace: 5_000 };
 
-/// What the tasks of a node do, for as long as the world lasts: wait for a charge, hold it, return it, and again.
+/// The work of a node's tasks, for as long as the world lasts: wait for a charge, hold it, return it, and repeat.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     tasks: usize,
-    /// From when on.
+    /// When the work begins.
     from: u64,
     units: (u64, u64),
-    /// For how long a charge is held.
+    /// How long a charge is held.
     holds: (u64, u64),
 }
 
@@ -31,12 +31,12 @@ struct Member {
     work: Work,
     max: [u64; 2],
     used: u64,
-    /// When charges are returned, and how large they are.
+    /// When charges are returned, and their sizes.
     held: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Charges that wait, and since when, in the order of arrival.
+    /// Waiting charges and when they arrived, in that order.
     waiting: VecDeque<(u64, u64)>,
     looked: u64,
-    /// Messages under way, and replies to them.
+    /// Messages and replies in transit.
     sent: VecDeque<(u64, Sync)>,
     heard: VecDeque<(u64, u64, Reply)>,
     nudges: VecDeque<(u64, Nudge)>,
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Forgets what was counted so far.
+    /// Resets the counts.
     fn count_from_here(&mut self) {
         for member in &mut self.members {
             (member.granted, member.longest_wait, member.area) = (0, 0, 0);
@@ -126,7 +126,7 @@ impl World {
         while member.held.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Reverse((_, units)) = member.held.pop().unwrap();
             member.used -= units;
-            // Who waits here gets it first, if the limit allows.
+            // Local waiters get it first, if the limit allows.
             member.serve(now, &mut self.random);
             member.arrives(now, &mut self.random);
         }
@@ -177,7 +177,7 @@ impl World {
         assert!(used <= self.book.budget(JOB).unwrap().limit);
     }
 
-    /// Jain's index of what the nodes held: 1 where all had the same, a part of one where one had all.
+    /// Returns Jain's index of the units that the nodes held: 1 if all had the same, `1 / nodes` if one had all.
     fn jain(&self) -> f64 {
         let held: Vec<f64> = self.members.iter().map(|member| member.area as f64).collect();
         let sum: f64 = held.iter().sum();
@@ -185,7 +185,7 @@ impl World {
         sum * sum / (held.len() as f64 * squares)
     }
 
-    /// What of the limit was held, in thousandths.
+    /// Returns the average part of the limit that was held, in thousandths.
     fn used(&self, time: u64) -> u64 {
         let area: u64 = self.members.iter().map(|member| member.area).sum();
         area * 1_000 / (time * self.book.budget(JOB).unwrap().limit)
@@ -193,7 +193,7 @@ impl World {
 }
 
 impl Member {
-    /// A task wants its next charge.
+    /// Adds a task's next charge.
     fn arrives(&mut self, now: u64, random: &mut Random) {
         let units = random.between(self.work.units.0, self.work.units.1);
         if self.waiting.is_empty() && self.used + units <= self.max[0].min(self.max[1]) {
@@ -204,7 +204,7 @@ impl Member {
         }
     }
 
-    /// Serves those that wait: in the order of arrival, past those that are beyond the limit, as a ledger does.
+    /// Serves waiting charges like a ledger does: in the order of arrival, skipping those beyond the limit.
     fn serve(&mut self, now: u64, random: &mut Random) {
         let max = self.max[0].min(self.max[1]);
         while let Some(at) = self.waiting.iter().position(|(units, _)| *units <= max) {
@@ -226,7 +226,7 @@ impl Member {
         self.held.push(Reverse((now + random.between(least, most), units)));
     }
 
-    /// How long some charge has waited, of those that were served and those that still wait.
+    /// Returns the longest wait of a charge, of those served and those still waiting.
     fn waited(&self, now: u64) -> u64 {
         let waiting = self.waiting.iter().map(|(_, since)| now - since);
         waiting.max().unwrap_or(0).max(self.longest_wait)
@@ -244,10 +244,10 @@ impl Member {
     }
 }
 
-/// Within so long after its charge began to wait a node below its part has what the others return meanwhile: a turn.
+/// The time within which a node below its part has the units that others return, after its charge began to wait: a turn.
 const STATED: u64 = TERMS.ttl / 3;
 
-/// The case of the reports: a node that has all, with more tasks than that serves, and another that comes a second later.
+/// The reported case: one node holds everything, with more tasks than that serves, and another comes a second later.
 #[test]
 fn a_node_that_comes_later_gets_its_part_of_a_budget_whose_holder_has_charges_that_wait() {
     for tasks in [16, 24, 32, 48, 64] {
@@ -327,7 +327,7 @@ fn a_charge_that_is_larger_than_any_nodes_part_is_gathered_for_and_the_others_go
     }
 }
 
-/// A node whose tasks charge little, others whose tasks charge much: neither starves.
+/// One node's tasks charge little, other nodes' tasks charge much: no node starves.
 #[test]
 fn no_node_with_demand_waits_longer_than_a_lease_and_two_turns_whatever_the_loads() {
     for seed in seed::seeds(100, 12, 200) {

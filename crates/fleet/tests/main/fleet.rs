@@ -67,7 +67,7 @@ async fn a_charge_that_waits_gets_what_another_node_holds_idle() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_node_frees_is_told_at_once_where_another_waits() {
-    // Turns are 20 seconds apart: without being looked for, what is freed would come that much later.
+    // Turns are 20 seconds apart: if the node did not look for freed units, they would come that much later.
     let store = Line::new(60_000, BUDGETS).await;
     let at_a = join(&store, "a").budget("/acme/batch").await.unwrap();
     let at_b = join(&store, "b").budget("/acme/batch").await.unwrap();
@@ -105,7 +105,7 @@ async fn of_charges_that_wait_for_what_lies_split_among_their_nodes_one_is_serve
     let mut nodes = Vec::new();
     for name in ["a", "b", "c"] {
         let batch = join(&store, name).budget("/acme/batch").await.unwrap();
-        // Idle, as after a charge that was returned.
+        // Idle, like after a charge that was returned.
         drop(batch.charge_within(100, LONG).await.unwrap());
         nodes.push(batch);
     }
@@ -123,13 +123,13 @@ async fn what_a_full_budget_refuses_is_not_held_back_from_others_above_it() {
         Line::new(60_000, &[("/acme", 1_000), ("/acme/batch", 500), ("/acme/web", 500)]).await;
     let at_a = join(&store, "a").budget("/acme/batch").await.unwrap();
     let _all = at_a.charge(490).await.unwrap();
-    // It wants more and more, which no budget of its own has.
+    // It wants more and more, but its budget is full.
     assert!(at_a.charge(400).await.is_err());
     let waits = tokio::spawn(async move { at_a.charge_within(450, LONG).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(store.leased("/acme").await, store.leased("/acme/batch").await);
     let web = join(&store, "b").budget("/acme/web").await.unwrap();
-    // In one round trip: nobody has to be asked.
+    // In one round trip: no node has to be asked.
     let _web = web.charge(490).await.unwrap();
     waits.abort();
 }
@@ -150,7 +150,7 @@ async fn who_is_refused_hears_whose_lease_is_full_and_why_it_does_not_grow() {
     let there = other.budget("/acme/batch").await.unwrap();
     let theirs = there.charge_within(150, LONG).await.unwrap();
     let refused = batch.charge(100).await.unwrap_err().to_string();
-    // (Each node keeps some to spare.)
+    // Each node keeps a reserve.
     let told = [
         "uses 300 of its lease of 3",
         "; other nodes have leased 1",
@@ -167,7 +167,7 @@ async fn who_is_refused_hears_whose_lease_is_full_and_why_it_does_not_grow() {
         "{drained}"
     );
     store.administer("acme", &drain(false)).await.unwrap();
-    // A group below that is no budget's says what it says in any ledger.
+    // A refusal by a group below a budget reads like in any ledger.
     let query = batch.owned().create("q42").unwrap();
     query.group().set_max(ledgerline::Limit::units(5)).unwrap();
     let error = FleetError::from(query.try_charge(6).unwrap_err());
@@ -177,7 +177,7 @@ async fn who_is_refused_hears_whose_lease_is_full_and_why_it_does_not_grow() {
     until(async || batch.standing() == Standing::Closing).await;
     assert!(said().await.ends_with("; the budget is deleted, so it grants nothing"));
     drop(charge);
-    // With the last lease it is gone.
+    // The budget is removed with its last lease.
     until(async || store.leased("/acme/batch").await == 0).await;
     let gone = batch.charge(400).await.unwrap_err();
     assert_eq!(gone, FleetError::Unknown("/acme/batch".to_owned()));
@@ -249,7 +249,7 @@ async fn a_node_that_leaves_gives_all_back_and_one_that_is_dropped_does_so_too()
     until(async || store.leased("/acme/batch").await == 0).await;
 }
 
-/// Each organisation has its own book, and its own end of what is charged there.
+/// Each organisation has its own book, and its charges end independently.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_leaves_several_organisations_waits_no_longer_than_for_one() {
     let store = Line::new(60_000, BUDGETS).await;
@@ -266,7 +266,7 @@ async fn a_node_that_leaves_several_organisations_waits_no_longer_than_for_one()
         let budget = fleet.budget(&format!("/{name}")).await.unwrap();
         charges.push(budget.charge(70).await.unwrap());
     }
-    // What is charged ends in all but the last, when patience is nearly over.
+    // All charges but the last are returned, shortly before patience ends.
     let _kept = charges.pop();
     let patience = Duration::from_secs(20);
     tokio::spawn(async move {
@@ -343,7 +343,7 @@ async fn the_store_hears_who_was_refused_and_nothing_of_charges_that_asking_made
     let granted = batch.charge(300).await.unwrap();
     let query = batch.owned().create("q42").unwrap();
     assert!(query.try_charge(400).is_err());
-    // The query's own limit is no business of the fleet's.
+    // The query's own limit does not concern the fleet.
     query.group().set_max(ledgerline::Limit::units(5)).unwrap();
     assert!(query.try_charge(6).is_err());
     query.group().destroy().unwrap();
@@ -362,7 +362,8 @@ async fn the_store_hears_who_was_refused_and_nothing_of_charges_that_asking_made
     drop(granted);
 }
 
-/// Tasks that charge, hold and return, until they are stopped. Returns how many charges were granted, and fails if one was refused.
+/// Starts tasks that charge, hold and return until they are stopped. Each returns the number of granted charges, and fails if one
+/// was refused.
 fn busy(
     budget: &Arc<Budget>,
     tasks: usize,
@@ -395,14 +396,14 @@ async fn a_node_that_comes_later_is_served_while_charges_of_the_holder_wait_and_
     let saturates = busy(&holder, 32, 25, &stop);
     until(async || holder.lease() == 400).await;
     let late = Arc::new(second.budget("/acme/batch").await.unwrap());
-    // Each of them waits for as long as it takes: it would be refused in the end.
+    // Each charge waits as long as it takes; its patience would end with a refusal.
     for _ in 0..20 {
         let four: Vec<_> = (0..4).map(|_| late.charge_within(25, LONG)).collect();
         for charge in futures_util::future::join_all(four).await {
             drop(charge.unwrap());
         }
     }
-    // More than its part, which is gathered for it.
+    // A charge larger than the node's part, for which units are gathered.
     let large = late.charge_within(300, LONG).await.unwrap();
     drop(large);
     stop.store(true, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! What the levels above a budget are granted: no more than they and those below them can use.
+//! Grants to the levels above a budget: no more than they and those below them can use.
 
 use ledgerline_fleet::book::{Book, Change};
 use ledgerline_fleet::message::{Line, Reply, Sync};
 
 use crate::support::said;
 
-/// A book with `/a` of 100 units.
+/// Returns a book with `/a` of 100 units.
 fn book() -> Book {
     let mut book = Book::new();
     set(&mut book, "/a", 100);
@@ -17,7 +17,7 @@ fn set(book: &mut Book, path: &str, limit: u64) {
     book.administer(0, &change).unwrap();
 }
 
-/// A node's lines of `/a` and of two jobs below it: lease, want, and what of it is for the level itself.
+/// Returns a node's lines of `/a` and of two jobs below it: lease, want, and the part of the want for the level itself.
 fn levels(sequence: u64, lines: [(&str, u64, u64, u64); 3]) -> Sync {
     let line = |(path, lease, want, least): (&str, u64, u64, u64)| {
         let path = path.to_owned();
@@ -41,17 +41,17 @@ fn a_level_grows_by_what_those_below_it_are_granted_and_by_what_it_needs_itself(
     let mut book = book();
     set(&mut book, "/a/full", 10);
     set(&mut book, "/a/open", 90);
-    // What the full one is refused lies idle nowhere above.
+    // Units that the full job is refused lie idle nowhere above.
     let said = levels(1, [("/a", 0, 60, 0), ("/a/full", 0, 40, 40), ("/a/open", 0, 20, 20)]);
     let reply = book.apply(1, &said);
     assert_eq!(leases(&reply), [30, 10, 20]);
     let view = book.view(1);
     let unmet: Vec<u64> = view.budgets.iter().map(|budget| budget.unmet).collect();
     assert_eq!(unmet, [0, 30, 0], "only where the limit is");
-    // One that is used itself has that beside.
+    // A level with its own usage gets units for that as well.
     let said = levels(2, [("/a", 30, 75, 45), ("/a/full", 10, 40, 40), ("/a/open", 20, 20, 20)]);
     assert_eq!(leases(&book.apply(2, &said)), [45, 10, 20]);
-    // What it holds is not taken from it.
+    // Units that it already holds are not taken away.
     let said = levels(3, [("/a", 45, 75, 0), ("/a/full", 10, 40, 40), ("/a/open", 20, 25, 25)]);
     assert_eq!(leases(&book.apply(3, &said)), [45, 10, 25]);
 }
@@ -65,7 +65,7 @@ fn where_the_level_above_is_full_it_lacks_what_those_below_could_use() {
     assert_eq!(leases(&book.apply(1, &said)), [100, 10, 100]);
     let unmet: Vec<u64> = book.view(1).budgets.iter().map(|budget| budget.unmet).collect();
     assert_eq!(unmet, [210, 30, 0], "the 30 serve nobody while the one below is full");
-    // Where both are full, those who hold units of the one below are asked: more above would serve nobody.
+    // If both levels are full, the nodes that hold units of the lower one are asked: more units above would be useless.
     set(&mut book, "/a/open", 100);
     let said =
         levels(2, [("/a", 100, 340, 100), ("/a/full", 10, 40, 40), ("/a/open", 100, 300, 300)]);
@@ -74,7 +74,7 @@ fn where_the_level_above_is_full_it_lacks_what_those_below_could_use() {
     assert_eq!(unmet, [0, 30, 200]);
 }
 
-/// A budget that is alone in its organisation, or has all of it, is full when that is.
+/// A budget that is alone in its organisation, or may use all of it, is full when the organisation is.
 #[test]
 fn where_two_levels_are_full_at_once_others_are_asked_for_what_lies_idle() {
     let mut book = book();

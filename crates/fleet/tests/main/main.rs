@@ -1,6 +1,6 @@
-//! Books, their stores, and nodes that join: in memory, on real servers, in a simulated world.
+//! Tests of books, their stores, and nodes that join: in memory, on real servers, in a simulated world.
 //!
-//! The tests share this process. Each has servers and folders of its own, and a port that no other test here was given.
+//! The tests share this process. Each has its own servers and folders, and a port that no other test here uses.
 
 mod address;
 mod book;

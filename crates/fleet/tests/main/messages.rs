@@ -1,4 +1,4 @@
-//! How many messages a node sends, and what they have room for.
+//! The number of a node's messages, and how much fits in one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ async fn a_charge_beyond_the_lease_takes_one_round_trip() {
     assert!((300..=500).contains(&batch.lease()));
 }
 
-/// One message was under way when they came, at most; the next has what all of them need.
+/// At most one message is under way when the charges come; the next covers all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_charges_that_need_the_store_at_once_each_waits_for_two_answers_at_most() {
     let names: Vec<String> = (0..20).map(|number| format!("/acme/t{number}")).collect();
@@ -35,7 +35,7 @@ async fn of_charges_that_need_the_store_at_once_each_waits_for_two_answers_at_mo
         opened.push(Arc::new(fleet.budget(name).await.unwrap()));
     }
     for fails in [false, true] {
-        // (The task has nothing to say: its turn is in minutes.)
+        // Waits until the task is silent: its next turn is minutes away.
         until(async || {
             let before = store.syncs.load(Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -58,7 +58,8 @@ async fn of_charges_that_need_the_store_at_once_each_waits_for_two_answers_at_mo
             }
         }
         assert_eq!(held.len(), if fails { 0 } else { 200 });
-        // The first had its own need alone, the second that of all others; one is the task's. (They do not all come at once.)
+        // The first message covers one need, the second those of all others, and one is the task's. The charges do not all come
+        // at once.
         let messages = store.syncs.load(Ordering::Relaxed) - before;
         assert!(messages <= 12, "{messages} messages for 200 charges of 20 budgets");
         store.takes.store(0, Ordering::Relaxed);
@@ -89,10 +90,10 @@ async fn budgets_that_are_opened_at_once_share_messages_and_each_hears_whether_i
     assert!(messages <= 10, "{messages} messages for 100 budgets");
 }
 
-/// As many as a message names. One more would have made each later message one that no store takes.
+/// Opens as many budgets as a message can name. With one more, stores would reject each later message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_opens_no_more_budgets_than_a_message_names_and_keeps_those_it_has() {
-    // Each has fourteen levels of its own below two that all share.
+    // Each budget has fourteen levels of its own below two shared ones.
     const OWN: usize = MAX_LEVELS - 2;
     const FIT: usize = (MAX_LINES - 2) / OWN;
     let mut paths = Vec::new();

@@ -1,6 +1,6 @@
-//! A model of the protocol with the real node and book code: every order of messages, their loss, repetition and delay, lost
-//! writes, and the end of leases, for three nodes and two levels. Time is a step that anybody may take; the network keeps
-//! what was sent.
+//! A model of the protocol with the real node and book code. It explores every order of messages, their loss, repetition and
+//! delay, lost writes, and the end of leases, for three nodes and two levels. The passage of time is one of the steps, possible
+//! in every state. The network keeps all messages.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ const TTL: u64 = 1_000;
 /// When a world begins.
 const START: u64 = 10 * TTL;
 
-/// What is explored.
+/// The bounds of the exploration.
 #[derive(Clone)]
 struct Protocol {
     nodes: usize,
-    /// How many messages each node sends at most.
+    /// Maximum number of messages of each node.
     messages: usize,
     /// How often the store may lose its last writes.
     failures: u8,
-    /// How often the time may pass by a lease.
+    /// How often the time may advance by a lease.
     leases: u64,
-    /// How often an operator makes the leases shorter, or as long as they were.
+    /// How often an operator shortens the leases, or restores their length.
     changes: u8,
     /// How often the store's clock goes back.
     backs: u8,
-    /// Nodes raise their limits before they hear.
+    /// A deliberate mistake: nodes raise their limits before the reply.
     raises_first: bool,
 }
 
@@ -56,18 +56,18 @@ struct Member {
     /// The limits of its groups.
     max: BTreeMap<String, u64>,
     used: u64,
-    /// Charges that were refused.
+    /// Number of refused charges.
     refused: u64,
-    /// All that it said, and heard: each may arrive at any time, once or again. One that never does is lost.
+    /// All messages and replies so far. Each may arrive at any time, any number of times; one that never arrives is lost.
     said: Vec<Sync>,
     replies: Vec<Reply>,
-    /// The book has heard its newest message since it last lost writes.
+    /// Whether the book has received its newest message since it last lost writes.
     heard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
-    /// A node says what it holds, and wants one unit more, or none.
+    /// A node reports its leases, and wants one unit more, or none.
     Say {
         node: usize,
         wants: bool,
@@ -87,11 +87,11 @@ enum Step {
         node: usize,
     },
     Fail,
-    /// An operator makes the leases shorter, or as long as they were.
+    /// An operator shortens the leases, or restores their length.
     Change,
     /// The store's clock goes back.
     Back(u64),
-    /// A lease's time passes, for all clocks.
+    /// A lease's time passes, by all clocks.
     Pass,
 }
 
@@ -236,7 +236,7 @@ impl Model for Protocol {
             Step::Hear { node, reply } => {
                 let member = &mut world.nodes[node];
                 let reply = member.replies.get(reply)?.clone();
-                // A late reply belongs to an older message, which the node has ceased to wait for.
+                // A late reply belongs to an older message, for which the node no longer waits.
                 if let Reply::Synced { sequence, .. } = reply {
                     let deeds = member.node.take(now, sequence, reply);
                     member.carry_out(deeds);
@@ -254,7 +254,7 @@ impl Model for Protocol {
                 let ttl = if world.changes % 2 == 1 { TTL / 4 } else { TTL };
                 let change = Change::from(Terms { ttl, grace: ttl / 2 });
                 world.book.administer(there, &change).expect("terms");
-                // It is the replica's as well.
+                // The replica has the change as well.
                 world.before.administer(there, &change).expect("terms");
                 world.book.nudged();
                 world.before.nudged();
@@ -284,7 +284,7 @@ impl Model for Protocol {
             }),
             Property::always("used within the limit", |_, world: &World| {
                 let used: u64 = world.nodes.iter().map(|member| member.used).sum();
-                // The last write alone is lost, and it granted no more than the limit.
+                // Only the last write is lost, and it granted no more than the limit.
                 used <= LIMIT * (1 + u64::from(world.failures))
             }),
             Property::always("usable within the book", |_, world: &World| {
@@ -332,7 +332,7 @@ fn check(protocol: Protocol, depth: usize) -> impl Checker<Protocol> {
     protocol.checker().threads(2).target_max_depth(depth).spawn_bfs().join()
 }
 
-/// What holds in every state.
+/// The invariants of every state.
 const ALWAYS: [&str; 4] = [
     "leased within the limit",
     "used within the limit",
@@ -349,7 +349,7 @@ fn three_nodes_share_two_levels_in_every_order_of_messages() {
     }
 }
 
-/// All that can happen: the longest way has fewer steps than are looked at.
+/// Explores all steps: the longest path is shorter than the bound.
 #[test]
 fn three_nodes_that_say_one_thing_each_share_two_levels_to_the_end() {
     let longest = 40;
@@ -367,8 +367,7 @@ fn a_store_that_loses_a_write_overruns_by_no_more_than_the_write_granted() {
     checker.assert_properties();
 }
 
-/// Messages that are late or come again, lost writes, leases that become shorter and longer, a clock that goes back: all of it at
-/// once.
+/// Combines late and repeated messages, lost writes, leases that become shorter and longer, and a clock that goes back.
 #[test]
 fn a_lease_is_kept_while_its_node_believes_in_it_whatever_befalls_the_store() {
     let trouble =

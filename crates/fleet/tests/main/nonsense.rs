@@ -1,4 +1,4 @@
-//! Somebody else listens at a store's address, and answers what no store does.
+//! A wrong server listens at a store's address, with answers that no store gives.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use ledgerline_fleet::store::{self, Access, Kind, Store};
 use proptest::prelude::*;
 
-/// Answers whatever is said to it, on each connection, once with this and then with `more` as often as it is taken.
+/// Listens on a port. On each connection it answers the first request with `answer`, and then repeats `more` as often as the
+/// client reads it.
 fn listens(answer: &'static str, more: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("its address").port();
@@ -20,7 +21,7 @@ fn listens(answer: &'static str, more: &'static [u8]) -> u16 {
                 let _ = socket.read(&mut asked);
                 let _ = socket.write_all(answer.as_bytes());
                 while !more.is_empty() && socket.write_all(more).is_ok() {}
-                // Until the other side hangs up.
+                // Reads until the other side hangs up.
                 while socket.read(&mut asked).is_ok_and(|read| read > 0) {}
             });
         }
@@ -72,7 +73,7 @@ async fn what_no_etcd_says_is_nonsense() {
     }
 }
 
-/// The part that is taken of it ends long before the memory does.
+/// The client stops reading long before memory runs out.
 #[tokio::test]
 async fn a_reply_without_an_end_is_nonsense() {
     for (start, more) in [
@@ -81,20 +82,20 @@ async fn a_reply_without_an_end_is_nonsense() {
         ("-ERR ", &[b'x'; 65536]),
         ("*9\r\n*1000000000\r\n", b"$1\r\nx\r\n*0\r\n"),
     ] {
-        // (Pieces of some size: each is a call.)
+        // Larger pieces, because each is one call.
         let more: &'static [u8] = more.repeat(65536 / more.len()).leak();
         expect_nonsense("redis", listens(start, more), start).await;
     }
 }
 
-/// The part that is taken of it ends long before the memory does.
+/// The client stops reading long before memory runs out.
 #[tokio::test]
 async fn an_answer_without_an_end_is_nonsense() {
     let endless = "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\n";
     expect_nonsense("etcd", listens(endless, &[b' '; 65536]), "spaces").await;
 }
 
-/// Bytes that look as replies do, whatever they say.
+/// Generates bytes in the form of replies, with arbitrary contents.
 fn replies() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         Just(b"*9\r\n".to_vec()),

@@ -8,7 +8,7 @@ use ledgerline_fleet::message::{Granted, Line, Malformed, Nudge, Refusal, Reply,
 const TTL: u64 = 100;
 const GRACE: u64 = 50;
 
-/// A book with `/a` of 100 units, and leases of 100 ms with 50 ms of grace.
+/// Returns a book with `/a` of 100 units, and leases of 100 ms with 50 ms of grace.
 fn book() -> Book {
     let mut book = Book::new();
     book.administer(0, &Change::from(Terms { ttl: TTL, grace: GRACE })).unwrap();
@@ -16,7 +16,7 @@ fn book() -> Book {
     book
 }
 
-/// The same, long ago: what it loses are its last writes, and not all.
+/// Returns such a book of long ago, so that a store that restores it has lost its last writes only.
 fn old() -> Book {
     let mut book = Book::new();
     book.administer(0, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
@@ -30,7 +30,7 @@ fn set(book: &mut Book, path: &str, limit: u64, minimum: u64) {
     book.administer(0, &change).unwrap();
 }
 
-/// A process, and what it believes of `/a`.
+/// A process, and its view of `/a`.
 struct Process {
     message: Sync,
     lease: u64,
@@ -56,7 +56,7 @@ impl Process {
         Self { message, lease: 0, used: 0, urgent: 0 }
     }
 
-    /// The next message.
+    /// Returns the next message.
     fn says(&mut self, want: u64) -> Sync {
         self.message.sequence += 1;
         let (path, lease) = ("/a".to_owned(), self.lease.min(want));
@@ -89,7 +89,7 @@ impl Process {
     }
 }
 
-/// Nodes of `/a` should sync.
+/// Returns the nudge to sync for nodes of `/a`.
 fn sync() -> Nudge {
     Nudge::Sync("/a".to_owned())
 }
@@ -98,7 +98,7 @@ fn budget(book: &Book, now: u64) -> BudgetView {
     book.clone().view(now).budgets[0].clone()
 }
 
-/// What happened to nodes.
+/// Returns the events of nodes.
 fn events(book: &Book, now: u64) -> Vec<What> {
     let events = book.clone().view(now).events.into_iter().map(|event| event.what);
     events.filter(|what| !matches!(what, What::Set { .. } | What::Terms { .. })).collect()
@@ -134,7 +134,7 @@ fn a_limit_below_what_is_leased_puts_the_budget_over_and_asks_all() {
     let granted = one.sync(&mut book, 10, 90);
     assert_eq!((granted.lease, granted.state), (60, State::Over { by: 50 }), "nothing is granted");
     let granted = two.sync(&mut book, 10, 40);
-    // The 20 idle ones, and of the 30 that are in use too many its part: 20 of 80, rounded up.
+    // The 20 idle units, and its share of the 30 units in use that are over: 20 of 80, rounded up.
     assert_eq!((granted.lease, granted.asked), (40, 20 + 8));
     two.used = 10;
     two.sync(&mut book, 20, 10);
@@ -270,7 +270,7 @@ fn a_lease_whose_writes_were_lost_is_kept_as_long_as_its_node_believes_in_it_wha
     one.sync(&mut book, 0, 60);
     let mut book = earlier;
     book.administer(1, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
-    // The answer is lost, so the node believes in what it was promised first.
+    // The answer is lost, so the node relies on the first promise.
     let said = Sync { left: TTL + GRACE - 2, ..one.says(60) };
     book.apply(2, &said);
     assert_eq!(two.sync(&mut book, TTL + GRACE - 1, 100).lease, 40);
@@ -303,7 +303,7 @@ fn a_lease_is_adopted_once_for_each_loss_of_writes() {
     let mut book = earlier;
     assert_eq!(one.sync(&mut book, 2, 80).lease, 80, "adopted");
     assert_eq!(one.sync(&mut book, 3, 20).lease, 20, "given back");
-    // Nothing was lost since. Who claims more now has no right to it.
+    // Nothing was lost since, so a node that claims more now has no right to it.
     one.lease = 80;
     let claims = Sync { taken: 4, ..one.says(80) };
     set(&mut book, "/a", 20, 0);
@@ -334,7 +334,7 @@ fn a_clock_that_goes_back_a_little_stands_still_and_one_that_tells_two_times_in_
     let mut book = book();
     let mut one = Process::new("one", 1);
     one.sync(&mut book, 1_000, 60);
-    // Another member's clock is 100 ms behind. One after the other is asked.
+    // Two members of a store answer in turns, and the clock of one is 100 ms behind.
     let mut other = Process::new("other", 2);
     for now in 0..TTL + GRACE {
         other.sync(&mut book, 1_000 + now - 100 * (now % 2), 0);
@@ -351,12 +351,12 @@ fn a_grace_that_was_made_longer_is_none_of_leases_that_were_promised_before() {
     let longer = |grace| Change::Terms { ttl: None, grace: Some(grace) };
     book.administer(50, &longer(4 * GRACE)).unwrap();
     book.administer(60, &longer(8 * GRACE)).unwrap();
-    // Its units go to others when that was promised, and a message that comes after that is late: it lost nothing.
+    // Its units go to others at the promised time. A message that comes later is late; the book has lost no writes.
     let late = one.says(60);
     assert_eq!(two.sync(&mut book, TTL + GRACE, 100).lease, 100);
     book.apply(TTL + GRACE + 1, &late);
     assert_eq!(budget(&book, TTL + GRACE + 1).over, 0);
-    // What is promised from then on has the longer one: a message in its time tells of lost writes.
+    // Later promises have the longer grace: a message within that time shows that writes were lost.
     let before = book.clone();
     let granted = two.sync(&mut book, 1_000, 90);
     assert_eq!(granted.lease, 90);
@@ -382,7 +382,7 @@ fn shorter_terms_free_nothing_before_the_time_that_was_promised() {
     let mut one = Process::new("one", 1);
     one.sync(&mut book, 0, 60);
     book.administer(1, &Change::from(Terms { ttl: 1, grace: 0 })).unwrap();
-    // The reply is lost, so the node believes in the old terms.
+    // The reply is lost, so the node relies on the old terms.
     book.apply(2, &one.says(60));
     assert_eq!(budget(&book, TTL + GRACE - 1).leased, 60);
 }
@@ -468,10 +468,10 @@ fn a_charge_that_waits_gets_all_of_what_it_needs_before_the_rest_is_shared() {
     ahead.sync(&mut book, 0, 200);
     holder.sync(&mut book, 1, 40);
     waits.urgent = 50;
-    // By need it would get 51 of 251, so 13: half of a charge serves none.
+    // In proportion it would get 51 of 251, which is 13, but half of a charge is useless.
     assert_eq!(waits.sync(&mut book, 2, 51).lease, 51, "its charge, and its part of the rest");
     assert_eq!(ahead.sync(&mut book, 3, 200).lease, 9);
-    // What is not there as a whole is shared, while no charge of another waits.
+    // Units that do not cover all of the need are shared, as long as no charge of another node waits.
     waits.urgent = 90;
     holder.used = 30;
     holder.sync(&mut book, 4, 30);
@@ -505,7 +505,7 @@ fn who_waits_for_units_that_nobody_has_idle_is_told_of_to_those_who_may_free_som
     assert_eq!(granted.wanted, 0, "what a node merely looks ahead for, no charge waits for");
 }
 
-/// What was refused on a node.
+/// Returns a refusal on a node.
 fn refusal(number: u64, group: &str, units: u64, age: u64) -> Refusal {
     let (budget, group) = ("/a".to_owned(), group.to_owned());
     Refusal { number, budget, group, units, count: 1, age }
@@ -517,7 +517,7 @@ fn a_refusal_is_noted_once_with_who_asked_and_when_and_stays_when_the_node_leave
     let (mut one, mut two) = (Process::new("one", 1), Process::new("two", 2));
     one.sync(&mut book, 1_000, 60);
     two.message.refusals = vec![refusal(1, "/a/q1", 50, 100), refusal(2, "/a/q1", 70, 30)];
-    // The reply is lost, so all is told once more, with what came since.
+    // The reply is lost, so all refusals are sent again, with newer ones.
     let said = two.says(90);
     book.apply(1_000, &said);
     book.apply(1_010, &said);
@@ -537,7 +537,8 @@ fn a_refusal_is_noted_once_with_who_asked_and_when_and_stays_when_the_node_leave
         (1_020, 1_020, "/a/q2".to_owned(), Full::Lease, 40, 1),
     ];
     assert_eq!(noted(&mut book, 1_020), expected);
-    // Its leases end, all but this is forgotten, and it comes back with what it never heard to be noted.
+    // Its leases end, and the book forgets everything but the refusals. The node returns with refusals whose acknowledgement it
+    // never received.
     two.message.taken = 0;
     two.sync(&mut book, 10_000, 0);
     assert_eq!(noted(&mut book, 10_000), expected);
@@ -635,7 +636,7 @@ fn an_emptied_book_grants_nothing_before_the_nodes_have_said_what_they_hold() {
     assert_eq!(new.sync(&mut book, 100, 30).lease, 0);
     assert_eq!(two.sync(&mut book, 140, 60).lease, 60, "in its time, by its own promise");
     assert_eq!(budget(&book, 140).leased, 100);
-    // The later one had leases as well, so others may speak as late.
+    // The later node had leases as well, so other nodes may report as late.
     let end = 140 + TTL + GRACE;
     assert_eq!(new.sync(&mut book, end - 1, 30).state, State::Learning);
     assert_ne!(new.sync(&mut book, end, 30).state, State::Learning);
@@ -669,8 +670,7 @@ fn each_change_is_noted_with_who_made_it_and_what_was_before() {
     assert_eq!(told, expected, "what changes nothing is not noted");
 }
 
-/// Semaphores in Redis kept a key for each name that was ever used (redisson 4100), and quotas counted what was gone
-/// (kubernetes 63981).
+/// Semaphores in Redis kept a key for each name ever used (redisson 4100), and quotas counted removed objects (kubernetes 63981).
 #[test]
 fn nodes_that_come_and_are_killed_leave_neither_units_nor_rows() {
     let mut book = book();
@@ -679,7 +679,7 @@ fn nodes_that_come_and_are_killed_leave_neither_units_nor_rows() {
     for number in 1..=200 {
         let mut node = Process::new(&format!("node {number}"), number);
         assert_eq!(node.sync(&mut book, now, 100).lease, 100, "{number}");
-        // Every other one leaves, and the rest are killed.
+        // Every other node leaves, and the rest are killed.
         if number % 2 == 0 {
             let bye = Sync { bye: true, lines: Vec::new(), ..node.says(0) };
             book.apply(now + 1, &bye);

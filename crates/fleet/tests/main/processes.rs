@@ -1,4 +1,4 @@
-//! Nodes that are processes, on a real redis: one is killed, one is stopped for longer than its lease.
+//! Nodes in separate processes, on a real redis: one is killed, one is stopped for longer than its lease.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -28,7 +28,7 @@ async fn join(address: &str, name: &str) -> Budget {
     fleet.budget("/acme/batch").await.unwrap()
 }
 
-/// A node in another process. It is told to charge, and says what it got and what its lease is.
+/// A node in another process. It charges on command, and reports its charges and its lease.
 struct Other {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -50,13 +50,13 @@ impl Other {
         Self { child, answers }
     }
 
-    /// Has it charge; says how many units it holds then, and its lease.
+    /// Makes it charge. Returns the units that it holds then, and its lease.
     fn charge(&mut self, units: u64) -> (u64, u64) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{units}").unwrap();
         loop {
             let mut line = String::new();
             assert_ne!(self.answers.read_line(&mut line).unwrap(), 0, "the other process ended");
-            // The test harness prints there, too.
+            // The test harness writes to the same output.
             if let Some(answer) = line.trim().strip_prefix("held ") {
                 let (held, lease) = answer.split_once(" of ").unwrap();
                 return (held.parse().unwrap(), lease.parse().unwrap());
@@ -127,7 +127,7 @@ async fn a_process_that_is_stopped_for_longer_than_its_lease_grows_no_more() {
     other.signal("-STOP");
     let charge = here.charge_within(900, LONG).await.unwrap();
     other.signal("-CONT");
-    // It holds what it held, which is over, and gets nothing.
+    // It keeps its units, which are over the limit, and gets no more.
     let (held, _) = other.charge(100);
     assert_eq!(held, 800);
     let over = async || {

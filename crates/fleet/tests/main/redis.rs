@@ -1,4 +1,4 @@
-//! The function library does what the book does, on a real server.
+//! The function library behaves like the book, on a real server.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use redis::Commands;
 use crate::support::server::{self, Server};
 use crate::support::world::{Deed, ORGANISATION, Step, World, steps};
 
-/// A store on a server, which takes the time from a key.
+/// A store on a server that takes the time from a key.
 struct Clocked {
     store: Redis,
     raw: redis::Connection,

@@ -1,4 +1,4 @@
-//! What a redis that cannot serve says, by name; and what a node's user may and may not do.
+//! Errors of a redis that cannot serve, by kind, and the permissions of a node's user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::server::{self, Server};
 
 fn store(server: &Server, user: &str) -> Redis {
     let address = Address::Server(format!("redis://{user}127.0.0.1:{}", server.port));
-    // Long enough for a machine under load: only what stands still is slow.
+    // Long enough for a machine under load: only a stopped server is slow.
     let options = Options { timeout: Duration::from_secs(20), ..Options::default() };
     Redis::new(address, options).expect("an address")
 }
@@ -35,7 +35,7 @@ fn sync(sequence: u64, lease: u64, want: u64) -> Sync {
     said::sync("node", "/a", sequence, lease, want)
 }
 
-/// The store has a budget `/a` of 100 units, and its library.
+/// Sets up a store with its library and a budget `/a` of 100 units.
 async fn founded(server: &Server) -> Redis {
     let store = store(server, "");
     store.load().await.unwrap();
@@ -50,7 +50,7 @@ fn leases(reply: Reply) -> Vec<u64> {
     }
 }
 
-/// The error is of this kind, names the server, and keeps the password to itself.
+/// Asserts that the error is of this kind, names the server, and does not show the password.
 fn expect<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: Kind, server: &Server) {
     let error = result.expect_err("the server cannot serve");
     assert_eq!(error.kind, kind, "{error}");
@@ -214,7 +214,7 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
     let node = user("node", "");
     let mut nudges = node.nudges("a").await.unwrap();
     assert_eq!(leases(node.sync("a", &sync(1, 0, 60)).await.unwrap()), [60]);
-    // What operators do is not a node's: neither to look at all nor to change anything.
+    // A node's user has no permission for operators' calls: neither to view everything nor to change anything.
     expect(node.view("a").await, Kind::Denied, &server);
     expect(node.administer("a", &set(500)).await, Kind::Denied, &server);
     assert_eq!(operator.view("a").await.unwrap().budgets[0].limit, 100);
@@ -230,7 +230,7 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
     let elsewhere = Redis::new(address, elsewhere).unwrap();
     expect(elsewhere.sync("a", &sync(1, 0, 10)).await, Kind::Denied, &server);
 
-    // One right less, whichever it is: an error, and the book is as it was.
+    // Without any one of these permissions, the call fails and the book stays as it was.
     for right in ["time", "hget", "hmget", "hset", "zadd", "zrangebyscore", "publish"] {
         let poor = user("poor", &format!("-{right}"));
         let before = operator.view("a").await.unwrap();
@@ -239,7 +239,7 @@ async fn a_nodes_user_needs_the_rights_that_are_listed_and_may_do_no_more() {
         let after = operator.view("a").await.unwrap();
         assert_eq!((before.budgets, before.nodes), (after.budgets, after.nodes), "without {right}");
     }
-    // Listing organisations is an operator's.
+    // Only operators may list organisations.
     expect(node.organisations().await, Kind::Denied, &server);
     let keys: Vec<String> = (0..2_500).map(|key| format!("other {key}")).collect();
     for key in &keys {
@@ -299,7 +299,7 @@ async fn leases_end_by_the_servers_clock() {
     }
 }
 
-/// The first error after a signal, which may take a moment to arrive.
+/// Returns the first error after a signal, which may take a moment to arrive.
 async fn failure(store: &Redis) -> StoreError {
     loop {
         match store.view("a").await {
@@ -309,7 +309,7 @@ async fn failure(store: &Redis) -> StoreError {
     }
 }
 
-/// The rows of one kind are gone: evicted, or deleted by hand.
+/// The rows of one kind are missing: evicted, or deleted by hand.
 #[tokio::test]
 async fn a_book_that_loses_one_of_its_keys_counts_anew_grants_nothing_for_a_while_and_leaks_nothing()
  {
@@ -321,7 +321,7 @@ async fn a_book_that_loses_one_of_its_keys_counts_anew_grants_nothing_for_a_whil
         assert_eq!(one.sync(&store, 4).await, (4, State::Open));
         assert_eq!(two.sync(&store, 3).await, (3, State::Open));
         do_raw(&server, &["DEL", &format!("{{ledgerline:v1:a}}:{key}")]);
-        // Who looks sees what nodes hold, and no sums of leases that are not there.
+        // An operator sees the leases of nodes, and no sums of leases that do not exist.
         let seen = store.view("a").await.unwrap();
         let held: u64 =
             seen.budgets.iter().flat_map(|budget| &budget.holds).map(|hold| hold.lease).sum();
@@ -347,7 +347,7 @@ async fn a_book_that_loses_one_of_its_keys_counts_anew_grants_nothing_for_a_whil
     }
 }
 
-/// A node that says what it holds.
+/// A node that reports its leases.
 struct Holder {
     said: Sync,
 }

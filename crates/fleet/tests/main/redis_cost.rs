@@ -1,4 +1,4 @@
-//! What a sync costs the server, counted in commands: as much with many nodes as with few.
+//! The cost of a sync for the server, counted in commands: it does not depend on the number of nodes.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn sync(node: usize, sequence: u64, want: u64) -> Sync {
     }
 }
 
-/// All commands that the server has run, those of its functions included.
+/// Returns the number of commands that the server has run, including those of its functions.
 fn commands(server: &Server) -> u64 {
     let mut connection =
         redis::Client::open(("127.0.0.1", server.port)).unwrap().get_connection().unwrap();

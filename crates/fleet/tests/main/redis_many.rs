@@ -1,4 +1,4 @@
-//! Redis as it runs in production: a primary with a replica and a sentinel, and a cluster.
+//! Redis as in production: a primary with a replica and a sentinel, and a cluster.
 
 use std::time::Duration;
 
@@ -41,13 +41,13 @@ fn set(organisation: &str) -> Change {
     Change::Set { path: format!("/{organisation}"), limit: Some(100), minimum: None }
 }
 
-/// The node has taken every reply before this message, and its leases go on.
+/// Returns a message of a node that has taken every earlier reply, and whose leases go on.
 fn sync(organisation: &str, sequence: u64, lease: u64, want: u64) -> Sync {
     let message = said::sync("node", &format!("/{organisation}"), sequence, lease, want);
     Sync { taken: sequence - 1, until: 1 << 53, ..message }
 }
 
-/// The first answer: what cannot be answered for now is asked again.
+/// Waits for the first answer. Calls that fail for now are repeated.
 async fn persistent(store: &Redis, mut message: Sync) -> (Sync, Reply) {
     loop {
         match store.sync("a", &message).await {
@@ -81,7 +81,7 @@ async fn after_a_failover_the_store_goes_on_at_the_primary_that_the_sentinel_nam
     assert_eq!(lease(&store.sync("a", &sync("a", 1, 0, 60)).await.unwrap()), 60);
     until(|| info(&replica, &["INFO", "replication"]).contains("master_link_status:up")).await;
     until(|| info(&sentinel, &["INFO", "sentinel"]).contains("slaves=1")).await;
-    // The last write is the replica's before the primary dies.
+    // The replica has the last write before the primary dies.
     until(|| holds(&replica) == holds(&primary)).await;
 
     primary.signal("-KILL");
@@ -91,7 +91,7 @@ async fn after_a_failover_the_store_goes_on_at_the_primary_that_the_sentinel_nam
     assert!(info(&replica, &["INFO", "replication"]).contains("role:master"));
 }
 
-/// What lies in the book of `a`.
+/// Returns the contents of the book of `a`.
 fn holds(server: &Server) -> Option<Vec<u8>> {
     let mut connection = redis::Client::open(url(server)).unwrap().get_connection().unwrap();
     redis::cmd("DUMP").arg("{ledgerline:v1:a}:holds").query(&mut connection).unwrap()

@@ -1,4 +1,4 @@
-//! Stores over TLS: nodes join and charge, and each way in which the two sides may not agree has an error that says so.
+//! Stores over TLS: nodes join and charge, and each way in which the two sides may disagree has its own error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn authority() -> Authority {
     authority
 }
 
-/// A redis that wants clients' certificates, and its port for TLS; the other one is for the test.
+/// Starts a redis that requires clients' certificates. Returns it with its port for TLS; its other port is for the test.
 fn redis(authority: &Authority, name: &str, more: &[&str]) -> Option<(Server, u16)> {
     let port = server::free_port();
     let mut words = vec!["--tls-port".to_owned(), port.to_string()];
@@ -42,7 +42,7 @@ fn files(authority: &Authority, name: &str) -> Vec<String> {
     .collect()
 }
 
-/// An etcd of one member that wants clients' certificates.
+/// Starts an etcd of one member that requires clients' certificates.
 fn etcd(authority: &Authority, name: &str) -> Option<Server> {
     let file = |name: &str| authority.file(name);
     let (certificate, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
@@ -81,7 +81,7 @@ async fn ready(store: &dyn Store) {
     panic!("the server never answers");
 }
 
-/// An operator sets a budget up by one store; a node joins by the other, charges, and is refused beyond the limit.
+/// An operator creates a budget through one store. A node joins through the other, charges, and is refused beyond the limit.
 async fn charges(operator: &dyn Store, node: Arc<dyn Store>) {
     ready(operator).await;
     operator.prepare().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_node_joins_by_rediss_as_a_user_with_the_rights_of_a_node_and_charges(
     let words = format!("ACL SETUSER node on >secret {}", Redis::RIGHTS);
     do_raw(&server, &words.split_whitespace().collect::<Vec<_>>());
     let operator = open(&format!("rediss://127.0.0.1:{port}"), authority.client("client"), PATIENT);
-    // What the address says is enough for it.
+    // The options of the address suffice.
     let [ca, certificate, key] =
         ["ca.pem", "client.pem", "client.key"].map(|it| authority.file(it));
     let address = format!(
@@ -142,7 +142,7 @@ async fn the_primary_that_sentinels_name_is_spoken_to_by_tls() {
     charges(&*operator, open(&address, authority.client("client"), PATIENT)).await;
 }
 
-/// The arguments of a sentinel that watches a primary.
+/// Returns the arguments of a sentinel that watches a primary.
 fn sentinel(authority: &Authority, own: u16, primary: u16, folder: &Path) -> Vec<String> {
     let file = folder.join("sentinel.conf");
     let mut text = format!(
@@ -175,7 +175,7 @@ async fn the_nodes_of_a_cluster_are_spoken_to_by_tls() {
     charges(&*operator, open(&address, authority.client("client"), PATIENT)).await;
 }
 
-/// The error is of this kind, names the server, and says this.
+/// Asserts that the error is of this kind, names the server, and contains `says`.
 async fn expect(store: &dyn Store, kind: Kind, port: u16, says: &str) {
     let error = failure(store).await;
     let shown = error.to_string();
@@ -183,7 +183,8 @@ async fn expect(store: &dyn Store, kind: Kind, port: u16, says: &str) {
     assert!(shown.contains(&format!("127.0.0.1:{port}")) && shown.contains(says), "{shown}");
 }
 
-/// The server wanted a certificate of the client. It says so, and closes the connection at once, which may destroy what it said.
+/// Asserts that the server wants a client's certificate. It reports that and closes the connection at once, which may destroy the
+/// report.
 async fn refused(store: &dyn Store, port: u16) {
     let error = failure(store).await;
     let shown = error.to_string();
@@ -259,8 +260,8 @@ async fn where_an_etcd_and_a_node_do_not_agree_on_tls_the_error_says_why() {
     expect(&*hello, Kind::Unreachable, plain.port, "it may speak no TLS").await;
 }
 
-/// A member that expects TLS, and gets a request, says no word that a client understands; nor does one that expects a request, and
-/// gets a greeting. How the end of the connection shows depends on what had been read.
+/// A member that expects TLS and gets a request sends nothing that a client understands; nor does a member that expects a request
+/// and gets a greeting. How the end of the connection shows depends on how much it had read.
 #[tokio::test]
 async fn a_member_that_hangs_up_without_a_word_may_want_tls_or_speak_none() {
     let authority = authority();
@@ -270,7 +271,7 @@ async fn a_member_that_hangs_up_without_a_word_may_want_tls_or_speak_none() {
         let member = tokio::spawn(async move {
             while let Ok((mut caller, _)) = listener.accept().await {
                 caller.readable().await.unwrap();
-                // What was not read makes a reset of the end.
+                // Unread bytes turn the end of the connection into a reset.
                 let mut some = vec![0; reads];
                 let _ = tokio::io::AsyncReadExt::read(&mut caller, &mut some).await;
             }

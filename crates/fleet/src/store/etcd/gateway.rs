@@ -1,4 +1,4 @@
-//! etcd's JSON gateway: one request, one reply, and when the server sent it.
+//! Client of etcd's JSON gateway: one request, one reply, and the date of the reply.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -26,34 +26,35 @@ use crate::store::{Kind, StoreError};
 
 /// One member of an etcd.
 pub(super) struct Member {
-    /// `etcd at 10.0.0.1:2379`
+    /// The name in errors, as in `etcd at 10.0.0.1:2379`.
     pub name: String,
-    /// `10.0.0.1:2379`
+    /// Host and port, as in `10.0.0.1:2379`.
     address: String,
     timeout: Duration,
     secured: Option<Secured>,
-    /// Connections on which nobody asks now.
+    /// Connections without a request at the moment.
     idle: Mutex<Vec<Connection>>,
 }
 
-/// One request at a time, and the task that speaks for it.
+/// A connection for one request at a time, and the task that drives it.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     spoken: JoinHandle<hyper::Result<()>>,
 }
 
-/// A node asks one thing at a time, and its operator another.
+/// Number of idle connections to keep: one for the node, one for its operator.
 const IDLE: usize = 2;
 
-/// Many times what etcd takes as one value (1.5 MiB, if nobody chose otherwise).
+/// Maximum length of a reply: several times the largest value that etcd takes, which is 1.5 MiB by default.
 const LONGEST: usize = 8 << 20;
-/// The most values in it. Each takes some forty bytes of memory, and may be two bytes long. (A book is one value.)
+/// Maximum number of JSON values in a reply. Each takes some forty bytes of memory, and may be two bytes long. A book is one
+/// value.
 const VALUES: usize = 400_000;
 
-/// What a member answered.
+/// The answer of a member.
 pub(super) struct Answered {
     pub body: Value,
-    /// When, by the member's clock: milliseconds since 1970, in whole seconds.
+    /// The member's clock when it answered: milliseconds since 1970, in whole seconds.
     pub at: u64,
 }
 
@@ -63,7 +64,7 @@ impl Member {
         Self { name, address: address.to_owned(), timeout, secured, idle: Mutex::default() }
     }
 
-    /// Posts a request and reads the whole reply, within the time of one call.
+    /// Posts a request and reads the whole reply, within the time limit of one call.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -84,7 +85,7 @@ impl Member {
         })
     }
 
-    /// Posts a request whose reply goes on and on. Waits for its head.
+    /// Posts a request with an endless reply. Waits for the head of the reply.
     pub(super) async fn stream(
         &self,
         path: &str,
@@ -103,7 +104,7 @@ impl Member {
         self.read(status, None, &bytes).and_then(|_| Err(self.error(Kind::Nonsense, status)))
     }
 
-    /// Sends a request, on a connection that is there or on a new one. Waits for the head of the reply.
+    /// Sends a request on an idle connection or a new one. Waits for the head of the reply.
     async fn send(
         &self,
         path: &str,
@@ -120,9 +121,9 @@ impl Member {
             let request = request.body(Full::new(Bytes::from(body)));
             request.map_err(|error| self.error(Kind::Malformed, error))
         };
-        // A member that was stopped meanwhile has closed its connections, and that shows at the next request at the latest.
-        // What was asked may have been done then, and is asked again: a book is written over the revision that was read, a
-        // node's message counts once, and an operator's change that was made is made again, or rejected since it was.
+        // A member that was stopped meanwhile has closed its connections, which shows at the next request at the latest. The
+        // request may have been applied, but repeating it is safe: a book is written over the revision that was read, a node's
+        // message counts once, and an operator's change is made again, or rejected because it was made.
         while let Some(mut kept) = self.kept() {
             if kept.sender.ready().await.is_ok()
                 && let Ok(response) = kept.sender.send_request(request(body.clone())?).await
@@ -133,7 +134,7 @@ impl Member {
         let mut new = self.connect().await?;
         match new.sender.send_request(request(body)?).await {
             Ok(response) => Ok((response, new)),
-            // Why a connection was closed, the connection knows better than the request.
+            // The connection knows better than the request why it was closed.
             Err(error) => Err(match new.spoken.await {
                 Ok(Err(why)) => self.gone(&why),
                 _ => self.gone(&error),
@@ -144,13 +145,14 @@ impl Member {
     async fn connect(&self) -> Result<Connection, StoreError> {
         let socket =
             TcpStream::connect(&self.address).await.map_err(|error| self.unreachable(&error))?;
-        // A request is small, and nothing follows it: it would wait for what acknowledges the one before.
+        // Requests are small, and nothing follows them. With Nagle's algorithm they would wait for the acknowledgement of the
+        // previous one.
         socket.set_nodelay(true).map_err(|error| self.unreachable(&error))?;
         match &self.secured {
             None => self.speak(socket).await,
             Some(secured) => {
                 let socket = secured.connect(socket).await.map_err(|error| {
-                    // One that speaks no TLS hangs up at the greeting. What it had not read of it makes a reset of the end.
+                    // A member without TLS hangs up at the greeting. If it left some of that unread, the end shows as a reset.
                     if is_end(error.kind()) {
                         let detail = format!("{error}: it may speak no TLS");
                         return self.error(Kind::Unreachable, detail);
@@ -162,14 +164,14 @@ impl Member {
         }
     }
 
-    /// Speaks HTTP on a connection.
+    /// Starts HTTP on a connection.
     async fn speak(
         &self,
         connected: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Connection, StoreError> {
         let spoken = http1::handshake(TokioIo::new(connected)).await;
         let (sender, connection) = spoken.map_err(|error| self.unreachable(&error))?;
-        // It ends when the last reply was read or dropped and nobody can ask any more.
+        // The task ends when the last reply was read or dropped and the sender is gone.
         Ok(Connection { sender, spoken: tokio::spawn(connection) })
     }
 
@@ -178,7 +180,7 @@ impl Member {
         std::iter::from_fn(|| idle.pop()).find(|kept| !kept.sender.is_closed())
     }
 
-    /// Keeps a connection of which the reply was read.
+    /// Keeps a connection whose reply was read.
     fn keep(&self, connection: Connection) {
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE {
@@ -186,7 +188,7 @@ impl Member {
         }
     }
 
-    /// The whole body, if it is no longer than one of etcd's can be.
+    /// Reads the whole body, unless it is longer than any reply of etcd.
     async fn whole(&self, response: Response<Incoming>) -> Result<Bytes, StoreError> {
         let body = Limited::new(response.into_body(), LONGEST).collect().await;
         body.map(Collected::to_bytes).map_err(|error| match error.downcast_ref::<hyper::Error>() {
@@ -224,7 +226,8 @@ impl Member {
         }
     }
 
-    /// A new connection on which there was no reply. Who expects TLS, or a certificate, may say so by hanging up.
+    /// Returns the error for a new connection that closed without a reply. A member that expects TLS, or a certificate, may just
+    /// hang up.
     fn gone(&self, error: &hyper::Error) -> StoreError {
         let gone = self.unreachable(error);
         if gone.kind != Kind::Unreachable || !hung_up(error) {
@@ -247,7 +250,7 @@ impl Member {
         self.error(kind, words)
     }
 
-    /// Whether an error of this member may be none of another's.
+    /// Returns whether another member may not have this error.
     pub(super) fn is_alone(error: &StoreError) -> bool {
         error.passes() || error.kind == Kind::Tls
     }
@@ -268,19 +271,19 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
     format!("{error}{because}")
 }
 
-/// Whether a connection ended from the other side, before a reply.
+/// Returns whether the other side closed the connection before a reply.
 fn hung_up(error: &hyper::Error) -> bool {
     let source = std::error::Error::source(error);
     let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
     error.is_incomplete_message() || io.is_some_and(|io| is_end(io.kind()))
 }
 
-/// The ways in which the other side's end of a connection shows.
+/// Returns whether an error means that the other side closed the connection.
 fn is_end(error: ErrorKind) -> bool {
     matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
-/// What is the matter, by what etcd said.
+/// Returns the kind of an error, by etcd's status and message.
 fn kind(status: StatusCode, said: &str) -> Kind {
     let has = |part: &str| said.contains(part);
     match status {

@@ -1,4 +1,4 @@
-//! The organisations that have books: the names of keys below the prefix, a page at a time.
+//! Lists the organisations that have books: reads the names of keys below the prefix, a page at a time.
 
 use serde_json::json;
 
@@ -8,13 +8,13 @@ use crate::store::{Kind, StoreError};
 use super::Etcd;
 use super::gateway::{decode, encode};
 
-/// How many keys one request reads: two for each organisation.
+/// Number of keys that one request reads: two for each organisation.
 const PAGE: usize = 1_000;
 
-/// The organisations, sorted as their keys are.
+/// Returns the organisations, sorted like their keys.
 pub(super) async fn organisations(etcd: &Etcd) -> Result<Vec<String>, StoreError> {
     let opening = format!("{}/v1/", etcd.prefix);
-    // The first name that no longer begins like this.
+    // The first name without this prefix.
     let end = encode(&format!("{}/v10", etcd.prefix));
     let mut from = opening.clone();
     let mut found = Vec::new();
@@ -27,7 +27,7 @@ pub(super) async fn organisations(etcd: &Etcd) -> Result<Vec<String>, StoreError
         if !answered.body["header"].is_object() {
             return Err(nonsense("a reply of etcd has a header"));
         }
-        // The gateway leaves out what is empty.
+        // The gateway omits empty values.
         let rows = answered.body["kvs"].as_array().map_or(&[][..], Vec::as_slice);
         let keys = rows.iter().map(|row| row["key"].as_str().and_then(decode));
         let keys =
@@ -38,7 +38,7 @@ pub(super) async fn organisations(etcd: &Etcd) -> Result<Vec<String>, StoreError
         };
         found.extend(keys.iter().filter_map(name));
         match keys.last().filter(|_| keys.len() >= PAGE) {
-            // The name that follows it at once. (A server that begins anew would never end.)
+            // The immediate successor of that name. A server that starts over must not cause an endless loop.
             Some(last) if *last >= from => from = format!("{last}\0"),
             Some(_) => return Err(nonsense("keys come in order")),
             None => return Ok(found),

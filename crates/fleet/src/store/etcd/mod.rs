@@ -1,8 +1,8 @@
-//! etcd, 3.4 or later. A book is one key; a change reads it, applies itself, and writes it if nobody wrote it meanwhile.
+//! Books in etcd, 3.4 or later. A book is one key. A change reads it, applies itself, and writes it if it is unchanged meanwhile.
 //!
-//! That is safe with any number of nodes, and slower than Redis: each sync writes its organisation's whole book. etcd tells no
-//! time but in the date of its replies, in whole seconds by the clock of the member that was asked. So leases may be freed up
-//! to a second early, and the grace must be longer than a second and than what the members' clocks differ by.
+//! That is safe with any number of nodes, but slower than Redis: each sync writes its organisation's whole book. etcd reports the
+//! time only in the date of its replies, in whole seconds by the clock of the member that answers. So leases may be freed up to a
+//! second early, and the grace must be longer than a second plus the difference of the members' clocks.
 
 mod gateway;
 mod list;
@@ -32,57 +32,57 @@ pub struct Etcd {
     members: Vec<Member>,
     prefix: String,
     user: Option<User>,
-    /// The member that could answer last time.
+    /// The member that answered last time.
     first: AtomicUsize,
-    /// A test's.
+    /// A replacement of the clock for tests.
     clock: Option<Box<dyn Fn(u64) -> u64 + Send + std::marker::Sync>>,
 }
 
-/// What lies under a book's key.
+/// The value under a book's key.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     format: u32,
     book: Book,
 }
 
-/// The name of that format.
+/// The format's number alone.
 #[derive(Deserialize)]
 struct Version {
     format: u64,
 }
 
-/// The longest line of a watch: it names what changed.
+/// Maximum length of a line of a watch, which names the changes.
 const LONGEST_LINE: usize = 1 << 20;
 
 /// The format that this version reads and writes.
 const FORMAT: u32 = 4;
 
-/// A book as it was read.
+/// A book that was read.
 struct Found {
     book: Book,
-    /// 0 if there is none yet.
+    /// 0 if there is no book yet.
     revision: i64,
     now: u64,
 }
 
-/// What became of a book that was to be written.
+/// The result of a write.
 enum Written {
     Done,
-    /// Somebody had changed it since it was read, to this.
+    /// Another client changed the book since it was read. This is its new state.
     Overtaken(Box<Found>),
 }
 
 impl Etcd {
-    /// How often a change is tried while others change the same book.
+    /// Number of attempts of a change while others change the same book.
     const TRIES: u32 = 32;
 
-    /// The longest step of the time that one waits who was overtaken: a member that is slow for once keeps nobody for long.
+    /// Upper bound of the unit of the back-off, so that one slow reply of a member does not delay a change for long.
     const STEP: Duration = Duration::from_millis(50);
 
-    /// What etcd's dates are cut to, in milliseconds.
+    /// Resolution of etcd's dates, in milliseconds.
     const PRECISION: u64 = 1_000;
 
-    /// A store at the addresses of its members, as in `10.0.0.1:2379`. They are tried in turn.
+    /// Creates a store from the addresses of its members, as in `10.0.0.1:2379`. They are tried in turn.
     ///
     /// # Errors
     /// [`Kind::Address`] if there is no address or no prefix.
@@ -90,10 +90,10 @@ impl Etcd {
         Self::secured(addresses, options, None)
     }
 
-    /// Like [`new`](Self::new), by TLS. Reads the files once.
+    /// Like [`new`](Self::new), but with TLS. Reads the files once.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new); [`Kind::Address`] also if a file cannot be read or holds something else, and without this
+    /// Those of [`new`](Self::new); [`Kind::Address`] also if a file cannot be read or has other contents, and without this
     /// crate's feature `tls`.
     pub fn with_tls(addresses: &[&str], options: Options, tls: &Tls) -> Result<Self, StoreError> {
         let certificates = Certificates::read(tls)?;
@@ -126,13 +126,13 @@ impl Etcd {
         Ok(Self { members, prefix, user: None, first, clock: None })
     }
 
-    /// As a user, where etcd has users. Its role reads and writes all keys below `prefix/v1/`.
+    /// Sets a user, if etcd has users. Its role must allow to read and write all keys below `prefix/v1/`.
     #[must_use]
     pub fn with_user(self, name: String, password: String) -> Self {
         Self { user: Some(User::new(name, password)), ..self }
     }
 
-    /// For tests: the time, made from what etcd says.
+    /// Replaces the clock, for tests. `clock` maps etcd's time to the time to use.
     #[doc(hidden)]
     #[must_use]
     pub fn with_clock(
@@ -151,7 +151,8 @@ impl Etcd {
         self.members[0].error(kind, detail)
     }
 
-    /// Asks one member after the other until one can answer, first the one that could last time. Returns it as well.
+    /// Asks the members one after the other until one can answer, starting with the one that answered last time. Returns it as
+    /// well.
     async fn ask<T>(
         &self,
         send: impl for<'a> Fn(&'a Member, Option<String>) -> Answer<'a, T> + Send + std::marker::Sync,
@@ -196,7 +197,7 @@ impl Etcd {
         self.found(&answered.body, answered.at, member)
     }
 
-    /// The book in the reply to a range.
+    /// Parses the book in the reply to a range.
     fn found(&self, range: &Value, at: u64, member: &Member) -> Result<Found, StoreError> {
         let now = self.clock.as_ref().map_or(at, |clock| clock(at));
         let nonsense = |what: &str| member.error(Kind::Nonsense, what);
@@ -210,7 +211,7 @@ impl Etcd {
         let revision = revision.ok_or_else(|| nonsense("a key has a revision"))?;
         let text =
             row["value"].as_str().and_then(decode).ok_or_else(|| nonsense("a book is text"))?;
-        // (What else lies there is passed over, and takes no memory.)
+        // All other fields are skipped and take no memory.
         let format = serde_json::from_str::<Version>(&text).ok().map(|kept| kept.format);
         if let Some(format) = format.filter(|format| *format != u64::from(FORMAT)) {
             return Err(member.error(Kind::OtherVersion, format!("a book of format {format}")));
@@ -220,7 +221,7 @@ impl Etcd {
         Ok(Found { book: kept.book, revision, now })
     }
 
-    /// Writes a book if nobody has since it was read; otherwise reads it in the same step.
+    /// Writes a book if it has not changed since it was read; otherwise reads it in the same step.
     async fn write(
         &self,
         organisation: &str,
@@ -242,7 +243,7 @@ impl Etcd {
         let (answered, member) = self.post("/v3/kv/txn", &step).await?;
         match &answered.body["succeeded"] {
             Value::Bool(true) => Ok(Written::Done),
-            // The gateway leaves out what is false.
+            // The gateway omits values that are false.
             Value::Bool(false) | Value::Null if answered.body["header"].is_object() => {
                 let range = &answered.body["responses"][0]["response_range"];
                 self.found(range, answered.at, member)
@@ -254,7 +255,7 @@ impl Etcd {
         }
     }
 
-    /// Reads, changes and writes a book, again where others were faster: of those who collide, one has written.
+    /// Reads, changes and writes a book, and repeats that if another client was faster. Of clients that collide, one has written.
     async fn change<T>(
         &self,
         organisation: &str,
@@ -273,8 +274,8 @@ impl Etcd {
                 Written::Done => return Ok(result),
                 Written::Overtaken(other) => found = *other,
             }
-            // Who was overtaken for the first time has the newest book and writes at once. Where that goes on many write, and
-            // each waits for a part of the time in which twice as many would, and reads anew.
+            // After the first collision the newest book is at hand and is written at once. After further ones many clients are
+            // writing: each waits for a random part of a time that doubles, and reads the book again.
             if tried > 0 {
                 let most = began.elapsed().min(Self::STEP) * (1 << tried.min(5));
                 let dice = RandomState::new().build_hasher().finish() as u32;
@@ -332,7 +333,7 @@ impl Store for Etcd {
         Box::pin(list::organisations(self))
     }
 
-    /// Nothing has to be made ready, but that the store can be reached by this user is seen: a key below the prefix is read.
+    /// Checks only that this user can reach the store, by reading a key below the prefix. etcd needs no preparation.
     fn prepare(&self) -> Answer<'_, ()> {
         Box::pin(async move { self.read("ready").await.map(drop) })
     }
@@ -363,7 +364,7 @@ impl Store for Etcd {
                     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                         let line: Vec<u8> = rest.drain(..=end).collect();
                         for nudge in nudged(&line) {
-                            // A listener that is slow loses nudges, never leases.
+                            // A slow listener loses nudges, never leases.
                             let _ = sender.try_send(nudge);
                         }
                     }
@@ -374,7 +375,7 @@ impl Store for Etcd {
     }
 }
 
-/// Reads bytes as a reply: for fuzzing, not for use. Whatever they are, it returns.
+/// Parses bytes as a reply. For fuzzing only. It returns for any input.
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {
     let _ = nudged(bytes);
@@ -386,7 +387,7 @@ pub fn read_anything(bytes: &[u8]) {
     }
 }
 
-/// The nudges in one line of a watch.
+/// Returns the nudges in one line of a watch.
 fn nudged(line: &[u8]) -> Vec<Nudge> {
     let told: Value = serde_json::from_slice(line).unwrap_or_default();
     let events = told["result"]["events"].as_array().cloned().unwrap_or_default();
@@ -394,7 +395,7 @@ fn nudged(line: &[u8]) -> Vec<Nudge> {
     texts.flat_map(|text| text.lines().map(Nudge::read).collect::<Vec<_>>()).collect()
 }
 
-/// An address without its port.
+/// Returns an address without its port.
 fn host(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)

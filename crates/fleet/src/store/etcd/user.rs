@@ -1,4 +1,4 @@
-//! A user of etcd, and the token that stands for its password until etcd forgets it.
+//! A user of etcd, and the token that replaces its password until it expires.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use crate::store::{Answer, Kind, StoreError};
 
 use super::gateway::Member;
 
-/// A user and what it last got for its password. All members know a token.
+/// A user and its last token. All members accept a token.
 pub(super) struct User {
     name: String,
     password: String,
@@ -21,7 +21,7 @@ impl User {
         Self { name, password, token: Mutex::new(None) }
     }
 
-    /// Sends with a token; with a new one if etcd does not know the old one any more.
+    /// Sends a request with a token, and with a new one if etcd no longer accepts the old one.
     pub(super) async fn ask<T>(
         &self,
         member: &Member,
@@ -34,7 +34,7 @@ impl User {
                 answered => return answered,
             }
         }
-        // A password costs etcd a tenth of a second, by intent: so it is shown as seldom as can be.
+        // Checking a password takes etcd a tenth of a second, by design, so it is sent as rarely as possible.
         let token = self.authenticate(member).await?;
         send(member, Some(token)).await
     }
@@ -56,7 +56,7 @@ impl User {
     }
 }
 
-/// The token has expired, or users have changed since.
+/// Returns whether the token has expired, or users have changed since.
 fn is_old(error: &StoreError) -> bool {
     let says = |part: &str| error.detail.contains(part);
     says("invalid auth token")

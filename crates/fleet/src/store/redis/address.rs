@@ -1,37 +1,37 @@
-//! Where servers of Redis are.
+//! Addresses of Redis servers.
 
 use std::fmt;
 
 use redis::{IntoConnectionInfo, RedisResult};
 
-/// Where the servers are. Each is `redis://user:password@host:port`, `rediss://` for TLS,
-/// or `redis+unix:///path`. Where one asks for TLS, all are spoken to by TLS.
+/// The addresses of the servers. Each is `redis://user:password@host:port`, `rediss://` for TLS, or `redis+unix:///path`. If one
+/// asks for TLS, all connections use TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Address {
     /// One server.
     Server(String),
     /// The primary that sentinels name.
     Sentinel {
-        /// The sentinels, with the user that they know.
+        /// The sentinels, with the user for them.
         sentinels: Vec<String>,
-        /// What the sentinels call the primary.
+        /// The sentinels' name of the primary.
         primary: String,
-        /// A user's name and password at the primary.
+        /// The user's name and password at the primary.
         user: Option<(String, String)>,
     },
-    /// A cluster, by some of its nodes. Each book lies on one of them.
+    /// A cluster, by some of its nodes. Each book is on one node.
     Cluster(Vec<String>),
 }
 
 impl fmt::Debug for Address {
-    /// Without passwords.
+    /// Formats the addresses without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown().unwrap_or_else(|_| "an address that makes no sense".to_owned()))
     }
 }
 
 impl Address {
-    /// The kind and the places, without passwords.
+    /// Returns the kind and the addresses, without passwords.
     pub(super) fn shown(&self) -> RedisResult<String> {
         let place = |url: &String| Ok(url.as_str().into_connection_info()?.addr.to_string());
         let places = self.urls().iter().map(place).collect::<RedisResult<Vec<_>>>()?.join(", ");

@@ -1,4 +1,4 @@
-//! A connection whose replies have a bound: whoever answers at a store's address may send without an end.
+//! A connection that bounds its replies. A wrong or hostile server at a store's address could send without an end.
 
 use std::io;
 use std::pin::Pin;
@@ -8,23 +8,23 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The most that one reply costs, in bytes of memory: a book of some thirty thousand leases.
+/// Maximum cost of one reply, in bytes of memory: a book of some thirty thousand leases.
 const MOST: usize = 56 << 20;
-/// The cost of a byte: it lies in a buffer that doubles, in the value, and in what is said of it.
+/// The cost of a byte: it is stored in a buffer that doubles, in the value, and in the result derived from it.
 const BYTE: usize = 5;
-/// The cost of a value, of which each begins on a line.
+/// The cost of a value. Each begins on a new line.
 const VALUE: usize = 128;
-/// In what words a reply is refused.
+/// The text of the error.
 pub(super) const WORDS: &str = "a reply is longer than that of any book";
 
-/// The bytes that were read since the last request, or since it was [forgotten](Read::forget).
+/// Number of bytes read since the last request, or since they were [forgotten](Read::forget).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Read(Arc<AtomicUsize>);
 
 impl Read {
-    /// A message was taken: what comes next is another.
+    /// Resets the count: a message was taken, and the next bytes belong to another one.
     pub(super) fn forget(&self) {
-        // Relaxed: a count, of which nothing else depends.
+        // Relaxed: only a count; no other data depends on it.
         self.0.store(0, Ordering::Relaxed);
     }
 
@@ -94,7 +94,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let (mut near, _) = Bounded::new(near);
         let sent = tokio::spawn(async move {
-            // (It ends when nobody reads any more.)
+            // The loop ends when the reader is gone.
             while far.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
         });
         let mut buffer = vec![0; 1 << 16];

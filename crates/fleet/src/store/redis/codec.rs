@@ -1,4 +1,4 @@
-//! How messages go to the functions, and how their replies are read: strictly, so that nonsense is found and not believed.
+//! Encodes messages for the functions, and decodes their replies. Decoding is strict, so that an invalid reply is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::book::{
 use crate::message::{Granted, Line, MAX_UNITS, Refusal, Reply, State, Sync};
 use crate::store::error::shortened;
 
-/// The revision of the functions that this client knows.
+/// The revision of the functions that this client expects.
 pub(super) const REVISION: u64 = 4;
 
-/// The channel of a book's nudges, and the last of its keys.
+/// The channel of a book's nudges, which is also the last of its keys.
 pub(super) const CHANNEL: &str = "nudges";
 
 /// The key of a book's budgets.
@@ -35,7 +35,7 @@ pub(super) const KEYS: [&str; 10] = [
     CHANNEL,
 ];
 
-/// What was read; or in what words a reply makes no sense.
+/// The decoded value, or a description of why a reply is invalid.
 pub(super) type Read<T> = Result<T, String>;
 
 pub(super) fn nonsense<T>(what: &str, value: &impl fmt::Debug) -> Read<T> {
@@ -43,7 +43,7 @@ pub(super) fn nonsense<T>(what: &str, value: &impl fmt::Debug) -> Read<T> {
     Err(format!("{what} expected, and got {shown}"))
 }
 
-/// Says of which field of which of a book's keys something is.
+/// Adds the key and the field to an error.
 fn in_field<T>(key: &str, field: &str, read: Read<T>) -> Read<T> {
     read.map_err(|what| {
         let field = shortened(&field.replace('\0', " "), 200);
@@ -146,7 +146,7 @@ pub(super) fn read_view(reply: &Value) -> Read<View> {
     else {
         return nonsense("a book of eleven parts", reply);
     };
-    // Leases end by the book's time, and operators see the store's clock.
+    // Leases end by the book's time, but operators see the store's clock.
     let (at, time) = (number(at)?, number(time)?);
     let shown = |when: u64| (when + at).saturating_sub(time);
     let mut budgets = read_budgets(budgets)?;
@@ -168,7 +168,7 @@ pub(super) fn read_view(reply: &Value) -> Read<View> {
     })
 }
 
-/// Recomputes a budget's sums from what nodes hold: those that are stored may be wrong if the store lost keys.
+/// Recomputes a budget's sums from its holds. The stored sums may be wrong if the store lost keys.
 fn recount(budget: &mut BudgetView) {
     let sum = |part: fn(&HoldView) -> u64| {
         budget.holds.iter().fold(0, |all: u64, hold| all.saturating_add(part(hold)))
@@ -191,7 +191,7 @@ fn read_budgets(rows: &Value) -> Read<BTreeMap<String, BudgetView>> {
     chunks(rows, 19)?.map(read).collect()
 }
 
-/// A budget's row, of which the fourth number says how many nodes have a part of it.
+/// Makes a budget from its row. The fourth number is the number of holds.
 fn budget(path: String, row: [u64; 18]) -> BudgetView {
     let [limit, minimum, closing, _, leased, excess, unmet, idle, lacking, refused, waiting, ..] =
         row;
@@ -213,7 +213,7 @@ fn budget(path: String, row: [u64; 18]) -> BudgetView {
     }
 }
 
-/// Rows as they are stored: eighteen doubles, the lowest byte first.
+/// Decodes rows in the stored form: eighteen doubles, little-endian.
 pub(super) fn read_totals(reply: &Value, paths: &[String]) -> Read<Vec<Option<BudgetView>>> {
     let rows = array(reply)?;
     if rows.len() != paths.len() {
@@ -256,7 +256,7 @@ fn read_holds(rows: &Value) -> Read<Vec<(String, HoldView)>> {
     chunks(rows, 13)?.map(read).collect()
 }
 
-/// A lease's row, of which the fifth number is that of the last message.
+/// Makes a hold from its row. The fifth number is that of the last message.
 fn hold(node: String, incarnation: u64, row: [u64; 12]) -> HoldView {
     let [lease, used, want, refused, _, excess, unmet, lacking, waiting, ..] = row;
     HoldView { node, incarnation, lease, used, want, excess, unmet, waiting, lacking, refused }
@@ -285,7 +285,7 @@ fn read_nodes(
         let row = digits(incarnation).and_then(|digits| Ok((digits, numbers(&row[1..])?)));
         let (incarnation, row) = in_field("incarnations", &who, row)?;
         let [sequence, _, _, ends, freed, _, left] = row;
-        // (A store may have lost the node's row.)
+        // The store may have lost the node's row.
         let node = || NodeView { name: name.to_owned(), ..NodeView::default() };
         let (current, node) = read.entry(name.to_owned()).or_insert_with(|| (incarnation, node()));
         if left == 0 {
@@ -336,7 +336,7 @@ fn moved(from: &str, to: &str) -> Read<Moved> {
     Ok(Moved { from, to: units(to)? })
 }
 
-/// By the places that are their fields: the order in which they were noted.
+/// Decodes refusals, sorted by their fields, which number them in the order in which they were noted.
 fn read_refusals(rows: &Value) -> Read<Vec<Refused>> {
     let read = |row: &[Value]| -> Read<(u64, Refused)> {
         let field = text(&row[0])?;

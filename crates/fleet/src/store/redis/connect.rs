@@ -1,4 +1,4 @@
-//! Connections whose replies are [bounded](super::bounded): made here, since the redis crate's own take what comes.
+//! Makes connections with [bounded](super::bounded) replies. The redis crate's own connections have no bound.
 
 use std::io;
 use std::time::Duration;
@@ -16,21 +16,22 @@ use crate::store::tls::{Certificates, Secured};
 
 use super::bounded::{Bounded, Read};
 
-/// A stream of any kind.
+/// A stream of any transport.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 type Any = Bounded<Box<dyn Stream>>;
 
-/// Connects to a server, by TLS if its address says so.
+/// Connects to a server, with TLS if its address asks for it.
 async fn stream(
     at: &ConnectionAddr,
     certificates: Option<&Certificates>,
 ) -> RedisResult<(Any, Read)> {
     let tcp = async |host: &str, port: u16| {
         let socket = TcpStream::connect((host, port)).await?;
-        // A request is small, and nothing follows it: it would wait for what acknowledges the one before.
+        // Requests are small, and nothing follows them. With Nagle's algorithm they would wait for the acknowledgement of the
+        // previous one.
         socket.set_nodelay(true)?;
         Ok::<_, io::Error>(socket)
     };
@@ -63,7 +64,7 @@ pub(super) async fn commands(
     speak(info, stream, config).await
 }
 
-/// Connects to the server of a client, for messages. What was read is to be forgotten at each one.
+/// Connects to the server of a client, for messages. The caller resets the count of bytes at each message.
 pub(super) async fn messages(
     client: &Client,
     certificates: Option<&Certificates>,
@@ -84,8 +85,8 @@ async fn speak(
     Ok(connection)
 }
 
-/// A connection to one node of a cluster without TLS. (By TLS the redis crate makes its own, to servers that proved who they
-/// are.)
+/// A connection to one node of a cluster without TLS. With TLS the redis crate makes its own connections, to servers whose
+/// certificates it has checked.
 #[derive(Clone)]
 pub(super) struct Node(MultiplexedConnection);
 

@@ -1,4 +1,5 @@
-//! How a server may lose books by its own settings. `INFO` says it; a user who may not ask is told so.
+//! Warnings about settings with which a server may lose books, read by `INFO`. A user without permission for that gets a warning
+//! that says so.
 
 use redis::Value;
 
@@ -6,7 +7,7 @@ use crate::store::{Kind, StoreError};
 
 use super::link::Link;
 
-/// Sentences for an operator, of each primary.
+/// Returns warnings for an operator, for each primary.
 pub(super) async fn warnings(link: &Link) -> Result<Vec<String>, StoreError> {
     let mut warnings = Vec::new();
     for primary in link.primaries().await? {
@@ -43,7 +44,7 @@ fn of_info(info: &str) -> Vec<String> {
         lines.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
     };
     let mut warnings = Vec::new();
-    // (Books have no time to live, so `volatile-` policies leave them.)
+    // `volatile-` policies are harmless, because books have no time to live.
     if let Some(policy) = field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys")) {
         warnings.push(format!(
             "this Redis evicts keys when its memory is full (maxmemory-policy {policy}), books as well: set it to noeviction"

@@ -1,4 +1,4 @@
-//! Connections to Redis: made when needed, dropped when they break, and each call within its time.
+//! Connections to Redis: made on demand, dropped when they break, with a time limit for each call.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,16 +20,16 @@ use crate::store::{Kind, Nudges, StoreError, Tls};
 use super::way::Way;
 use super::{Address, connect, wrong};
 
-/// A way to the server that holds a book.
+/// A client of the server that holds a book.
 pub(super) struct Link {
     /// The address without passwords.
     pub(super) name: String,
     way: Way,
     timeout: Duration,
     connection: Mutex<Option<Connection>>,
-    /// With which TLS is spoken, if it is.
+    /// The certificates for TLS, if TLS is used.
     certificates: Option<Certificates>,
-    /// Something came from there that makes sense to this side.
+    /// Whether the server has ever sent a valid reply.
     heard: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Primary {
 }
 
 impl Primary {
-    /// Of one range of slots: from, to, the primary, replicas.
+    /// Parses one range of slots: start, end, primary, replicas.
     fn of_range(range: &Value) -> Option<Self> {
         let Value::Array(parts) = range else { return None };
         let Value::Array(primary) = parts.get(2)? else { return None };
@@ -76,12 +76,12 @@ impl Link {
         Ok(Self { name, way, timeout, connection, certificates, heard: AtomicBool::new(false) })
     }
 
-    /// Sends a command and waits for its reply, for at most the time of one call.
+    /// Sends a command and waits for its reply, for at most the time limit of one call.
     pub(super) async fn call(&self, command: &Cmd) -> Result<Value, StoreError> {
         self.call_at(None, command).await
     }
 
-    /// The same of one of the [primaries](Self::primaries).
+    /// Like [`call`](Self::call), but sends to one of the [primaries](Self::primaries).
     pub(super) async fn call_at(
         &self,
         primary: Option<&Primary>,
@@ -110,7 +110,7 @@ impl Link {
         called
     }
 
-    /// The servers that have books: one, or the primaries of a cluster.
+    /// Returns the servers that have books: one, or the primaries of a cluster.
     pub(super) async fn primaries(&self) -> Result<Vec<Option<Primary>>, StoreError> {
         if !matches!(self.way, Way::Cluster(..)) {
             return Ok(vec![None]);
@@ -145,7 +145,7 @@ impl Link {
         Ok(open)
     }
 
-    /// Listens on a channel, in a task that ends when nobody takes its messages or the connection breaks.
+    /// Listens on a channel, in a task that ends when the receiver is gone or the connection breaks.
     pub(super) async fn listen(&self, channel: String) -> Result<Nudges, StoreError> {
         let subscribed = self.in_time(async {
             let client = self.way.client().await?;
@@ -166,7 +166,7 @@ impl Link {
                 let Some(message) = message else { return };
                 read.forget();
                 if let Ok(path) = message.get_payload::<String>() {
-                    // A listener that is slow loses nudges, never leases.
+                    // A slow listener loses nudges, never leases.
                     let _ = sender.try_send(Nudge::read(&path));
                 }
             }
@@ -189,7 +189,7 @@ impl Link {
         Err(StoreError::new(&self.name, kind, detail + self.hint(kind)))
     }
 
-    /// What a server may mean that says nothing, or hangs up: it need not say that it expected TLS, or did not.
+    /// Returns a hint for a server that is silent or hangs up. A server need not report that it expected TLS, or did not.
     fn hint(&self, kind: Kind) -> &'static str {
         match (kind, self.certificates.is_some()) {
             _ if self.heard.load(Ordering::Relaxed) => "",

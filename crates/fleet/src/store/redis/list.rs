@@ -1,5 +1,5 @@
-//! The organisations that have books: found by the names of their keys, since each book lies in a slot of its own, and no
-//! function may change two slots.
+//! Lists the organisations that have books. They are found by the names of their keys: each book is in its own slot, and a
+//! function cannot change two slots.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use crate::store::{Kind, StoreError};
 use super::codec::nonsense;
 use super::link::Link;
 
-/// How many keys one command looks at: some hundred microseconds of the server's time.
+/// Number of keys that one command looks at: some hundred microseconds of the server's time.
 const KEYS_A_CALL: u32 = 1_000;
 
-/// After so many commands to one server a listing ends with an error. Then it has ten million keys of others.
+/// Number of commands to one server after which a listing fails. The server then has ten million keys of other programs.
 const CALLS: u32 = 10_000;
 
-/// More organisations than one store serves.
+/// An upper bound, above the number of organisations of any store.
 const ORGANISATIONS: usize = 50_000;
 
-/// The keys that say that an organisation has a book. (Events and refusals outlive the last budget.)
+/// The keys that prove that an organisation has a book. Events and refusals outlive the last budget.
 const SIGNS: [&str; 2] = ["budgets", "nodes"];
 
-/// The organisations whose keys begin with a prefix, sorted.
+/// Returns the organisations whose keys begin with a prefix, sorted.
 pub(super) async fn organisations(link: &Link, prefix: &str) -> Result<Vec<String>, StoreError> {
     let opening = format!("{{{prefix}:v1:");
     let mut found = BTreeSet::new();
@@ -67,7 +67,7 @@ fn scan(cursor: &str, opening: &str) -> Cmd {
     command
 }
 
-/// Where to go on, and the keys; keys that are no text are others'.
+/// Parses the next cursor and the keys. Keys that are not text belong to other programs.
 fn page(reply: &Value) -> Option<(String, Vec<String>)> {
     let Value::Array(parts) = reply else { return None };
     let [Value::BulkString(next), Value::Array(keys)] = parts.as_slice() else { return None };

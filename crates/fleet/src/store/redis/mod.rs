@@ -32,7 +32,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// The functions: what `FUNCTION LOAD REPLACE` takes, where an operator does by hand what [`load`](Self::load) does.
+    /// The source of the functions, for `FUNCTION LOAD REPLACE`, if an operator does by hand what [`load`](Self::load) does.
     pub const LIBRARY: &'static str = concat!(
         include_str!("fleet/rows.lua"),
         include_str!("fleet/share.lua"),
@@ -42,31 +42,32 @@ impl Redis {
         include_str!("fleet/operate.lua"),
     );
 
-    /// What an ACL gives the user of a node, beside its password: `ACL SETUSER node on >password` and these words, if the
-    /// prefix is `ledgerline`. Such a user can lease, and call nothing that changes budgets. (The commands that the function uses
-    /// are its own to use, too: this keeps nodes from mistakes, and not a thief of its password from the book.) Operators need
-    /// [`OPERATORS_RIGHTS`](Self::OPERATORS_RIGHTS) as well.
+    /// The ACL rules of a node's user, in addition to its password: `ACL SETUSER node on >password` and these words, if the
+    /// prefix is `ledgerline`. Such a user can lease, but cannot call functions that change budgets. It can run the commands that
+    /// the function uses directly, too: the rules protect the book from mistakes, not from a thief of a node's password.
+    /// Operators need [`OPERATORS_RIGHTS`](Self::OPERATORS_RIGHTS) as well.
     pub const RIGHTS: &'static str = "resetkeys ~{ledgerline:v1:* resetchannels &{ledgerline:v1:* -@all \
         +fcall|ledgerline_fleet_v1_sync +time +hget +hmget +hgetall +hkeys +hset +hdel +zadd +zrem +zrangebylex +zrangebyscore +hlen +zcard \
         +rpush +ltrim +lrange +publish +subscribe +unsubscribe";
 
-    /// What an ACL gives the user of an operator besides: to call all functions, to load them, to see the server's settings by `INFO`, and to list
-    /// organisations (which shows the names of all keys of the server; in a cluster it needs `+cluster|slots` as well, as all of its users do).
+    /// The additional ACL rules of an operator's user: to call all functions, to load them, to read the server's settings by
+    /// `INFO`, and to list organisations, which shows the names of all keys of the server. In a cluster, all users
+    /// need `+cluster|slots` as well.
     pub const OPERATORS_RIGHTS: &'static str = "+fcall +function|load +scan +info";
 
-    /// A store at an address. Connects when it is first used, and again after the connection broke.
+    /// Creates a store at an address. It connects when it is first used, and again after the connection broke.
     ///
     /// # Errors
-    /// [`Kind::Address`] if the address or the prefix makes no sense.
+    /// [`Kind::Address`] if the address or the prefix is invalid.
     pub fn new(address: Address, options: Options) -> Result<Self, StoreError> {
         Self::with_tls(address, options, &Tls::default())
     }
 
-    /// Like [`new`](Self::new), with what goes with an address that asks for TLS. Reads the files once.
+    /// Like [`new`](Self::new), but with the options of an address that asks for TLS. Reads the files once.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new); [`Kind::Address`] also if a file cannot be read or holds something else, if another name
-    /// of the server is asked for, and without this crate's feature `tls`.
+    /// Those of [`new`](Self::new); [`Kind::Address`] also if a file cannot be read or has other contents, if another name of the
+    /// server is asked for, and without this crate's feature `tls`.
     pub fn with_tls(address: Address, options: Options, tls: &Tls) -> Result<Self, StoreError> {
         let link = Link::new(&address, options.timeout, tls)?;
         if options.prefix.contains(['{', '}']) || check_name(&options.prefix).is_err() {
@@ -79,11 +80,11 @@ impl Redis {
         Ok(Self { link, options })
     }
 
-    /// Loads the functions into the server, or into each primary of a cluster. They replace those of any
-    /// revision, a later one too.
+    /// Loads the functions into the server, or into each primary of a cluster. They replace those of any revision, even a later
+    /// one.
     ///
     /// # Errors
-    /// Whatever keeps the store from answering; [`Kind::TooOld`] before 7.0, [`Kind::Denied`] if the user is not an operator.
+    /// Any error of the store; [`Kind::TooOld`] before 7.0, [`Kind::Denied`] if the user is not an operator.
     pub async fn load(&self) -> Result<(), StoreError> {
         let mut command = redis::cmd("FUNCTION");
         command.arg("LOAD").arg("REPLACE").arg(Self::LIBRARY);
@@ -113,7 +114,7 @@ impl Redis {
     }
 }
 
-/// Reads bytes as a reply to each kind of call: for fuzzing, not for use. Whatever they are, it returns.
+/// Parses bytes as a reply to each kind of call. For fuzzing only. It returns for any input.
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };

@@ -1,4 +1,4 @@
-//! How the redis crate finds a server, with TLS and without.
+//! Clients of the redis crate for each kind of address, with and without TLS.
 
 use redis::cluster::ClusterClient;
 #[cfg(feature = "tls")]
@@ -17,12 +17,12 @@ use super::Address;
 pub(super) enum Way {
     Server(Client),
     Sentinel(Box<Mutex<SentinelClient>>),
-    /// The whole, and the node that nudges are heard from: each hears them all.
+    /// The client of the whole cluster, and that of the node that nudges are received from: each node receives all of them.
     Cluster(Box<ClusterClient>, Client),
 }
 
 impl Way {
-    /// With certificates, all servers are spoken to by TLS.
+    /// Creates the clients. With certificates, all connections use TLS.
     pub(super) fn new(
         address: &Address,
         timeout: Duration,
@@ -93,7 +93,7 @@ fn sentinel(
         }
         #[cfg(feature = "tls")]
         Some(certificates) => {
-            // All sentinels know the same user.
+            // All sentinels have the same user.
             let known = sentinels.first().map(|sentinel| sentinel.redis.clone());
             let known = known.unwrap_or_default();
             let places = sentinels.into_iter().map(|sentinel| sentinel.addr);

@@ -1,4 +1,4 @@
-//! What an error of Redis means.
+//! Classification of Redis errors.
 
 use redis::{ErrorKind, RedisError};
 
@@ -7,7 +7,7 @@ use crate::store::error::disagrees;
 
 use super::bounded;
 
-/// What is the matter, by the error's code and words.
+/// Returns the kind of an error, by its code and text.
 pub(super) fn kind(error: &RedisError) -> Kind {
     let words = error.to_string();
     let has = |part: &str| words.contains(part);
@@ -32,8 +32,8 @@ pub(super) fn kind(error: &RedisError) -> Kind {
         (_, "BUSY") => Kind::Slow,
         _ if has("OOM command not allowed") => Kind::Full,
         _ if has("READONLY") || has("NOREPLICAS") || has("MISCONF") => Kind::ReadOnly,
-        // Before the parser's errors: a function that may not do something says so in a sentence.
-        // What a server that wants a password says of a command of many words.
+        // The following come before the parser's errors: a function without a permission reports that in a sentence, and a
+        // server that wants a password replies `unauthenticated …` to a command of many words.
         _ if has("unauthenticated multibulk") || has("unauthenticated bulk") => Kind::Denied,
         _ if has("NOPERM")
             || has("no permissions to run")
@@ -59,8 +59,8 @@ pub(super) fn kind(error: &RedisError) -> Kind {
     }
 }
 
-/// A new connection may do better: this one is broken, is in the middle of something, or leads to a server that is no
-/// primary any more.
+/// Returns whether a new connection may do better: this one is broken, is in the middle of a reply, or leads to a server that is
+/// no longer a primary.
 pub(super) fn wants_new_connection(kind: Kind) -> bool {
     matches!(
         kind,

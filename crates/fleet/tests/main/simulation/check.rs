@@ -1,4 +1,4 @@
-//! What always holds, looked at after each event.
+//! Invariants, checked after each event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use super::world::World;
 #[derive(Debug)]
 pub struct Check {
     organisations: Vec<Organisation>,
-    /// For how long after a failover machines may hold what the book has yet to hear of.
+    /// How long after a failover machines may hold leases that the book does not know yet.
     settling: u64,
     pub events: BTreeMap<&'static str, u64>,
     pub largest_over: u64,
@@ -19,24 +19,24 @@ pub struct Check {
 
 #[derive(Debug, Default)]
 struct Organisation {
-    /// When the last failover was.
+    /// Time of the last failover.
     failed_over: Option<u64>,
     /// When machines have settled after it.
     settled: u64,
-    /// What may be leased until machines have settled after a failover: the limit, or what lost writes had granted
+    /// Upper bounds of leases until machines have settled after a failover: the limit plus the units that lost writes had granted
     /// or renewed.
     bounds: HashMap<String, u64>,
-    /// What was granted since the replica was brought up to date.
+    /// Units granted since the replica was last up to date.
     granted: HashMap<String, u64>,
     used: HashMap<String, u64>,
-    /// Budgets that use more than their limit for a stated reason, until they do not.
+    /// Budgets that use more than their limit for a stated reason, until they no longer do.
     excused: HashMap<String, bool>,
 }
 
-/// A budget before a message that names it.
+/// The state of a budget before a message that names it.
 pub struct Before {
     leased: u64,
-    /// What the node has left of its lease before the message is granted anything.
+    /// The rest of the node's lease before the message is granted anything.
     lease: u64,
 }
 
@@ -74,7 +74,7 @@ impl Check {
         message.lines.iter().map(row).collect()
     }
 
-    /// The sum of leases is at most the limit, and does not grow while it is more.
+    /// Checks that the sum of leases is at most the limit, and does not grow while it is more.
     pub fn after(
         &mut self,
         number: usize,
@@ -106,14 +106,14 @@ impl Check {
         Ok(())
     }
 
-    /// What lost writes had granted may be adopted, and no more; likewise what they had renewed, if it has ended as far as the
-    /// replica knows.
+    /// Raises the bounds after a failover. The book may adopt units that lost writes had granted, and no others. The same goes
+    /// for leases that they had renewed, if these have ended as far as the replica knows.
     pub fn fail_over(&mut self, number: usize, now: u64, replica: &Book, at: u64) {
         let organisation = &mut self.organisations[number];
         organisation.failed_over = Some(now);
         organisation.settled = now + self.settling;
         for budget in replica.clone().view(at).budgets {
-            // A failover before machines settled after the last: its bound may still be adopted as well.
+            // If machines had not settled since the previous failover, its bound may still be adopted as well.
             let known = replica.budget(&budget.path).map_or(0, |known| known.leased);
             let ended = known.saturating_sub(budget.leased);
             let bound = organisation.bounds.entry(budget.path).or_default();
@@ -125,12 +125,12 @@ impl Check {
         organisation.excused.extend(organisation.used.keys().map(|path| (path.clone(), true)));
     }
 
-    /// The replica has all.
+    /// Notes that the replica is up to date.
     pub fn replicated(&mut self, number: usize) {
         self.organisations[number].granted.clear();
     }
 
-    /// A limit was changed.
+    /// Notes that a limit was changed.
     pub fn changed(&mut self, number: usize, path: &str) {
         self.excuse(number, path);
     }
@@ -139,7 +139,7 @@ impl Check {
         self.organisations[number].excused.insert(path.to_owned(), true);
     }
 
-    /// A machine charged, or returned, on each level.
+    /// Notes that a machine charged or returned units, on each level.
     pub fn used(&mut self, number: usize, path: &str, units: i64) {
         let mut level = Some(path);
         while let Some(path) = level {
@@ -149,7 +149,7 @@ impl Check {
         }
     }
 
-    /// After a charge: what all machines use is at most the limit.
+    /// Checks after a charge that all machines together use at most the limit.
     pub fn total(
         &mut self,
         number: usize,
@@ -187,7 +187,7 @@ impl Check {
     }
 }
 
-/// The number of a path, 0 at first.
+/// Returns the number of a path, initially 0.
 fn at<'m>(numbers: &'m mut HashMap<String, u64>, path: &str) -> &'m mut u64 {
     if !numbers.contains_key(path) {
         numbers.insert(path.to_owned(), 0);
@@ -202,13 +202,13 @@ impl Organisation {
 }
 
 impl World {
-    /// What a machine can use is no more than what the book has for it.
+    /// Checks that a machine can use no more than the book has for it.
     pub fn check_touched(&mut self, number: usize, organisation: usize) -> Result<(), String> {
         let machine = &self.machines[number];
         let Some(party) = machine.parties.get(&organisation) else { return Ok(()) };
         let book = &self.books[organisation];
         let settling = self.check.organisations[organisation].is_settling(self.now);
-        // A paused process cannot end its leases, and one that goes on does not.
+        // A paused process cannot end its leases, and one with `GoOn` does not.
         let clock = machine.clock(self.now);
         let ended = party.node.until().is_some_and(|until| until <= clock);
         let frozen = machine.paused > self.now && ended;
@@ -218,7 +218,7 @@ impl World {
         for (path, group, usable) in party.usable() {
             while leases.next_if(|(other, _)| *other < path.as_str()).is_some() {}
             let lease = leases.next_if(|(other, _)| other == path).map_or(0, |(_, lease)| lease);
-            // What was in use when a limit was lowered at once stays until it is returned.
+            // Units in use when a limit was lowered at once stay until they are returned.
             if usable <= lease {
                 if group.used > lease {
                     excused.push(path.clone());
@@ -244,7 +244,7 @@ impl World {
         Ok(())
     }
 
-    /// All that a change of a book concerns.
+    /// Checks all machines that a change of a book concerns.
     pub fn check_members(&mut self, organisation: usize) -> Result<(), String> {
         for at in 0..self.members[organisation].len() {
             self.check_touched(self.members[organisation][at], organisation)?;
@@ -252,7 +252,7 @@ impl World {
         Ok(())
     }
 
-    /// Machines whose units the book frees by now, since they did not renew their leases.
+    /// Checks machines that did not renew their leases and whose units the book has freed by now.
     pub fn check_ended(&mut self, organisation: usize) -> Result<(), String> {
         let now = self.now;
         while let Some((freed, number)) = self.ends[organisation].first().copied()
@@ -271,7 +271,8 @@ impl World {
         (0..self.books.len()).try_for_each(|organisation| self.check_members(organisation))
     }
 
-    /// Everything heals (who is paused goes on in its time), all work ends, everybody gives back: nothing is left.
+    /// Heals all faults, ends all work and returns all charges, and checks that nothing is left. Paused machines continue in
+    /// their own time.
     pub fn ends_clean(&mut self) -> Result<(), String> {
         self.quiet = true;
         let now = self.now;

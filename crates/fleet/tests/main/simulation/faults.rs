@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults.
 
 use ledgerline_fleet::book::{Change, Terms};
 
@@ -50,7 +50,7 @@ impl World {
         Ok(())
     }
 
-    /// kill -9, and a start of the same name a while later.
+    /// Kills a machine with kill -9, and starts one of the same name a while later.
     fn kill(&mut self, number: usize) {
         self.note("kill");
         let machine = &mut self.machines[number];
@@ -62,14 +62,14 @@ impl World {
         let name = machine.name.clone();
         let charges = std::mem::take(&mut machine.charges);
         self.freed(charges);
-        // (Two of a name live at times.)
+        // Two machines of one name live at times.
         self.living.retain(|living| *living != number);
         if self.living.len() <= self.size.machines {
             self.start(name);
         }
     }
 
-    /// The store loses what the replica does not have yet.
+    /// Makes the store lose the writes that the replica does not have yet.
     fn fail_over(&mut self) -> Result<(), String> {
         self.note("failover");
         let number = self.random.below(self.books.len() as u64) as usize;

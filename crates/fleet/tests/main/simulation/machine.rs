@@ -1,11 +1,11 @@
-//! A simulated machine: a process with its groups, the node code for each of its organisations, and a clock of its own.
+//! A simulated machine: a process with its groups, the node code for each of its organisations, and its own clock.
 
 use std::collections::BTreeMap;
 
 use ledgerline_fleet::message::above;
 use ledgerline_fleet::node::{AtEnd, Node, Reading, Settings};
 
-/// A group of a ledger, as far as limits go.
+/// A group of a ledger, as far as limits are concerned.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     pub max: u64,
@@ -21,19 +21,19 @@ pub struct Charge {
     pub units: u64,
 }
 
-/// What the machine has of one organisation.
+/// The machine's part in one organisation.
 #[derive(Debug)]
 pub struct Party {
     pub node: Node,
     pub groups: BTreeMap<String, Group>,
     /// The budgets that its work uses.
     pub opened: Vec<String>,
-    /// In the true time: the wake that counts.
+    /// Time of the current wake event, in true time. Others are ignored.
     pub wake: u64,
     pub looked: u64,
-    /// By the true time: when the book frees its units at the soonest, unless it renews their leases.
+    /// The earliest true time at which the book frees its units, unless it renews their leases.
     pub freed: u64,
-    /// By the book's time: when it last renewed them.
+    /// When it last renewed them, in the book's time.
     pub renewed: u64,
 }
 
@@ -43,24 +43,24 @@ pub struct Machine {
     pub incarnation: u64,
     pub alive: bool,
     pub at_end: AtEnd,
-    /// Its clock runs so many thousandths as fast as the true time.
+    /// Rate of its clock, in thousandths of the true time.
     pub rate: u64,
     pub offset: u64,
     pub paused: u64,
     pub cut_off: u64,
-    /// Charges rather than frees, in thousandths.
+    /// Probability that it charges rather than frees, in thousandths.
     pub appetite: u64,
     pub parties: BTreeMap<usize, Party>,
     pub charges: Vec<Charge>,
 }
 
 impl Machine {
-    /// Its clock at a true time.
+    /// Returns its clock at a true time.
     pub fn clock(&self, now: u64) -> u64 {
         self.offset + now * self.rate / 1000
     }
 
-    /// The true time at which its clock shows `local`, or a moment later.
+    /// Returns the true time at which its clock shows `local`, or a moment later.
     pub fn when(&self, local: u64) -> u64 {
         (local.saturating_sub(self.offset) * 1000).div_ceil(self.rate)
     }
@@ -78,7 +78,7 @@ impl Machine {
         self.parties.insert(organisation, party);
     }
 
-    /// Charges as a ledger does: all levels, or none.
+    /// Charges like a ledger does: on all levels, or none.
     pub fn try_charge(&mut self, organisation: usize, path: &str, units: u64) -> bool {
         let Some(party) = self.parties.get_mut(&organisation) else { return false };
         let mut level = Some(path);
@@ -104,7 +104,7 @@ impl Machine {
         charge
     }
 
-    /// A reclaimer: returns charges below `path` until no more than `max` is used there, or nothing is left.
+    /// Acts as a reclaimer: returns charges below `path` until no more than `max` is used there, or none is left.
     pub fn reclaim(&mut self, organisation: usize, path: &str, max: u64) -> Vec<Charge> {
         let below = format!("{path}/");
         let mut freed = Vec::new();
@@ -142,9 +142,9 @@ impl Party {
         }
     }
 
-    /// Each group, and what could be used there: no more than each level allows.
+    /// Returns each group with the units that could be used there: at most the limit of each level.
     pub fn usable(&self) -> impl Iterator<Item = (&String, &Group, u64)> {
-        // The levels above the present one, with what could be used of each: paths are in order.
+        // The levels above the present one with their usable units. Paths are in order.
         let mut above: Vec<(&str, u64)> = Vec::new();
         self.groups.iter().map(move |(path, group)| {
             let is_below =
@@ -157,7 +157,7 @@ impl Party {
     }
 }
 
-/// What the node reads of its groups. It asks for each once, in the order of their paths.
+/// Returns the node's readings of its groups. The node reads each once, in the order of their paths.
 pub fn readings(groups: &BTreeMap<String, Group>) -> impl FnMut(&str) -> Reading {
     let mut rest = groups.iter();
     move |path| {

@@ -1,4 +1,4 @@
-//! The protocol in a simulated world: the real node and book code, and a seed that decides all else.
+//! The protocol in a simulated world: real node and book code. A seed decides everything else.
 
 mod check;
 mod faults;
@@ -18,10 +18,10 @@ use ledgerline_fleet::book::Terms;
 
 use world::{Mistake, Size, World};
 
-/// Short, so that much ends in a minute.
+/// Short, so that many leases end in a minute.
 const TERMS: Terms = Terms { ttl: 3_000, grace: 1_500 };
 
-/// Machines that come and go, and a store that fails.
+/// Returns the size of a small world, with machines that come and go, and a store that fails.
 fn small() -> Size {
     Size {
         machines: 5,
@@ -54,7 +54,7 @@ fn middle() -> Size {
     }
 }
 
-/// The seed to replay, if one is given; otherwise so many, or as many as `LEDGERLINE_SEEDS` says: `1000`, or `1000..2000`.
+/// Returns the seed to replay if one is given; otherwise `count` seeds, or those of `LEDGERLINE_SEEDS`: `1000`, or `1000..2000`.
 fn seeds(count: u64) -> Vec<u64> {
     let number = |text: &str| text.parse::<u64>().expect("LEDGERLINE_SEEDS is a number or two");
     let Ok(seeds) = std::env::var("LEDGERLINE_SEEDS") else {
@@ -74,7 +74,7 @@ fn run(seed: u64, size: Size, mistake: Mistake) -> Result<World, String> {
     Ok(world)
 }
 
-/// Runs the seeds on all processors, and says what they came to.
+/// Runs the seeds on all processors, and prints the totals.
 fn all_hold(test: &str, size: &Size, count: u64) {
     let seeds = seeds(count);
     let start = Instant::now();
@@ -112,7 +112,7 @@ fn all_hold(test: &str, size: &Size, count: u64) {
     assert!(!told.faults.is_empty(), "nothing went wrong in any of these worlds");
 }
 
-/// What worlds came to.
+/// The totals of several worlds.
 #[derive(Default)]
 struct Told {
     simulated: u64,
@@ -156,7 +156,7 @@ fn what_always_holds_holds_with_fifty_nodes_and_two_hundred_budgets() {
     );
 }
 
-/// Whether one of these worlds shows the mistake.
+/// Returns whether one of these worlds reveals the mistake.
 fn is_found(mistake: Mistake) -> bool {
     (0..40).any(|seed| run(seed, small(), mistake).is_err())
 }
@@ -191,8 +191,8 @@ fn a_node_that_measures_its_leases_from_a_later_moment_is_found() {
     assert!(is_found(Mistake::MeasureLate));
 }
 
-/// In the long form two worlds live for an hour, and two thousand for half a minute (and what it takes to end clean).
-/// `LEDGERLINE_SIMULATED` says another number of seconds.
+/// In the long form two worlds live for an hour, and two thousand for half a minute, plus the time to end clean.
+/// `LEDGERLINE_SIMULATED` sets another number of seconds.
 #[test]
 fn what_always_holds_holds_with_a_thousand_nodes_and_ten_thousand_tenants() {
     let large = |seconds: u64| Size {

@@ -1,4 +1,4 @@
-//! Random numbers that a seed decides.
+//! Random numbers from a seed.
 
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -16,17 +16,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `n`, which is not 0.
+    /// Returns a number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True `n` times in a thousand.
+    /// Returns true `n` times in a thousand.
     pub fn chance(&mut self, n: u64) -> bool {
         self.below(1000) < n
     }

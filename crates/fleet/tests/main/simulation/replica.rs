@@ -1,26 +1,26 @@
-//! What a store that fails over falls back to: a book as it was some time ago.
+//! The replica to which a store fails over: an earlier state of a book.
 
 use ledgerline_fleet::book::{Book, Change};
 use ledgerline_fleet::message::Sync;
 
-/// Something that changed a book.
+/// A change of a book.
 #[derive(Clone, Debug)]
 pub enum Deed {
     Sync(Sync),
     Change(Change),
 }
 
-/// A book, and what was done to it since, by the store's clock. (To remember and to do it again takes less than to copy a large
-/// book each time.)
+/// An earlier state of a book, and the changes since, by the store's clock. Repeating changes is cheaper than copying a large
+/// book each time.
 #[derive(Debug)]
 pub struct Replica {
     book: Book,
     deeds: Vec<(u64, Deed)>,
-    /// How many of the deeds the replica has.
+    /// Number of changes that the replica has.
     known: usize,
 }
 
-/// So many deeds are remembered before those that the replica has are done.
+/// Number of changes to remember before the replica's are applied.
 const MANY: usize = 64;
 
 impl Replica {
@@ -28,12 +28,12 @@ impl Replica {
         Self { book: book.clone(), deeds: Vec::new(), known: 0 }
     }
 
-    /// This was done to the book.
+    /// Records a change of the book.
     pub fn done(&mut self, now: u64, deed: Deed) {
         self.deeds.push((now, deed));
     }
 
-    /// From now on it has all that was done.
+    /// Brings the replica up to date.
     pub fn catch_up(&mut self) {
         self.known = self.deeds.len();
         if self.known >= MANY {
@@ -41,7 +41,7 @@ impl Replica {
         }
     }
 
-    /// The book as it was when the replica last caught up. What was done since is forgotten.
+    /// Returns the book as of the last time the replica caught up, and forgets later changes.
     pub fn fail_over(&mut self) -> Book {
         self.do_known();
         self.deeds.clear();
@@ -52,7 +52,7 @@ impl Replica {
         for (now, deed) in self.deeds.drain(..self.known) {
             match deed {
                 Deed::Sync(message) => drop(self.book.apply(now, &message)),
-                // It may have been rejected, as it was then.
+                // The change may be rejected, as it was the first time.
                 Deed::Change(change) => drop(self.book.administer(now, &change)),
             }
         }

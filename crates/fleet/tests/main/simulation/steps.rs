@@ -1,4 +1,4 @@
-//! What machines and the store do when something happens to them.
+//! Reactions of machines and the store to events.
 
 use ledgerline_fleet::message::{Reply, Sync};
 use ledgerline_fleet::node::{Action, Scope};
@@ -70,7 +70,7 @@ impl World {
         machine.alive && machine.incarnation == incarnation
     }
 
-    /// The machine looks at the time, at its groups, and takes its turn if that is due.
+    /// Makes the machine read its clock and its groups, and take its turn if that is due.
     fn wake(&mut self, number: usize, organisation: usize) -> Result<(), String> {
         let machine = &mut self.machines[number];
         let now = self.now;
@@ -168,7 +168,7 @@ impl World {
         !self.quiet && self.size.faults > 0 && self.random.chance(20)
     }
 
-    /// How long a message travels: some are much later than others, and after leases have ended.
+    /// Returns the travel time of a message. Some messages arrive much later than others, even after leases have ended.
     fn delay(&mut self) -> u64 {
         if self.quiet || self.size.faults == 0 || !self.random.chance(20) {
             self.random.between(1, 20)
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// A message reaches the store.
+    /// Delivers a message to the store.
     fn arrive(&mut self, number: usize, organisation: usize, message: Sync) -> Result<(), String> {
         let name = &super::world::organisation(organisation)[1..];
         message.check(name).map_err(|e| format!("{e}: {message:?}"))?;
@@ -217,7 +217,7 @@ impl World {
         self.check_touched(number, organisation)
     }
 
-    /// Remembers when the book frees the machine's units, if it renewed their leases just now.
+    /// Records when the book frees the machine's units, if it renewed their leases just now.
     fn renewed(&mut self, number: usize, organisation: usize, left: u64, reply: &Reply) {
         if let Reply::Synced { at, ttl, grace, .. } = reply
             && let Some(party) = self.machines[number].parties.get_mut(&organisation)
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// Has a machine's node do something, and does what follows.
+    /// Runs a step of a machine's node, and carries out its actions.
     pub fn act(
         &mut self,
         number: usize,
@@ -288,7 +288,7 @@ impl World {
         if self.check.total(organisation, path, now, &self.books[organisation]).is_ok() {
             return Ok(());
         }
-        // A paused machine, or one that goes on, may be the reason.
+        // The reason may be a machine that is paused, or goes on without leases.
         self.check_members(organisation)?;
         self.check.total(organisation, path, now, &self.books[organisation])
     }
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// A node looks often for what others wait for.
+    /// Lets a node look for freed units that others wait for.
     fn awaited(&mut self, number: usize, organisation: usize) {
         let clock = self.machines[number].clock(self.now);
         let Some(party) = self.machines[number].parties.get_mut(&organisation) else { return };
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// The machine's work: it charges, or returns what it has.
+    /// Does the machine's work: charges, or returns a charge.
     fn load(&mut self, number: usize) -> Result<(), String> {
         let now = self.now;
         if self.quiet || !self.machines[number].alive {
@@ -320,7 +320,7 @@ impl World {
         if self.machines[number].paused > now {
             return Ok(());
         }
-        // After a pause its threads see to the end of leases before they work.
+        // After a pause, its threads end leases before they work.
         let parties: Vec<usize> = self.machines[number].parties.keys().copied().collect();
         for organisation in &parties {
             if self.mistake != Mistake::EndLate {

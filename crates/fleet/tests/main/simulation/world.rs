@@ -1,4 +1,4 @@
-//! The simulated world: machines, a network, a store with real books, and what befalls them.
+//! The simulated world: machines, a network, a store with real books, and faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -12,38 +12,38 @@ use super::machine::Machine;
 use super::random::Random;
 use super::replica::Replica;
 
-/// How large a world is, and what befalls it.
+/// The size of a world, and its faults.
 #[derive(Clone, Debug)]
 pub struct Size {
     pub machines: usize,
     pub organisations: usize,
     pub tenants: usize,
-    /// Budgets below each tenant.
+    /// Number of budgets below each tenant.
     pub jobs: usize,
-    /// How many budgets a machine uses of an organisation, at most.
+    /// Maximum number of budgets that a machine uses of an organisation.
     pub opened: u64,
-    /// How many organisations a machine works for.
+    /// Number of organisations that a machine works for.
     pub works_for: u64,
     /// Simulated time, in milliseconds.
     pub time: u64,
-    /// The mean time between two faults; 0 for none.
+    /// Mean time between two faults; 0 for none.
     pub faults: u64,
-    /// The mean time between two charges or frees of a machine.
+    /// Mean time between two charges or frees of a machine.
     pub load: u64,
-    /// How long leases hold.
+    /// The terms of leases.
     pub terms: Terms,
-    /// After how many events every machine is checked, beside those that the event concerns.
+    /// Number of events after which every machine is checked, in addition to those that the event concerns.
     pub check_every: u64,
 }
 
 impl Size {
-    /// A lease and its grace, the longest that an operator sets.
+    /// Returns a lease and its grace, the longest that an operator sets.
     pub fn promise(&self) -> u64 {
         let terms = self.each_terms().into_iter();
         terms.map(|terms| terms.ttl + terms.grace).max().expect("some terms")
     }
 
-    /// What an operator sets. The grace covers in each what clocks differ by in a lease.
+    /// Returns the terms that an operator sets. Each grace covers the drift of clocks within a lease.
     pub fn each_terms(&self) -> [Terms; 4] {
         let Terms { ttl, grace } = self.terms;
         let halves = |n| Terms { ttl: ttl * n / 2, grace: grace * n / 2 };
@@ -51,19 +51,19 @@ impl Size {
     }
 }
 
-/// A mistake that is made on purpose, to see that the checks find it.
+/// A deliberate mistake, to verify that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     None,
     /// A machine raises limits when it asks.
     RaiseFirst,
-    /// A machine says that it lowered limits, and lowers them later or never.
+    /// A machine reports that it lowered limits, but lowers them later or never.
     TellFirst,
     /// The store frees units at the end of a lease, without a grace.
     NoGrace,
     /// Machines notice the end of their leases late.
     EndLate,
-    /// The store takes a message that comes again for a new one whose replies it lost.
+    /// The store takes a repeated message for a new one whose replies it lost.
     AdoptAgain,
     /// Machines measure their leases from the reply.
     MeasureLate,
@@ -91,23 +91,23 @@ pub struct World {
     spare: Vec<usize>,
     order: u64,
     pub books: Vec<Book>,
-    /// What a replica has, and how the books' clocks stand against the true time.
+    /// The replicas, and the offset of the books' clocks from the true time.
     pub replicas: Vec<Replica>,
     pub store_clock: u64,
     pub machines: Vec<Machine>,
-    /// Who works for an organisation, and lives.
+    /// The living machines that work for each organisation.
     pub members: Vec<Vec<usize>>,
-    /// By the true time: when the book of an organisation frees the units of a machine at the soonest, unless it renews their leases.
+    /// The earliest true time at which the book of each organisation frees the units of a machine, unless it renews their leases.
     pub ends: Vec<BTreeSet<(u64, usize)>>,
-    /// The machines that live.
+    /// All living machines.
     pub living: Vec<usize>,
     pub check: Check,
     pub handled: u64,
-    /// Messages that reached a store.
+    /// Number of messages that reached a store.
     pub syncs: u64,
-    /// No faults and no work any more.
+    /// There are no faults and no work any more.
     pub quiet: bool,
-    /// Prints each event.
+    /// Whether to print each event.
     pub traces: bool,
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -162,7 +162,7 @@ impl World {
         world
     }
 
-    /// For how long the books keep units after the end of their lease.
+    /// Returns how long the books keep units after the end of their lease.
     pub fn grace(&self) -> u64 {
         if self.mistake == Mistake::NoGrace { 0 } else { self.size.terms.grace }
     }
@@ -273,13 +273,13 @@ impl World {
         self.store_clock + self.now
     }
 
-    /// Sets when a machine next does something about an organisation.
+    /// Schedules a machine's next wake for an organisation.
     pub fn schedule(&mut self, number: usize, organisation: usize) {
         let machine = &self.machines[number];
         let Some(party) = machine.parties.get(&organisation) else { return };
         let (due, until) = (party.node.due(), party.node.until());
         let look = due.map(|_| party.looked + party.node.ttl().max(1_000) / 12);
-        // Who has nothing to say any more, and no leases, sleeps.
+        // A node without messages to send and without leases sleeps.
         let Some(local) = [due, until, look].into_iter().flatten().min() else { return };
         let at = machine.when(local).max(self.now + 1).max(machine.paused);
         if at != party.wake {

@@ -1,4 +1,4 @@
-//! Certificates of an authority that a test makes.
+//! Certificates of an authority made by a test.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use ledgerline_fleet::store::Tls;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
-/// An authority, and a folder with what it signed.
+/// An authority, and a folder with the files that it signed.
 pub struct Authority {
     folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -24,7 +24,7 @@ impl Authority {
         Self { folder, issuer }
     }
 
-    /// A file of this folder, as a program's argument.
+    /// Returns a file of this folder, as a program's argument.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
@@ -46,7 +46,7 @@ impl Authority {
         std::fs::write(self.file(&format!("{name}.key")), key).expect("a file of ours");
     }
 
-    /// Trusts this authority, and shows a certificate of it.
+    /// Returns options that trust this authority and use a certificate of it.
     pub fn client(&self, name: &str) -> Tls {
         Tls {
             ca: Some(PathBuf::from(self.file("ca.pem"))),
@@ -57,7 +57,7 @@ impl Authority {
     }
 }
 
-/// In the year 2001.
+/// Makes the certificate expire in the year 2001.
 pub fn expired(params: &mut CertificateParams) {
     params.not_before = rcgen::date_time_ymd(2000, 1, 1);
     params.not_after = rcgen::date_time_ymd(2001, 1, 1);

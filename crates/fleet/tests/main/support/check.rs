@@ -1,11 +1,11 @@
-//! What always holds of a book, recomputed from its rows.
+//! Invariants of a book, recomputed from its rows.
 
 use ledgerline_fleet::book::{Book, BudgetView, HoldView, View, What};
 use ledgerline_fleet::message::{MAX_UNITS, Reply, Sync, above};
 
 use super::world::World;
 
-/// Each sum is the sum of its parts, and can be counted exactly.
+/// Checks that each sum is the sum of its parts, and can be counted exactly.
 pub fn sums(view: &View) {
     for budget in &view.budgets {
         let sum = |part: fn(&HoldView) -> u64| budget.holds.iter().map(part).sum::<u64>();
@@ -35,7 +35,7 @@ pub fn sums(view: &View) {
     }
 }
 
-/// No refusal counts more than once, and no more are kept than are stated.
+/// Checks that no refusal counts more than once, and that no more are kept than stated.
 pub fn refusals(world: &World, view: &View) {
     let counted: u64 = view.refusals.iter().map(|refused| refused.count).sum();
     assert!(counted <= world.refusals, "{counted} of {}: {:?}", world.refusals, view.refusals);
@@ -43,7 +43,7 @@ pub fn refusals(world: &World, view: &View) {
     assert!(view.refusals.iter().all(|refused| refused.since <= refused.at));
 }
 
-/// No lease grows while its budget is over, except one that is adopted; and none grows beyond its limit.
+/// Checks that no lease grows while its budget is over, unless it is adopted, and that none grows beyond its limit.
 pub fn growth(before: &View, after: &View) {
     let adopted = |path: &str| {
         let of_path =
@@ -64,7 +64,7 @@ fn lease(was: Option<&BudgetView>, of: &HoldView) -> u64 {
     was.and_then(|was| was.holds.iter().find(same)).map_or(0, |hold| hold.lease)
 }
 
-/// No lease grew beyond the one above it on the same node.
+/// Checks that no lease grew beyond the one above it on the same node.
 pub fn levels(message: &Sync, reply: &Reply) {
     let Reply::Synced { lines, .. } = reply else { return };
     for (line, granted) in message.lines.iter().zip(lines) {
@@ -79,7 +79,7 @@ pub fn levels(message: &Sync, reply: &Reply) {
     }
 }
 
-/// What a process may use, the book has for it.
+/// Checks that the book has the units that a process may use.
 pub fn beliefs(world: &World, view: &View) {
     for process in world
         .processes

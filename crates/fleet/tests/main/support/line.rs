@@ -1,4 +1,4 @@
-//! Books in memory, which a node reaches by a line that can be bad.
+//! Books in memory behind a connection that can fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use ledgerline_fleet::fleet::Fleet;
 use ledgerline_fleet::message::{Reply, Sync};
 use ledgerline_fleet::store::{Answer, Kind, Memory, Nudges, Store, StoreError};
 
-/// Books in memory that can be cut off or fail, and count messages.
+/// Books in memory that can be cut off or fail, and that count messages.
 pub struct Line {
     pub memory: Memory,
     pub cut: AtomicBool,
     pub fails: AtomicBool,
     pub syncs: AtomicU64,
-    /// How long an answer takes, in milliseconds.
+    /// The duration of an answer, in milliseconds.
     pub takes: AtomicU64,
 }
 
@@ -71,7 +71,7 @@ impl Store for Line {
     }
 }
 
-/// What the store's calls end with while it fails.
+/// Returns the error of the store's calls while it fails.
 pub fn torn() -> StoreError {
     let [store, detail] = ["a line", "torn"].map(str::to_owned);
     StoreError { store, kind: Kind::Unreachable, detail }
@@ -81,7 +81,7 @@ pub fn join(store: &Arc<Line>, name: &str) -> Fleet {
     Fleet::join(store.clone(), name).reserve(10).start().unwrap()
 }
 
-/// Waits until something is so; a test that waits in vain fails by its runner's limit.
+/// Waits until a condition holds. If it never does, the runner's time limit ends the test.
 pub async fn until(mut is: impl AsyncFnMut() -> bool) {
     while !is().await {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! What tests of books and stores share.
+//! Helpers of tests of books and stores.
 
 #[cfg(feature = "tls")]
 pub mod certificates;

@@ -1,8 +1,8 @@
-//! What a node without charges says of one budget, and what it is answered.
+//! Messages of a node without charges about one budget, and their replies.
 
 use ledgerline_fleet::message::{Line, Reply, Sync};
 
-/// A message of one line. The node has taken no reply.
+/// Returns a message of one line. The node has taken no reply.
 pub fn sync(node: &str, path: &str, sequence: u64, lease: u64, want: u64) -> Sync {
     let line = Line {
         path: path.to_owned(),
@@ -29,7 +29,7 @@ pub fn sync(node: &str, path: &str, sequence: u64, lease: u64, want: u64) -> Syn
     }
 }
 
-/// The lease that the first line has got.
+/// Returns the lease granted to the first line.
 pub fn lease(reply: &Reply) -> u64 {
     match reply {
         Reply::Synced { lines, .. } => lines[0].lease,

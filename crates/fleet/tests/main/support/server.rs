@@ -17,7 +17,7 @@ pub struct Server {
     child: Child,
 }
 
-/// Whether this process itself listens there: another's server may have the port, and answers as well.
+/// Returns whether this process itself listens on the port. Another process's server may have the port, and would answer as well.
 fn is_listening(process: u32, port: u16) -> bool {
     let port = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
@@ -36,9 +36,9 @@ fn is_listening(process: u32, port: u16) -> bool {
 }
 
 impl Server {
-    /// Starts a program, which gets its port and its folder; `None`, said on stderr, if it is not installed.
+    /// Starts a program with a port and a folder. Returns `None`, with a note on stderr, if it is not installed.
     pub fn start(program: &str, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Option<Self> {
-        // Somebody else may take the port before the program does; then the program ends, and another port is tried.
+        // Another process may take the port before the program does. The program then ends, and another port is tried.
         for _ in 0..10 {
             let folder = TempDir::new().expect("a temporary folder");
             let port = free_port();
@@ -75,12 +75,12 @@ impl Server {
         false
     }
 
-    /// One request to an etcd, as plainly as it can be, and its body.
+    /// Sends one plain request to an etcd, and returns the body of the reply.
     pub fn post(&self, path: &str, body: &str) -> String {
         self.send(path, "", body)
     }
 
-    /// The same with a user's token.
+    /// Like [`post`](Self::post), with a user's token.
     pub fn post_as(&self, token: &str, path: &str, body: &str) -> String {
         self.send(path, &format!("Authorization: {token}\r\n"), body)
     }
@@ -98,7 +98,7 @@ impl Server {
         reply.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned())
     }
 
-    /// Gives an etcd the user `node`, whose password is `secret` and who may read and write below `test/v1/`, and `root`.
+    /// Creates the users `root` and `node` in an etcd. `node` has the password `secret` and may read and write below `test/v1/`.
     pub fn enable_users(&self) {
         for (path, body) in [
             ("/v3/auth/user/add", r#"{"name":"root","password":"root"}"#),
@@ -118,7 +118,7 @@ impl Server {
         }
     }
 
-    /// Stops it in the middle of what it does, or lets it go on.
+    /// Sends it a signal, to stop it in mid-operation or to continue it.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
@@ -132,7 +132,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago, and that no other test of this process is given.
+/// Returns a port that was free a moment ago, and that no other test of this process gets.
 pub fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
@@ -144,7 +144,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// A redis without persistence.
+/// Starts a redis without persistence.
 pub fn redis(more: &[&str]) -> Option<Server> {
     Server::start("redis-server", |port, folder| {
         let folder = folder.display().to_string();
@@ -166,18 +166,18 @@ pub fn redis(more: &[&str]) -> Option<Server> {
     })
 }
 
-/// An etcd of one member.
+/// Starts an etcd of one member.
 pub fn etcd(more: &[&str]) -> Option<Server> {
     etcd_at("http", more)
 }
 
-/// An etcd of one member that clients reach by `http` or `https`.
+/// Starts an etcd of one member that clients reach by `http` or `https`.
 pub fn etcd_at(scheme: &str, more: &[&str]) -> Option<Server> {
-    // Nobody else speaks to its peers' port: any that is free.
+    // No other process uses its peers' port, so any free one will do.
     etcd_member(scheme, "default", || vec![("default".to_owned(), free_port())], more)
 }
 
-/// Three members of one etcd.
+/// Starts three members of one etcd.
 pub fn etcds() -> Option<Vec<Server>> {
     let peers: Vec<(String, u16)> =
         ["one", "two", "three"].map(|name| (name.to_owned(), free_port())).to_vec();

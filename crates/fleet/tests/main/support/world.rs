@@ -1,4 +1,4 @@
-//! Random loads: nodes that sync, forget, come twice, leave; messages that are lost, repeated, late; operators who change things.
+//! Random loads: nodes that sync, forget, come twice, leave; messages that are lost, repeated, late; changes by operators.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ pub const ORGANISATION: &str = "a";
 /// The budgets, each after the level above it. The last one is created late or never.
 pub const PATHS: [&str; 5] = ["/a", "/a/b", "/a/b/d", "/a/c", "/a/x"];
 
-/// How many processes there are. The last two have the names of the first two.
+/// Number of processes. The last two have the names of the first two.
 pub const NODES: usize = 6;
 
-/// One thing that happens.
+/// A step of a world.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A process syncs the budgets of a bit mask. Its message or the reply may get lost.
     Sync { node: usize, mask: u8, numbers: [(u8, u8); 5], heard: bool, answered: bool },
-    /// An old message arrives once more, or at last.
+    /// An old message arrives again, or for the first time.
     Again { back: usize },
-    /// A process starts anew and has forgotten all.
+    /// A process restarts without memory.
     Restart { node: usize },
     /// A process leaves.
     Bye { node: usize, heard: bool },
@@ -34,11 +34,11 @@ pub enum Step {
     Operate(Operation),
     /// The store remembers its state, for `Forget`.
     Remember,
-    /// The store loses what it wrote since.
+    /// The store loses all writes since then.
     Forget,
 }
 
-/// What an operator does.
+/// An operator's action.
 #[derive(Clone, Debug)]
 pub enum Operation {
     Set { path: usize, limit: Option<u8>, minimum: Option<u8> },
@@ -48,7 +48,7 @@ pub enum Operation {
     Repair,
 }
 
-/// What is done to a store.
+/// An operation on a store.
 #[derive(Clone, Debug)]
 pub enum Deed {
     Send(Sync),
@@ -101,43 +101,43 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What a process believes.
+/// A process, and its beliefs about its leases.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub name: String,
     pub incarnation: u64,
     pub sequence: u64,
     pub taken: u64,
-    /// Until when the store keeps its leases, as that said.
+    /// Until when the store keeps its leases, according to the last reply.
     pub until: u64,
-    /// When its leases end, by the true time, and the grace that was promised with them.
+    /// When its leases end, by the true time, and the grace promised with them.
     pub ends: u64,
     pub grace: u64,
     pub leases: BTreeMap<String, u64>,
     pub refused: u64,
-    /// Refusals that no reply has taken note of, and the highest number of one.
+    /// Refusals that no reply has acknowledged, and the highest number of one.
     pub refusals: Vec<Refusal>,
     pub told: u64,
-    /// The book may have forgotten what the process holds, until it names it again.
+    /// The book may have forgotten this process's leases, until it names them again.
     pub forgotten: bool,
 }
 
 /// All processes, and the messages they sent.
 pub struct World {
-    /// What the store's clock shows.
+    /// The store's clock.
     pub now: u64,
-    /// By how much it is behind the true time, by which nodes measure.
+    /// How far it is behind the true time, by which nodes measure.
     behind: u64,
     pub processes: Vec<Process>,
     scale: u64,
     sent: Vec<(usize, u64, Sync)>,
     started: u64,
-    /// How many refusals there were.
+    /// Number of refusals so far.
     pub refusals: u64,
 }
 
 impl World {
-    /// Units are multiples of `scale`.
+    /// Creates a world. Units are multiples of `scale`.
     pub fn new(scale: u64) -> Self {
         let mut world = Self {
             now: 10_000_000,
@@ -152,7 +152,7 @@ impl World {
         world
     }
 
-    /// What an operator does first.
+    /// Returns the first changes of an operator.
     pub fn founding(&self) -> Vec<Change> {
         let set = |path: &str, limit: u64, minimum: u64| Change::Set {
             path: path.to_owned(),
@@ -175,7 +175,7 @@ impl World {
         self.processes[node] = Process { name, incarnation, ..Process::default() };
     }
 
-    /// Does a step: `deed` does it to the store, and returns the reply to a message.
+    /// Performs a step: `deed` applies it to the store, and returns the reply to a message.
     pub fn step(&mut self, step: &Step, mut deed: impl FnMut(u64, &Deed) -> Option<Reply>) {
         match step {
             Step::Sync { node, mask, numbers, heard, answered } => {
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// The time by which nodes measure. It never goes back.
+    /// Returns the time by which nodes measure. It never goes back.
     pub fn true_time(&self) -> u64 {
         self.now + self.behind
     }
@@ -285,7 +285,7 @@ impl World {
             }
             let (want, used) = numbers[at];
             let lease = process.leases.get(path).copied().unwrap_or(0);
-            // A quarter gives all back, an eighth uses more than it may.
+            // In a quarter of cases it gives all back, in an eighth it uses more than it may.
             let want = if want < 64 { 0 } else { (u64::from(want) - 64) * scale };
             let used = u64::from(used);
             let used =
@@ -308,7 +308,7 @@ impl World {
             }
             // Lower first, tell later.
             process.leases.insert(path.to_owned(), lease.min(want));
-            // A level mostly wants what those below it want; some charge is waiting.
+            // A level mostly wants the sum of those below it. Sometimes a charge waits.
             let (least, urgent) = match numbers[at].1 % 8 {
                 0..4 => (lease.min(want), 0),
                 4..6 => (want / 2, want / 2),
@@ -354,7 +354,7 @@ impl World {
     }
 }
 
-/// The book has every budget of which the message claims a lease.
+/// Returns whether the book has every budget of which the message claims a lease.
 fn knows(message: &Sync, reply: &Reply) -> bool {
     let Reply::Synced { lines, .. } = reply else { return false };
     let known =
