@@ -228,7 +228,9 @@ fn large_cap(table: &Table, path: &RowPath<'_>, had: u64) -> u64 {
     let left = |counter: &&PageCounter| {
         let allowed = counter.allowed(slack);
         let others = counter.track.prepaid.units().saturating_sub(had);
-        ((allowed - allowed / 4).saturating_sub(others) / 2).min(within_headroom(counter))
+        ((allowed - allowed / 4).saturating_sub(others) / 2)
+            .min(within_headroom(counter))
+            .min(within_high(counter))
     };
     path.counters().iter().map(left).min().unwrap_or(0)
 }
@@ -239,6 +241,17 @@ fn within_headroom(counter: &PageCounter) -> u64 {
         return COUNTER_MAX;
     }
     (counter.headroom() / 32).saturating_sub(counter.track.prepaid.units()) / 2
+}
+
+/// Returns the part of what is left below a level's `high` that a cell for large charges may hold: a group is above its `high` when
+/// its usage without idle units is for sure.
+fn within_high(counter: &PageCounter) -> u64 {
+    let high = counter.limits.high.load(Ordering::Relaxed);
+    if high == COUNTER_MAX {
+        return COUNTER_MAX;
+    }
+    let left = high.saturating_sub(counter.usage());
+    (left / 32).saturating_sub(counter.track.prepaid.units()) / 2
 }
 
 /// Returns the largest power of two that is not above `cap`, and zero for one and zero.
