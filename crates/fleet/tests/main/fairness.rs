@@ -281,7 +281,7 @@ fn nodes_of_equal_demand_have_equal_parts() {
         let most = (limit / nodes as u64 / 3).max(1);
         let largest = random.between(1, most);
         let holds = random.between(1, 400);
-        let mean = (largest + 1) / 2;
+        let mean = largest.div_ceil(2);
         // Together they want from as much as there is to four times as much.
         let tasks = (limit * random.between(10, 40) / 10 / mean.max(1) / nodes as u64).clamp(2, 80);
         let work =

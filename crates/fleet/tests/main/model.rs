@@ -372,7 +372,7 @@ fn a_store_that_loses_a_write_overruns_by_no_more_than_the_write_granted() {
 fn a_lease_is_kept_while_its_node_believes_in_it_whatever_befalls_the_store() {
     let trouble =
         Protocol { nodes: 2, messages: 3, failures: 1, leases: 3, changes: 2, backs: 1, ..SHORT };
-    let checker = check(trouble, if is_long() { 12 } else { 8 });
+    let checker = check(trouble, if is_long() { 9 } else { 8 });
     println!("{} states", checker.unique_state_count());
     for property in ALWAYS {
         checker.assert_no_discovery(property);

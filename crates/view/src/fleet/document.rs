@@ -58,7 +58,8 @@ fn happened(event: &Event) -> Value {
             "changed"
         }
         What::Drained { node, on } => {
-            (from, to) = (Some(json!({ node: !on })), Some(json!({ node: on })));
+            let drained = |on: bool| Some(json!({ "node": node, "drained": on }));
+            (from, to) = (drained(!on), drained(*on));
             change = Some("drain");
             "changed"
         }

@@ -314,7 +314,7 @@ impl World {
                 4..6 => (want / 2, want / 2),
                 _ => (want, want - want / 4),
             };
-            let next = if numbers[at].0 % 2 == 0 { urgent } else { urgent - urgent / 3 };
+            let next = if numbers[at].0.is_multiple_of(2) { urgent } else { urgent - urgent / 3 };
             let waited = if urgent > 0 { u64::from(numbers[at].0) } else { 0 };
             let (path, refused) = (path.to_owned(), process.refused);
             lines.push(Line { path, lease, used, want, least, urgent, next, waited, refused });
