@@ -133,7 +133,7 @@ extern "C" fn pending(_: *mut c_void) -> c_int {
         return 0;
     }
     let py = seen::unsafe_python();
-    if seen::leaving(|| is_own(py, state)) {
+    if seen::leaving(|| is_protected(py, state)) {
         return 0;
     }
     payer.standing.raised();
@@ -154,9 +154,21 @@ pub fn last_refusal() -> Option<(String, u64, u64, u64)> {
     refused(State::running()?).and_then(told)
 }
 
-/// Whether a thread runs code of this module that enters or leaves a group: an error there would leave the group current. (It is left
-/// in a moment, or the next block asks again.)
-fn is_own(py: Python<'_>, state: State) -> bool {
+/// Code in which no error is raised: this module's that enters and leaves groups, and Python's that keeps the state of others. An event
+/// loop that lost a step of a task would wait for it for ever.
+const PROTECTED: [&str; 8] = [
+    "/ledgerline/_limited.py",
+    "/asyncio/",
+    "/concurrent/futures/",
+    "/contextlib.py",
+    "/queue.py",
+    "/selectors.py",
+    "/threading.py",
+    "/anyio/",
+];
+
+/// Whether a thread runs such code. (It comes back from there in a moment, or the next block asks again.)
+fn is_protected(py: Python<'_>, state: State) -> bool {
     // SAFETY: the state lives, and the GIL is held.
     let frame = unsafe {
         let frame = ffi::PyThreadState_GetFrame(state.address() as *mut ffi::PyThreadState);
@@ -166,7 +178,7 @@ fn is_own(py: Python<'_>, state: State) -> bool {
         let code = frame.getattr("f_code").ok()?;
         code.getattr("co_filename").ok()?.extract::<String>().ok()
     });
-    name.is_some_and(|name| name.ends_with("ledgerline/_limited.py"))
+    name.is_some_and(|name| PROTECTED.iter().any(|part| name.contains(part)))
 }
 
 /// The error of an account that was refused.
@@ -286,7 +298,7 @@ fn raise_in(asked: &Asked) {
         here
     };
     let class = RAISING.class.get();
-    if !here || class.is_null() || is_own(seen::unsafe_python(), state) {
+    if !here || class.is_null() || is_protected(seen::unsafe_python(), state) {
         return;
     }
     asked.payer.standing.raised();

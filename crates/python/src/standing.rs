@@ -3,8 +3,10 @@
 use ledgerline::Refusal;
 use std::cell::Cell;
 
-/// Blocks above this are refused. (The largest of pymalloc's.)
+/// Blocks of the raw domain up to this are not charged. (The largest of pymalloc's.)
 pub const SMALL_MOST: u64 = 512;
+/// Blocks above this are refused, and smaller ones go over the limit. (A part of a `deque`, as asyncio's queue is one, has 528 bytes.)
+const GRANTED_MOST: u64 = 4 << 10;
 /// How far small blocks go over the limit before an error is raised at each.
 const OVERDRAFT: u64 = 1 << 20;
 /// The same on other threads than the main one: some milliseconds pass there before the error is raised.
@@ -88,7 +90,7 @@ impl Standing {
 
     /// Whether a block may go over the limit.
     fn grants(&self, size: u64) -> bool {
-        if size <= SMALL_MOST {
+        if size <= GRANTED_MOST {
             return self.over.get().saturating_add(size) <= OVERDRAFT_MOST;
         }
         let told = self.raised_at.get().is_some() || self.refused.get();

@@ -5,8 +5,8 @@
 #ifdef Py_GIL_DISABLED
 #error "ledgerline does not work with a free-threaded Python yet"
 #endif
-#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
-#error "ledgerline works with CPython 3.11, 3.12 and 3.13"
+#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030d0000
+#error "ledgerline works with CPython 3.11 and 3.12"
 #endif
 
 const size_t ledgerline_offset_of_context = offsetof(PyThreadState, context);

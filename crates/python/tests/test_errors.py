@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     "name, version, free_threaded, words",
-    [("pypy", (3, 11), False, "pypy"), ("cpython", (3, 13), True, "free-threaded"), ("cpython", (3, 10), False, "3.11")],
+    [("pypy", (3, 11), False, "pypy"), ("cpython", (3, 13), True, "free-threaded"), ("cpython", (3, 13), False, "3.13"), ("cpython", (3, 10), False, "3.11")],
 )
 def test_a_python_that_is_not_supported_is_told_why(name, version, free_threaded, words):
     assert words in _supported.why_not(name, version, free_threaded)

@@ -12,6 +12,8 @@ def why_not(name, version, free_threaded):
         return "ledgerline does not work with a free-threaded Python yet: its accounts rely on the GIL. Use a build with the GIL"
     if version < (3, 11):
         return "ledgerline needs Python 3.11 or later"
+    if version >= (3, 13):
+        return "ledgerline does not work with Python 3.13 yet: there an error at the end of a loop may skip the end of a `with`. Use 3.11 or 3.12"
     return None
 
 
