@@ -771,7 +771,7 @@ ledgerline_code_t ledgerline_current_swap(ledgerline_group_t group,
 // returns NULL. The group's ledger is kept for good (ledgerline_ledger_keep).
 //
 // For LEDGERLINE_NOBODY the calling thread's current group (ledgerline_current_swap) is charged; if there is none the block is
-// nobody's, and the call succeeds. 65 535 groups may hold blocks at a time.
+// not accounted, and the call succeeds. 65 535 groups may hold blocks at a time.
 //
 // Costs ten to twenty nanoseconds more than ledgerline_try_charge_units. The labels take four bytes for each 16 of heap, where
 // they are touched.
@@ -784,26 +784,26 @@ ledgerline_code_t ledgerline_block_charge(ledgerline_group_t group,
                                           size_t size);
 
 // Returns the bytes of a block to the group that was charged for them, and takes its label off. A hook of `free` calls it
-// before the block is freed, on any thread: another one may get the place at once. `size`, which may be NULL, tells the bytes;
-// zero for a block that nobody was charged for (and for NULL), which is no error.
+// before the block is freed, on any thread: another one may get the place at once. `size`, which may be NULL, receives the
+// bytes: zero for NULL and for a block that is not accounted, which is no error.
 //
 // Errors: none but LEDGERLINE_ERROR_ARGUMENT, for a block that is not aligned. Threads: any. Signals: async-signal-safe.
 ledgerline_code_t ledgerline_block_release(void *block,
                                            size_t *size);
 
 // Resizes a block: charges its owner for what it grows by, calls `realloc(data, block, size)`, and labels what that returns. If
-// it returns NULL, all is as before. The owner stays the same whoever is current; a block that is nobody's stays nobody's. Where
-// the owner was destroyed, growth is refused. `moved` tells what `realloc` returned.
+// it returns NULL, all is as before. The owner stays the same, whichever group is current, and a block without an owner stays so.
+// If the owner was destroyed, growth is refused. `moved` receives the result of `realloc`.
 //
 // Errors: as ledgerline_block_charge, and then `realloc` was not called, and the block is as before; LEDGERLINE_ERROR_SYSTEM where
-// `realloc` returned NULL. (If there is no memory for the new label, the block is nobody's.) Threads: any. Signals: as `realloc`.
+// `realloc` returned NULL. If there is no memory for the new label, the block is no longer accounted. Threads: any. Signals: as `realloc`.
 ledgerline_code_t ledgerline_block_resize(void *block,
                                           size_t size,
                                           ledgerline_realloc_t realloc,
                                           void *data,
                                           void **moved);
 
-// Tells whose a block is and how many bytes were charged for it; LEDGERLINE_NOBODY and zero for nobody's. Both places may be
+// Reports the owner of a block and the bytes charged for it: LEDGERLINE_NOBODY and zero if it has none. Both places may be
 // NULL.
 //
 // Errors: LEDGERLINE_ERROR_ARGUMENT; _HANDLE if code in Rust charged it to a ledger of its own. Threads: any. Signals:

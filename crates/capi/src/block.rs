@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 /// returns NULL. The group's ledger is kept for good (ledgerline_ledger_keep).
 ///
 /// For LEDGERLINE_NOBODY the calling thread's current group (ledgerline_current_swap) is charged; if there is none the block is
-/// nobody's, and the call succeeds. 65 535 groups may hold blocks at a time.
+/// not accounted, and the call succeeds. 65 535 groups may hold blocks at a time.
 ///
 /// Costs ten to twenty nanoseconds more than ledgerline_try_charge_units. The labels take four bytes for each 16 of heap, where
 /// they are touched.
@@ -32,7 +32,7 @@ pub extern "C" fn ledgerline_block_charge(
     run(|| {
         let block = place(block)?;
         let Some(group) = owner_to_be(group)? else {
-            // (What an older label says, if a free was not told.)
+            // An older label is left if a free was not reported.
             let _stale = block::unlabel(block);
             return Ok(());
         };
@@ -47,8 +47,8 @@ pub extern "C" fn ledgerline_block_charge(
 }
 
 /// Returns the bytes of a block to the group that was charged for them, and takes its label off. A hook of `free` calls it
-/// before the block is freed, on any thread: another one may get the place at once. `size`, which may be NULL, tells the bytes;
-/// zero for a block that nobody was charged for (and for NULL), which is no error.
+/// before the block is freed, on any thread: another one may get the place at once. `size`, which may be NULL, receives the
+/// bytes: zero for NULL and for a block that is not accounted, which is no error.
 ///
 /// Errors: none but LEDGERLINE_ERROR_ARGUMENT, for a block that is not aligned. Threads: any. Signals: async-signal-safe.
 #[unsafe(no_mangle)]
@@ -72,11 +72,11 @@ pub unsafe extern "C" fn ledgerline_block_release(
 }
 
 /// Resizes a block: charges its owner for what it grows by, calls `realloc(data, block, size)`, and labels what that returns. If
-/// it returns NULL, all is as before. The owner stays the same whoever is current; a block that is nobody's stays nobody's. Where
-/// the owner was destroyed, growth is refused. `moved` tells what `realloc` returned.
+/// it returns NULL, all is as before. The owner stays the same, whichever group is current, and a block without an owner stays so.
+/// If the owner was destroyed, growth is refused. `moved` receives the result of `realloc`.
 ///
 /// Errors: as ledgerline_block_charge, and then `realloc` was not called, and the block is as before; LEDGERLINE_ERROR_SYSTEM where
-/// `realloc` returned NULL. (If there is no memory for the new label, the block is nobody's.) Threads: any. Signals: as `realloc`.
+/// `realloc` returned NULL. If there is no memory for the new label, the block is no longer accounted. Threads: any. Signals: as `realloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ledgerline_block_resize(
     block: *mut c_void,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn ledgerline_block_resize(
     })
 }
 
-/// Tells whose a block is and how many bytes were charged for it; LEDGERLINE_NOBODY and zero for nobody's. Both places may be
+/// Reports the owner of a block and the bytes charged for it: LEDGERLINE_NOBODY and zero if it has none. Both places may be
 /// NULL.
 ///
 /// Errors: LEDGERLINE_ERROR_ARGUMENT; _HANDLE if code in Rust charged it to a ledger of its own. Threads: any. Signals:
@@ -167,7 +167,7 @@ fn resized_to(block: *mut c_void) -> Outcome<NonNull<u8>> {
     place(block)
 }
 
-/// The group to be charged; `None` for nobody.
+/// Returns the group to be charged; `None` if there is none.
 fn owner_to_be(group: ledgerline_group_t) -> Outcome<Option<Group<'static>>> {
     if group == (ledgerline_group_t { ledger: 0, id: 0 }) {
         return Ok(ledgerline::current::group());

@@ -20,7 +20,7 @@ Say what this machine and this environment offer, what is used of it, and what w
 It tries rather than guesses: a section is interrupted by the kernel, and a program is run under an account. Run it where \
 the program runs: in its container, under its filter of system calls, with its environment.
 
-Where LEDGERLINE_FLEET_STORE names a fleet's store, that is asked whether it may lose books.
+If LEDGERLINE_FLEET_STORE names a fleet's store, doctor asks the store whether it may lose books.
 
 Each line says `fine`, `slower` (it works, by a longer way), `risky` (it works, and may lose what it was told) or `missing` \
 (it does not work), and below it what to change. \

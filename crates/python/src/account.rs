@@ -261,7 +261,7 @@ impl Account {
         if group.attempt(need).map(Charge::into_units).is_ok() {
             return self.granted(need, size);
         }
-        // What other accounts keep is in nobody's use.
+        // Units that other accounts keep are idle.
         if self.standing.is_collect_due() {
             collect();
         }

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ptr;
 
-/// What :meth:`ledgerline.Group.enter` returns.
+/// The result of :meth:`ledgerline.Group.enter`: a context manager.
 #[pyclass(module = "ledgerline", name = "Entered")]
 pub struct Entered {
     group: Py<PyAny>,
@@ -32,8 +32,8 @@ impl Entered {
     /// Brings back what was current before. Never fails: the group is full, perhaps.
     fn leave(&mut self, py: Python<'_>) {
         let Some(token) = self.token.take() else { return };
-        // SAFETY: the GIL is held. Where the token is another context's (a generator that is closed elsewhere), nothing is current
-        // here that it could bring back: the error is dropped.
+        // SAFETY: the GIL is held. The token is another context's if a generator is closed elsewhere. Then there is nothing to
+        // restore here, and the error is dropped.
         unsafe {
             if ffi::PyContextVar_Reset(seen::variable(), token.as_ptr()) < 0 {
                 ffi::PyErr_Clear();

@@ -209,7 +209,7 @@ fn resize_held(
             return seen::passing(get);
         }
     };
-    // Where the owner ended, an ancestor takes over the whole.
+    // An ancestor takes over the whole block if the owner ended.
     let moves = !std::ptr::eq(payer, account);
     let takes_over = moves && payer.take_over(held.size as u64);
     // Before the call: another thread may get the old place.

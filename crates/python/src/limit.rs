@@ -1,4 +1,4 @@
-//! What happens at a limit.
+//! Decides about a request at a limit.
 //!
 //! ```text
 //! a large block    is refused: NULL, which Python makes a MemoryError of, there and then
@@ -12,7 +12,7 @@ use crate::account::{Account, Fetched};
 use crate::{raise, seen};
 use ledgerline::Refusal;
 
-/// What became of a request for units.
+/// The result of a request for units.
 pub enum Taken {
     /// They were taken from this account.
     From(&'static Account),

@@ -1,4 +1,4 @@
-//! What is known of an account at its limit: how far it went over it, and whether it was told.
+//! Keeps the state of an account at its limit: how far it is over, and whether an error was raised for that.
 
 use ledgerline::Refusal;
 use std::cell::Cell;
@@ -19,7 +19,7 @@ const GRACE: u64 = 256 << 10;
 /// Balances of others are taken back at every so many refusals of a group that is over its limit already.
 const COLLECT_EVERY: u64 = 64;
 
-/// What is known of an account at its limit. (G1: under the GIL.)
+/// The state of an account at its limit. Accessed under the GIL (G1).
 pub struct Standing {
     /// Bytes that were granted over the limit since the group was last within it.
     over: Cell<u64>,

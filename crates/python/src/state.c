@@ -1,4 +1,4 @@
-// Where a thread state keeps its context. The fields are no part of the stable ABI, so the compiler looks them up.
+// Offsets of the context in a thread state. The fields are no part of the stable ABI, so the compiler looks them up.
 #include <Python.h>
 #include <stddef.h>
 

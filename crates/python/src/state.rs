@@ -91,7 +91,7 @@ impl State {
         unsafe { self.field(ledgerline_offset_of_context) }
     }
 
-    /// What `threading.get_ident()` says in the thread.
+    /// Returns the thread's `threading.get_ident()`.
     pub fn thread(self) -> c_ulong {
         // SAFETY: as above; the field is an `unsigned long`.
         unsafe { self.field(ledgerline_offset_of_thread) }

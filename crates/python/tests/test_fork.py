@@ -1,4 +1,4 @@
-"""What becomes of groups in a forked child."""
+"""Groups in a forked child."""
 
 import os
 

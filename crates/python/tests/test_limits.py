@@ -1,4 +1,4 @@
-"""What happens at a limit, and what does not."""
+"""Refusals at a limit, and the work that goes on."""
 
 import gc
 import json
@@ -135,7 +135,7 @@ def test_a_runaway_is_refused_and_the_program_goes_on(tenant, runaway):
         with tenant.enter():
             runaway()
     assert caught.value.group == tenant.path
-    # What small blocks took beyond it, at most.
+    # The overdraft of small blocks, at most.
     assert tenant.peak < (8 << 20) + (2 << 20)
     trace = caught.value.__cause__.__traceback__ if caught.value.__cause__ else caught.value.__traceback__
     traceback.clear_frames(trace)
@@ -270,7 +270,7 @@ def test_high_is_counted_and_refuses_nothing(tenant):
 
 
 def test_groups_below_one_limit_are_refused_only_what_they_use_together(tenant):
-    """What lies prepaid at others is taken back before anything is refused."""
+    """Idle units of others are taken back before anything is refused."""
     tenant.max = "20M"
     children = [tenant.child(f"c{n}") for n in range(100)]
     kept = []

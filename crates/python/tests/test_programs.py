@@ -116,14 +116,14 @@ for _ in range(int(sys.argv[2])):
         told += 1
         traceback.clear_frames(error.__traceback__)
     except Exception as error:
-        # What Python and its libraries make of an error or a refusal inside them.
+        # Python and its libraries turn an error or a refusal inside them into one of these.
         told += 1
         if type(error).__name__ != "ParseError" and not isinstance(error.__context__, MemoryError):
             raise
     assert ledgerline.current() is None
 group.max = None
 first = main()
-# What is left by now is alive: caches, and work that an event loop was left with. A run that is not refused adds nothing.
+# Only live memory is left by now: caches, and the work of an event loop. A run that is not refused adds nothing.
 gc.collect()
 before = group.current
 with group.enter():

@@ -1,4 +1,4 @@
-"""What a group holds is the sum of the sizes of what was allocated in it."""
+"""A group holds the sum of the sizes of its live blocks."""
 
 import array
 import collections

@@ -260,7 +260,7 @@ pub(crate) fn warnings(store: &str) -> Result<Vec<String>, String> {
     opened.call(opened.store.warnings())
 }
 
-/// Who types this: `root@host`, as the book notes it.
+/// Returns the operator's name, `root@host`, as the book notes it.
 fn who() -> String {
     let name =
         ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());

@@ -68,9 +68,10 @@
 //!
 //! If the thread cache is another group's or has too few units, the units come from the CPU's cell, at two to five
 //! nanoseconds more. A thread cache changes to the current group after 128 allocations that it did not serve, and after up
-//! to 2048 if it served few in between. These costs hold for blocks that are small beside the capacity of a cell,
-//! which is a sixteenth of the group's usage or 32 KiB. For larger blocks, or close to a limit, a pair may walk to
-//! the root's totals, which takes a quarter of a microsecond. The first allocation of each scope that the thread cache does
+//! to 2048 if it served few in between. These costs hold as long as the cell has the units: for small blocks it holds a
+//! sixteenth of the group's usage or 32 KiB, and for blocks above 16 KiB it has room for several, if all levels allow as
+//! much idle stock. Otherwise, and close to a limit, a pair may walk to the root's totals, which takes a quarter of a
+//! microsecond. The first allocation of each scope that the thread cache does
 //! not serve finds the group's number in some ten nanoseconds: tasks that alternate between 64 groups, with eight
 //! blocks each, pay 8 ns a pair in all. Threads beyond a thousand have no thread cache, nor has any thread on a machine
 //! without restartable sequences, or for a ledger in a file.

@@ -11,6 +11,7 @@
 //! ```text
 //! open_cell(group, column):
 //!   the cap is half of what it could be, or more: done
+//!   a large charge asks, and every level has room for a cap that holds several: done
 //!   every level grants the cap that cap shift and limits leave: done
 //!   a limit refuses, or another thread holds the lock: go without
 //!   a level refuses for its usage: it halves its caps and is drained; once more
@@ -85,7 +86,7 @@ pub(crate) fn open_cell(
         return room(cap());
     }
     let cap_shift = || path.counters().iter().map(|counter| counter.cap_shift()).max().unwrap_or(0);
-    if wanted > ordinary_most(table) && !is_above_high(path, n) {
+    if wanted > ordinary_most(table) {
         let wanted = wanted.checked_shr(cap_shift()).unwrap_or(0);
         let granted = wanted.min(large_cap(table, path, cap()));
         if granted >= (cap() + cap() / 2).max(n)

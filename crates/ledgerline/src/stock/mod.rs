@@ -5,9 +5,10 @@
 //!   take n from the running CPU's cell: done            put n into the running CPU's cell: done
 //!   the count is full: fold it, take again              the count is full: fold it, put again
 //!   fetch n + surplus from the counters,                no cell yet: open one, put again
-//!     leave the surplus in the cell: done               the cell is full: keep half of its cap,
-//!   fetch exactly n: done                                 return the rest to the counters
-//!   drain the lowest subtree that is full, fetch exactly n
+//!     leave the surplus in the cell: done               its group has shrunk: empty it, make its cap smaller
+//!   fetch exactly n: done                               the cell is full: keep half of its cap, or nothing,
+//!   drain the lowest subtree that is full,                and return the rest to the counters
+//!     fetch exactly n
 //!   refuse, and name the lowest full level
 //! ```
 //!
@@ -25,8 +26,9 @@
 //! its own cells.
 //!
 //! **A small group's stock is small.** A new group's first fetch takes a quarter more than was requested. Each later
-//! fetch takes as much as the group holds, until that fills a cell's room, or half of it once the group no longer
-//! grows.
+//! fetch takes as much as the group holds, and for large charges 15 of them if that is more. It fills at most half of a
+//! cell's room, or all of it if the last walk from that cell was a charge, too. Likewise an uncharge leaves half of the
+//! cap in a full cell, or nothing if the last walk was an uncharge.
 //!
 //! **Idle stock never causes a refusal.** Before a refusal the full subtree is drained, with new caps held off
 //! (`draining`), and exactly `n` is requested again.
@@ -89,7 +91,7 @@ fn charge_otherwise(table: &Table, id: GroupId, n: u64, at: AtLimit) -> Result<L
     let column = table.columns.current();
     let mut room = caps::open_cell(table, &path, id, column, n);
     if caps::is_large(table, n) && caps::is_above_high(&path, n) {
-        // A smaller stock makes the next charges walk, too, and meet the level's high.
+        // A smaller stock makes the next charges walk, too, and meet the level's high. The cap may be from before.
         room = room.min(caps::ordinary_most(table));
     }
     // A charge of nothing is no sign that others follow.

@@ -209,7 +209,7 @@ fn a_child_has_its_own_copy_of_labels_of_a_ledger_in_memory() {
     assert_eq!((group.precise(), free(block, 1000), group.precise()), (1000, 1000, 0));
 }
 
-/// What the threads of the random test share: blocks with their size and owner, and what each group holds.
+/// The state that the threads of the random test share: blocks with their size and owner, and the sum of each group.
 #[derive(Default)]
 struct World {
     blocks: Vec<(usize, usize, Option<usize>)>,

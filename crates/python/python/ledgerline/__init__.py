@@ -10,15 +10,15 @@
     @ledgerline.limited("64M")     # each call has 64 MiB of its own, below the current group
     async def render(request): ...
 
-What a group holds is known block by block: ``current`` is the sum of the sizes of what its code allocated and nobody has
-freed. At a limit the code that is too large gets a :class:`MemoryError` and leaves its group as :class:`GroupFull`; the process, and
+Each block has a known owner: ``current`` is the sum of the sizes of the blocks that a group's code allocated and that still
+live. At a limit the code that is too large gets a :class:`MemoryError` and leaves its group as :class:`GroupFull`; the process, and
 whatever else runs in it, goes on.
 
 The group belongs to the context (:mod:`contextvars`): tasks of asyncio have that in which they were made, and so have functions
 that :func:`asyncio.to_thread` runs. Other threads begin with none: :func:`inherit` and :class:`ThreadPoolExecutor` take it along.
 
-What is not seen: memory that a library in C takes from ``malloc`` itself, memory maps, and what exists before the first group
-is entered. ``docs/python.md`` has the list.
+Not seen are the memory that a library in C takes from ``malloc`` itself, memory maps, and all that exists before the first
+group is entered. ``docs/python.md`` has the list.
 """
 
 from ledgerline import _supported

@@ -1,4 +1,4 @@
-"""What the process has once: its native half, its ledger, hooks for numpy."""
+"""The parts that a process has once: the native module, the ledger, the hooks for numpy."""
 
 import atexit
 import importlib.abc

@@ -1,4 +1,4 @@
-"""What both web doors have in common."""
+"""The parts that the ASGI and WSGI middleware share."""
 
 import itertools
 
@@ -41,7 +41,7 @@ class Requests:
 
 
 def body_of(full):
-    """What the client is told: nothing of other tenants."""
+    """Return the text for the client, which says nothing of other tenants."""
     if full is None or full.limit is None:
         return b"this request needs more memory than it may use\n"
     return f"this request needs more memory than it may use: the limit is {_ledgerline._format(full.limit)}\n".encode()

@@ -40,7 +40,7 @@ class Middleware:
 
 
 class _Answer:
-    """What an application sends. A 500 of a request that was refused memory becomes the refusal: frameworks make one of any error."""
+    """The messages that an application sends. A 500 of a request that was refused memory becomes the refusal: frameworks make one of any error."""
 
     def __init__(self, requests, scope, send):
         self.requests, self.is_http, self.to, self.group = requests, scope["type"] == "http", send, None

@@ -6,7 +6,7 @@ pytest loads it by itself. Without a mark and without an option it does nothing.
 import pytest
 
 _PEAKS = pytest.StashKey[list]()
-# What an account without a limit needs is not there before it is asked for: most runs ask for nothing.
+# An account without a limit is made on the first request for one, since most runs make none.
 
 
 def pytest_addoption(parser):

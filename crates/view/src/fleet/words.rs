@@ -201,7 +201,7 @@ pub(crate) fn happened(event: &Event) -> String {
     }
 }
 
-/// Who changed something, as far as that is known.
+/// Returns the name of the operator who made a change, if it is known.
 fn by(who: &str) -> &str {
     if who.is_empty() { "somebody" } else { who }
 }

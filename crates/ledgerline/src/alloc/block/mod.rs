@@ -36,11 +36,11 @@
 //! of every `malloc` and of `pymalloc` do. The free needs no size. The numbers are those of [`Alloc`](super::Alloc): 65 535
 //! groups may hold blocks at a time, of either kind.
 //!
-//! **A block that nobody charged is nobody's**: made before the hooks were there, while nobody was current, or where there
-//! was no memory for its label. [`release`] finds no label then and returns 0, and [`resize`] charges nothing.
+//! **Some blocks are not accounted**: those made before the hooks were there, those made while no group was current, and
+//! those for whose label there was no memory. [`release`] finds no label then and returns 0, and [`resize`] charges nothing.
 //!
-//! **Whose a block is** says [`alloc`](super): the thread's current group, or the default one, is charged; the block stays that
-//! group's whoever frees or grows it; the table there says what becomes of blocks whose group ends. What a limit refuses, the
+//! **The owner of a block** is as in [`alloc`](super): the thread's current group, or the default one. The block stays that
+//! group's, whichever thread frees or grows it. The table there lists the fate of blocks whose group ends. At a limit the
 //! policy decides, as for `Alloc`.
 //!
 //! **Prepaid units.** A runtime with a lock of its own (an interpreter lock) may charge a group for many blocks at once by
@@ -299,7 +299,7 @@ impl Drop for Resizing {
     }
 }
 
-/// What a block is charged with. (A block bears a unit, so that its owner's number stays the owner's.)
+/// Returns the units of a block. It has one at least, which keeps its owner's number in use.
 #[inline(always)]
 fn units_of(size: usize) -> u64 {
     size.max(1) as u64
