@@ -171,6 +171,11 @@ pub(super) fn is_large(table: &Table, n: u64) -> bool {
     n > table.batch / 16
 }
 
+/// Rounds units down to whole charges of `n` if these are large: a part of one serves none.
+pub(super) fn in_charges(table: &Table, n: u64, units: u64) -> u64 {
+    if is_large(table, n) { units - units % n } else { units }
+}
+
 /// Reports whether `n` more units exceed the `high` of a level.
 pub(super) fn is_above_high(path: &RowPath<'_>, n: u64) -> bool {
     let above = |counter: &&PageCounter| {

@@ -281,7 +281,7 @@ fn skim<'p>(
         return None;
     }
     let cap = u64::from(cell.cap.load(Ordering::Relaxed));
-    let keep = if cell.walks(Walk::Uncharge) { 0 } else { cap / 2 };
+    let keep = if cell.walks(Walk::Uncharge) { 0 } else { caps::in_charges(table, n, cap / 2) };
     let above = word::stock(word).saturating_sub(keep);
     // A large `n` alone does not mean that the stock is too large.
     if above == 0 || n > cap.max(1) {
@@ -325,7 +325,7 @@ fn shrink<'p>(
 
 /// Returns how much more than `n` to fetch for a cell with this much room. It is half of the room, so that charges find
 /// stock and uncharges find room. If charges come in a row, it is all of the room but `n`. It is at most as much as the
-/// group holds; at most 15 charges for a group that makes large charges; and a quarter of `n` for a new group.
+/// group holds, or 15 charges if these are large, and a quarter of `n` for a new group. Large charges get whole multiples.
 fn surplus(table: &Table, path: &RowPath<'_>, n: u64, room: u64, in_a_row: bool) -> u64 {
     let usage = path.counters()[0].usage();
     let mut most = usage.saturating_add(n / 4);
@@ -335,5 +335,6 @@ fn surplus(table: &Table, path: &RowPath<'_>, n: u64, room: u64, in_a_row: bool)
         half = half.min(room - n);
     }
     let fill = if in_a_row { half.max(room.saturating_sub(n)) } else { half };
-    fill.min(most)
+    let fill = fill.min(most);
+    if n <= room { caps::in_charges(table, n, fill) } else { fill }
 }
