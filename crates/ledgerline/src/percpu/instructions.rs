@@ -20,9 +20,19 @@ pub(crate) static ABORTS: std::sync::atomic::AtomicI32 =
 
 /// The descriptor of a section, which the kernel reads: its start, its length, and the address to continue at after an
 /// abort.
+///
+/// Each descriptor lies in an ELF section of its own, and so does the code that runs after an abort. The linker keeps
+/// them only with the code that names them. In one section for all, each descriptor would keep the code of all others: a
+/// library without an allocator would have the thread caches, and these need room in the static block of thread-locals.
+/// Guarded by `capi/tests/programs/crowded.c`. A counter of the assembler tells the sections apart, since it counts each
+/// inlined copy.
 macro_rules! descriptor {
     () => {
-        ".pushsection __rseq_cs, \"aw\"
+        ".ifndef .Lledgerline_descriptors
+        .set .Lledgerline_descriptors, 0
+        .endif
+        .set .Lledgerline_descriptors, .Lledgerline_descriptors + 1
+        .pushsection __rseq_cs, \"aw\", %progbits, unique, .Lledgerline_descriptors
         .balign 32
         4:
         .long 0, 0

@@ -43,7 +43,7 @@ macro_rules! armed {
     (@with [$($abort:expr),* $(,)?] [$($body:expr),*] $($operands:tt)*) => {
         std::arch::asm!(
             descriptor!(),
-            ".pushsection .text.rseq_abort, \"ax\"",
+            ".pushsection .text.rseq_abort, \"ax\", %progbits, unique, .Lledgerline_descriptors",
             ".balign 4",
             ".inst 0xd428bc00",
             "5:",

@@ -32,7 +32,7 @@ macro_rules! armed {
     (@with [$($abort:expr),* $(,)?] [$($body:expr),*] $($operands:tt)*) => {
         std::arch::asm!(
             descriptor!(),
-            ".pushsection .text.rseq_abort, \"ax\"",
+            ".pushsection .text.rseq_abort, \"ax\", %progbits, unique, .Lledgerline_descriptors",
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "5:",

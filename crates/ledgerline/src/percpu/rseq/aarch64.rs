@@ -91,7 +91,7 @@ pub(crate) unsafe fn wait_until_aborted(
     unsafe {
         asm!(
             descriptor!(),
-            ".pushsection .text.rseq_abort, \"ax\"",
+            ".pushsection .text.rseq_abort, \"ax\", %progbits, unique, .Lledgerline_descriptors",
             ".balign 4",
             ".inst 0xd428bc00",
             "5:",

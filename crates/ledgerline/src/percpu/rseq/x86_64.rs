@@ -87,7 +87,7 @@ pub(crate) unsafe fn spin_until_aborted(area: isize, entered: &AtomicBool, turns
     unsafe {
         asm!(
             descriptor!(),
-            ".pushsection .text.rseq_abort, \"ax\"",
+            ".pushsection .text.rseq_abort, \"ax\", %progbits, unique, .Lledgerline_descriptors",
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "5:",
