@@ -90,10 +90,10 @@ fn each_thread_has_its_own_catch() {
     let group = group();
     group.set_max(Limit::units(64 << 20)).unwrap();
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
+        for thread in 0..4 {
+            scope.spawn(move || {
                 for _ in 0..20 {
-                    let sub = group.create("sub").unwrap();
+                    let sub = group.create(&format!("sub{thread}")).unwrap();
                     sub.set_max(Limit::units(MAX)).unwrap();
                     let refused = refused(sub.catch(|| {
                         let mut all = Vec::new();
