@@ -73,20 +73,26 @@ impl Found<'_> {
     /// Returns the part of the root's max that a run keeps as its reserve, which the user's limit includes: 0 for any
     /// other group, and in any other ledger.
     pub fn reserve(&self) -> u64 {
+        self.of_run(Item::Reserved)
+    }
+
+    /// Returns a count of the root of a run; 0 for any other group, and in any other ledger.
+    fn of_run(&self, item: Item) -> u64 {
         let ledger = self.group.ledger();
         if !self.is_root || ledger.item_names() != Item::NAMES {
             return 0;
         }
-        ledger
-            .root()
-            .stat()
-            .get(Item::Reserved.name())
-            .map_or(0, |line| line.own.max(0).cast_unsigned())
+        let stat = ledger.root().stat();
+        stat.get(item.name()).map_or(0, |line| line.own.max(0).cast_unsigned())
     }
 }
 
 /// Returns a group's max as the user sees it.
 pub fn max(found: &Found<'_>) -> Limit {
+    // The root's own max is a mark then.
+    if let Some(resident) = found.of_run(Item::ResidentMax).checked_sub(1) {
+        return Limit::units(resident);
+    }
     let max = found.group.max();
     max.get().map_or(max, |units| Limit::units(units.saturating_add(found.reserve())))
 }

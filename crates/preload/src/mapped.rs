@@ -9,9 +9,10 @@
 //! Private memory counts if it was writable since its pages were last given back:
 //!
 //! | a private range                                        | counts |
-//! |--------------------------------------------------------|--------| | never was writable (a reservation, a file that
-//! is read) | no     | | is writable, whether it was touched or not              | yes    | | was writable, and is not
-//! any more                       | yes, until its pages are given back (`madvise`, `munmap`) |
+//! |--------------------------------------------------------|--------|
+//! | never was writable (a reservation, a file that is read) | no |
+//! | is writable, whether it was touched or not             | yes |
+//! | was writable, and is not any more                      | yes, until its pages are given back (`madvise`, `munmap`) |
 //!
 //! The tables of a ledger that the program embeds do not count: they are reserved as a whole and hardly touched, and
 //! bear a mark ([`ledgerline::sparse`]). A shared mapping does not count, since it has no single owner. Items record
@@ -20,7 +21,6 @@
 //! not seen either.
 //!
 //! A forked child has its parent's mappings, but none of them in its account: they were charged to its parent, which
-//! still has them.
 //! still has them.
 
 mod moved;

@@ -29,7 +29,8 @@ use ledgerline::{CreateError, Group, GroupId, Ledger, Limit, NAME_MAX, OpenError
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::given::Refused;
 use ledgerline_protocol::{
-    By, DESCRIPTORS, GIVEN, Given, Identity, Item, OnMax, Order, PERCPU, Which, resident_ever,
+    By, Count, DESCRIPTORS, GIVEN, Given, Identity, Item, OnMax, Order, PERCPU, Which,
+    resident_ever,
 };
 use names::Name;
 use std::cell::UnsafeCell;
@@ -110,6 +111,8 @@ pub(crate) struct Run {
     pub(crate) by: By,
     /// The action at the limit.
     pub(crate) on_max: OnMax,
+    /// The memory that the limit counts.
+    pub(crate) count: Count,
     /// Whether programs keep this library over `exec`.
     pub(crate) strict: bool,
     /// Whether the first refusal of each row is printed with its stack.
@@ -129,7 +132,10 @@ pub(crate) struct Run {
 impl Run {
     /// Returns whether a limit holds for all of the run.
     fn is_limited(&self) -> bool {
-        self.heap.is_some() || self.ledger.root().max() != Limit::MAX
+        // A limit on resident memory opens and closes the root.
+        self.heap.is_some()
+            || self.count == Count::Resident
+            || self.ledger.root().max() != Limit::MAX
     }
 }
 
@@ -426,6 +432,7 @@ fn open() -> Option<Run> {
     Some(Run {
         by: order.by,
         on_max: order.on_max,
+        count: order.count,
         strict: order.strict,
         stack: order.stack,
         blind: match NEXT.is_secret() {

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! settle the rows of dead processes; if there is room then: charge
+//! the limit counts resident memory, and that is within it: charge
 //! small, and this process was refused before: charge its part of the reserve
 //! otherwise: note the size and the time; refuse, or end the process
 //! ```
 //!
 //! A program that was refused needs a little memory to report that: to format a message, to unwind, to log. If each of
 //! those requests is refused again, handlers call themselves until the stack ends.
+
+mod resident;
 
 use crate::filter;
 use crate::process::{self, STATE};
@@ -43,6 +46,15 @@ pub(crate) fn try_again(slot: u32, group: Group<'_>, mut refusal: Refusal, limit
             Ok(()) => return true,
             Err(again) => refusal = again,
         }
+    }
+    if limit == Limit::All
+        && resident::is_counted()
+        && resident::is_open(group.ledger().root())
+        && group.charge_units(refusal.requested).is_ok()
+    {
+        // The program sees no refusal.
+        process::note(slot, Item::Spared, 1);
+        return true;
     }
     let now = filter::milliseconds();
     if spare(group, &refusal, now) {
@@ -124,11 +136,16 @@ fn kill(slot: u32, refusal: &Refusal, most: u64, limit: Limit) -> ! {
     let mut line = Text::line();
     line.push(b"killed: ");
     process::push_path(&mut line, slot);
-    line.push(match limit {
-        Limit::All => b": max ",
-        Limit::Heap => b": max-heap ",
-    });
-    line.push_size(most).push(b": ").push_size(refusal.usage).push(b" in use, ");
+    let of_resident = resident::is_counted();
+    match limit {
+        // The supervisor alone knows these two sizes.
+        Limit::All if of_resident => line.push(b": resident memory is above max, "),
+        Limit::All => line.push(b": max ").push_size(most).push(b": "),
+        Limit::Heap => line.push(b": max-heap ").push_size(most).push(b": "),
+    };
+    if limit == Limit::Heap || !of_resident {
+        line.push_size(refusal.usage).push(b" in use, ");
+    }
     write(line.push_size(refusal.requested).push(b" asked for"));
     loop {
         // SAFETY: signals this process; nothing runs after it.

@@ -81,6 +81,9 @@ const BY: &CStr = c"LEDGERLINE_BY";
 /// The variable for the action at the limit.
 const ON_MAX: &CStr = c"LEDGERLINE_ON_MAX";
 
+/// The variable for the memory that a limit counts.
+const COUNT: &CStr = c"LEDGERLINE_COUNT";
+
 /// The variable for the size of the reserve.
 const RESERVE: &CStr = c"LEDGERLINE_RESERVE";
 
@@ -138,12 +141,13 @@ named! {
         Ended: "ended",
         /// Of the root, the part of the user's limit that is kept as the reserve. The root's own limit is less by that.
         Reserved: "reserve",
-        /// The number of requests that were granted out of the reserve: a limit of the first ledger refused them, but
-        /// the program did not see that.
+        /// The number of requests that a limit of the first ledger refused and that were granted then: out of the
+        /// reserve, or since a limit of resident memory was not met. The program did not see a refusal.
         Spared: "spared",
         /// Why the process of the row is not accounted: the number of a [`Blind`](blind::Blind).
         Blind: "blind",
-        /// The most bytes that the kernel saw resident in the row's process. Known if the process ended by itself.
+        /// The most bytes that the kernel saw resident in the row's process. Known if the process ended by itself. Of
+        /// the root, the peak of all processes together, if the limit counts resident memory.
         Resident: "resident",
         /// The number of requests that the limit for blocks alone refused ([`Order::heap`]).
         RefusedHeap: "refused_heap",
@@ -164,6 +168,11 @@ named! {
         Started: "started",
         /// Not zero if the process has executed another program, which has a row of its own.
         Executed: "executed",
+        /// Of the root, if the limit counts resident memory: what was resident in all processes at the last look. The
+        /// peak of that is the root's [`Item::Resident`].
+        ResidentNow: "resident_now",
+        /// Of the root, the limit of resident memory as the user set it, plus one; zero is none.
+        ResidentMax: "resident_max",
     }
 }
 
@@ -208,6 +217,23 @@ named! {
     }
 }
 
+named! {
+    /// The memory that the limit of a run counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    Count,
+    /// Returns the name on the command line and in the environment.
+    {
+        /// Blocks and mappings, from the request on, whether they are touched or not.
+        Mapped: "mapped",
+        /// Memory that the kernel holds for the processes, as it was at the last look.
+        Resident: "resident",
+    }
+}
+
+/// The lowest bit of the root's max, if the limit counts resident memory: at the last look that was above the limit. Each
+/// look changes the max.
+pub const MARK_CLOSED: u64 = 1;
+
 /// The settings that `run` gives to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order<'a> {
@@ -222,6 +248,8 @@ pub struct Order<'a> {
     pub by: By,
     /// The action at the limit.
     pub on_max: OnMax,
+    /// The memory that the limit counts.
+    pub count: Count,
     /// Whether programs keep the library's variables in their environment even if the executing process drops them.
     pub strict: bool,
     /// Whether the first refusal of each row is printed with its stack, on standard error.
@@ -243,7 +271,7 @@ pub struct Order<'a> {
 impl<'a> Order<'a> {
     /// Returns the variables that carry the order, with their values.
     #[must_use]
-    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 11] {
+    pub fn write(&self) -> [(&'static OsStr, &'a OsStr); 12] {
         [
             (HEAP, self.heap.unwrap_or_default()),
             (STACK, if self.stack { b"1".as_slice() } else { b"" }),
@@ -256,6 +284,7 @@ impl<'a> Order<'a> {
             (LEDGER, self.ledger),
             (BY, self.by.name().as_bytes()),
             (ON_MAX, self.on_max.name().as_bytes()),
+            (COUNT, self.count.name().as_bytes()),
         ]
         .map(|(name, value)| (OsStr::from_bytes(name.to_bytes()), OsStr::from_bytes(value)))
     }
@@ -263,15 +292,17 @@ impl<'a> Order<'a> {
     /// Reads the order from an environment, if there is one.
     pub fn read(variable: impl Fn(&CStr) -> Option<&'a [u8]>) -> Option<Order<'a>> {
         let ledger = variable(LEDGER)?;
-        let (by, on_max) = (variable(BY), variable(ON_MAX));
+        let (by, on_max, count) = (variable(BY), variable(ON_MAX), variable(COUNT));
         let by = By::ALL.into_iter().find(|one| by == Some(one.name().as_bytes()));
         let on_max = OnMax::ALL.into_iter().find(|one| on_max == Some(one.name().as_bytes()));
+        let count = Count::ALL.into_iter().find(|one| count == Some(one.name().as_bytes()));
         Some(Order {
             ledger,
             given: variable(GIVEN).filter(|text| !text.is_empty()),
             heap: variable(HEAP).filter(|path| !path.is_empty()),
             by: by.unwrap_or(By::Thread),
             on_max: on_max.unwrap_or(OnMax::Enomem),
+            count: count.unwrap_or(Count::Mapped),
             stack: variable(STACK) == Some(b"1"),
             strict: variable(STRICT) == Some(b"1"),
             reserve: variable(RESERVE).filter(|number| !number.is_empty()),
@@ -316,8 +347,10 @@ pub fn unmarked(string: &CStr) -> Option<&[u8]> {
 /// Returns whether a string of an environment, `NAME=value`, is a part of an order.
 #[must_use]
 pub fn is_of_order(string: &[u8]) -> bool {
-    let names =
-        [LEDGER, GIVEN, HEAP, BY, ON_MAX, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, CPUS, PERCPU];
+    let names = [
+        LEDGER, GIVEN, HEAP, BY, ON_MAX, COUNT, STRICT, STACK, RESERVE, NAMESPACE, FILTERS, CPUS,
+        PERCPU,
+    ];
     names
         .iter()
         .any(|name| string.strip_prefix(name.to_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
@@ -361,6 +394,7 @@ mod tests {
                     heap,
                     by,
                     on_max,
+                    count: if by == By::Process { Count::Resident } else { Count::Mapped },
                     strict: by == By::Library,
                     stack: by == By::Thread,
                     reserve,
@@ -388,6 +422,7 @@ mod tests {
             heap: None,
             by: By::Thread,
             on_max: OnMax::Enomem,
+            count: Count::Mapped,
             strict: false,
             stack: false,
             reserve: None,

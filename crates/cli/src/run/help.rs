@@ -44,6 +44,22 @@ program.
 With --max-heap the blocks of malloc have a limit of their own, whatever is mapped; --max holds for the sum \
 of both. (Each block is then charged twice, which takes some twenty nanoseconds more.)
 
+--count says what --max counts. `mapped`, the default: what is asked for, by malloc and mmap, from the request on, whether it is \
+touched or not; nothing goes above the limit at any time, and the process that asks for too much is the one that is refused. \
+`resident`: what the kernel holds for all processes together, shared pages once, stacks, code, shared memory and page tables included, swap not. A \
+reservation of any size costs nothing until it is touched, and memory that was given back counts no more. This command looks \
+4 to 200 times a second. A request that goes beyond what the last look left waits for the next one, a few milliseconds; it is \
+granted if the memory is within the limit then, and refused if it is not. Memory that was granted earlier may be touched later, \
+and no process is refused for that, so resident memory may go above the limit; the account says by how much. The column `charged` \
+has what was asked for. Where the memory of a program is mostly reserved (Java, Go, node, Chromium, mimalloc), count what is resident; \
+where a limit must hold at every instant, what is mapped.
+
+--on-refusal runs a command by /bin/sh when the first request is refused, and at most once a minute then. It belongs to no row. \
+LEDGERLINE_REFUSED_ROW is the row that was refused most since the last command, _NAME what ps calls its process, _PID its number; \
+_SIZE and _LARGEST are the bytes of its first and its largest refused request, _IN_USE what was in use at the first one and _LIMIT the limit; \
+_TIMES counts all refusals of the run. LEDGERLINE_RUN_PID is this command's number, for `ledgerline show --pid`. Its output goes to standard \
+error. The end of the run waits five seconds for it.
+
 A program that is refused needs a little memory to say so. So a part of each limit is kept (--reserve): after \
 its first refusal a process may have a quarter of that in requests of up to 16K, and anew when it was \
 not refused for a second. All that is charged together stays within the limits. Nothing is kept with \
@@ -113,6 +129,7 @@ loader complain, and what runs in there is not seen. LEDGERLINE_PRELOAD names a 
 With --json the account is an object. The object has `unit`, `command`, `exit_code`, `signal` (a name or null), `wall_seconds`, `mode`, \
 `ledger_bytes`, `max_resident` (the most bytes that the kernel saw resident in one process), \
 `heap_peak` (the most bytes of blocks in all processes together; null without --max-heap), \
+`count` (mapped or resident), `resident_peak` (the most that was seen resident in all processes together; null without --count resident), \
 `mistakes` (frees that matched no charge), `not_accounted` (a list of `program`, `reason` and \
 `processes`; the program may be null), `damaged`, `container` and `groups`: one object for each row, \
 the root `/` first, then depth-first, with `path`, `name` (what ps calls the process), `program`, `state`, `pid`, `parent` (the ID of the process that started it, or null), `executed` (whether it executed another program, which has a row of its own),  `current`, `peak`, `charges`, \
@@ -129,7 +146,7 @@ in a cgroup's memory.max. `current` (at its end: `at_exit`) is `heap`, the block
 with the `seconds` since the start (null under a seccomp filter) and `in_use`, what was in use then; `largest_refused` is the size of the largest. `folded` is true for a \
 process that has more threads or libraries by name than rows (254): its own row counts the rest. \
 `processes` is 0, or how many ended processes a program's row stands for; its `pid` is 0. `spared` is \
-how many requests the reserve served, which are not among the `refused`. `resident` is the most bytes that \
+how many requests were granted after all, out of the reserve or after a look at resident memory; they are not among the `refused`. `resident` is the most bytes that \
 the kernel saw resident in the process, or null where that is not known. `container` is null without \
 --container; else it has `limit` (a number, or \"max\" where there is none) and `source`, whose limit that is; \
 `kernel`, what the kernel charged against it at the end, or null; `untracked`, how much of \
@@ -148,6 +165,8 @@ Examples:
   ledgerline run --by process -- ./build.sh
   ledgerline run --max 512M -- python3 job.py
   ledgerline run --strict --max 2G -- ./pipeline.sh
+  ledgerline run --count resident --max 2G -- java -jar app.jar
+  ledgerline run --max 2G --on-refusal 'logger \"$LEDGERLINE_REFUSED_ROW was refused\"' -- ./server
   ledgerline run --container -- ./server                 in a container, or under systemd-run -p MemoryMax=1G
   ledgerline run --max 512M --on-max kill --json account.json -- ./server --port 80
   ledgerline run --by process --record build.rec -- make -j8      then: ledgerline report build.rec -o build.html

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use ledgerline::container::Settings;
 use ledgerline::{Ledger, Limit};
 use ledgerline_protocol::given::{self, MODE};
-use ledgerline_protocol::{Item, MOST_BYTES, Which};
+use ledgerline_protocol::{Count, Item, MOST_BYTES, Which};
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
@@ -37,6 +37,8 @@ pub(super) struct Limits {
     /// The part of each that is kept as the reserve.
     pub(super) reserve: u64,
     pub(super) high: Limit,
+    /// The memory that `max` counts.
+    pub(super) count: Count,
     /// Whether the container's limit is followed, too.
     pub(super) container: bool,
     /// The number of rows that the account has at the same time.
@@ -68,7 +70,8 @@ pub(super) fn new(limits: &Limits, nonce: u128) -> Result<(File, Ledger), Failur
             ledger.root().add_stat(item, number.cast_signed());
         }
     }
-    if !limits.container {
+    // A limit on resident memory is the supervisor's to apply.
+    if !limits.container && limits.count == Count::Mapped {
         limit("--max", &ledger, limits.ordinary(max))?;
     }
     seal(&file)?;

@@ -4,12 +4,15 @@
 //! with the preload library, which opens that file through `/proc` and charges every allocation; watch the processes
 //! until the program has ended; print the account.
 
+mod descendants;
 mod fold;
 mod help;
 mod ledger;
 mod living;
+mod on_refusal;
 mod outputs;
 pub mod record;
+mod resident;
 mod titles;
 mod unseen;
 
@@ -28,7 +31,7 @@ use ledger::Limits;
 use ledgerline::{Ledger, Limit, NAME_MAX, container, name};
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::given::{self, Given};
-use ledgerline_protocol::{By, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
+use ledgerline_protocol::{By, Count, Item, MOST_BYTES, OnMax, Order, PERCPU, VOUCHED};
 
 use crate::carried::ACCOUNT;
 use crate::sizes;
@@ -40,7 +43,9 @@ use ledgerline_run::account::render::Extent;
 use ledgerline_run::launch::{Failure, Launch, Signals, program};
 use ledgerline_view::terminal::output::{printable, say};
 use living::Living;
+use on_refusal::OnRefusal;
 use outputs::Outputs;
+use resident::Resident;
 use titles::Titles;
 use unseen::Unseen;
 
@@ -66,6 +71,18 @@ fn on_max() -> impl TypedValueParser<Value = OnMax> {
     one_of(OnMax::ALL, OnMax::name, |on_max| match on_max {
         OnMax::Enomem => "The allocation fails with ENOMEM",
         OnMax::Kill => "The process that asked is killed",
+    })
+}
+
+/// Parses the values of `--count`.
+fn counts() -> impl TypedValueParser<Value = Count> {
+    one_of(Count::ALL, Count::name, |count| match count {
+        Count::Mapped => {
+            "Blocks of malloc and mappings, from the request on; nothing goes above --max"
+        }
+        Count::Resident => {
+            "Memory that was touched, as the kernel counts it; --max refuses what is asked for once that is above it"
+        }
     })
 }
 
@@ -101,6 +118,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max_heap: String,
 
+    /// What --max counts
+    #[arg(long, value_parser = counts(), default_value = Count::Mapped.name(), value_name = "WHAT")]
+    count: Count,
+
     /// Refuse before the container's limit has the kernel kill
     #[arg(long)]
     container: bool,
@@ -130,6 +151,13 @@ pub struct RunArgs {
     /// Programs keep the library where whoever executes them clears the environment.
     #[arg(long)]
     strict: bool,
+
+    /// Run COMMAND by a shell when something is refused
+    ///
+    /// It runs at the first refusal, and at most once a minute after that. It finds the row in LEDGERLINE_REFUSED_ROW, _NAME and _PID; the bytes in _SIZE, _IN_USE and _LIMIT; the number of refusals
+    /// in _TIMES. LEDGERLINE_RUN_PID is for `ledgerline show --pid`.
+    #[arg(long, value_name = "COMMAND")]
+    on_refusal: Option<OsString>,
 
     /// Say from where the first refused request of each row came
     #[arg(long)]
@@ -234,6 +262,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         heap: path_of_heap.as_deref().map(str::as_bytes),
         by: args.by,
         on_max: args.on_max,
+        count: args.count,
         strict: args.strict,
         stack: args.stack,
         reserve: Some(kept.as_bytes()),
@@ -263,20 +292,41 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(spot) = launch.blind {
         name_blind(&ledger, &launch.program.path, main, spot);
     }
+    let both = || [Some(&ledger), heap.as_ref().map(|(_, heap)| heap)].into_iter().flatten();
     let mut folded = Folded::new(&ledger);
     let mut titles = Titles::new();
+    let mut on_refusal = args.on_refusal.as_deref().map(OnRefusal::new);
+    let mut resident =
+        (args.count == Count::Resident).then(|| Resident::new(&ledger, limits.max, limits.reserve));
+    let now = |resident, titles: &Titles| {
+        let processes = Processes {
+            running: &|owner| owner != main && living.may(owner),
+            seen: &|asked, program, goes_on| titles.see(asked, program, goes_on),
+            of_run: true,
+        };
+        Account { resident, ..Account::default() }.with_rows(&ledger, &processes)
+    };
     let ended = session.watch(|| {
         // The account is about the program's holdings at its end, so its own rows are not settled.
         ledger.settle_dead(&|owner| owner == main || living.may(owner));
         folded.fold();
+        let others = on_refusal.as_ref().map_or(&[][..], OnRefusal::sessions);
         if let Some(escapes) = &mut escapes {
-            escapes.look(&ledger, |program, pid| {
+            escapes.look(&ledger, others, |program, pid| {
                 name_blind(&ledger, Path::new(program), pid, Blind::Unseen);
             });
         }
         titles.look(&ledger);
         if let Some((_, heap)) = &heap {
             ledger::tidy(heap, &|owner| living.may(owner));
+        }
+        let next = resident.as_mut().map(|resident| resident.look(others).min(IDLE));
+        if let Some(on_refusal) = &mut on_refusal {
+            let resident = resident.as_ref().map(Resident::state);
+            on_refusal.look(both(), || now(resident, &titles), false);
+        }
+        if let Some(next) = next {
+            return next;
         }
         // `ledgerline set` may have given it a limit.
         let limited = limits.refuse() || ledger.root().max() != Limit::MAX;
@@ -286,7 +336,10 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(record) = record {
         record.end(ended.status);
     }
-    let both = || [Some(&ledger), heap.as_ref().map(|(_, heap)| heap)].into_iter().flatten();
+    if let Some(on_refusal) = &mut on_refusal {
+        let resident = resident.as_ref().map(Resident::state);
+        on_refusal.look(both(), || now(resident, &titles), true);
+    }
     let mistakes = ledger.mistakes();
     let account = Account {
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -299,6 +352,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
         heap_peak: heap.as_ref().map(|(_, heap)| heap.root().peak().value),
         container: ledger.container().map(Container::from),
+        resident: resident.as_ref().map(Resident::state),
         ..Account::default()
     };
     let account = account.with_rows(
@@ -312,6 +366,9 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
 
     let extent = if args.all { Extent::All } else { Extent::Folded };
     let code = ended.exit(outputs.write(&account, extent))?;
+    if let Some(on_refusal) = on_refusal {
+        on_refusal.wait();
+    }
     // Each process that loads the library has a row, even if it allocates nothing.
     let unseen = !account.saw_any() && !account.damaged;
     let escaped = escapes.is_some_and(|escapes| escapes.any());
@@ -389,5 +446,10 @@ fn limits(args: &RunArgs) -> Result<Limits, Failure> {
         (None, least) => least.map_or(1 << 20, |least| (least / 32).min(1 << 20)),
     };
     let (high, container) = (limit("--high", &args.high)?, args.container);
-    Ok(Limits { max, max_heap, reserve, high, container, rows: args.rows })
+    if args.count == Count::Resident && container {
+        let why = "--container counts what the kernel charges already; leave --count resident out";
+        return Err(Failure::usage(why.to_owned()));
+    }
+    let count = args.count;
+    Ok(Limits { max, max_heap, reserve, high, container, count, rows: args.rows })
 }

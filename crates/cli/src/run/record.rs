@@ -28,7 +28,7 @@ pub struct RecordArgs {
     pub record: Option<OsString>,
 
     /// Keep the command line in the recording, too, and not the program's name alone
-    #[arg(long, requires = "record")]
+    #[arg(long, requires = "record", hide_short_help = true)]
     record_command: bool,
 
     /// How often the recording looks: 100ms, 2s

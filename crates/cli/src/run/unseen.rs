@@ -3,9 +3,11 @@
 //! Each accounted process names the programs that it executes and that will not be seen. It cannot intercept system
 //! calls that a program makes by itself. So under `--strict` the supervisor looks at all processes below it:
 //!
-//! ```text a row has a reason why it is not accounted  it, and its descendants, are named already its memory map does
-//! not have the library    it escaped its environment has another order           it escaped: the library in it used
-//! other values ```
+//! ```text
+//! its row has a reason why it is not accounted    it and its descendants are named already
+//! its memory map does not have the library        it escaped
+//! its environment has another order               it escaped: the library in it used other values
+//! ```
 //!
 //! A process that is executing another program looks for a moment like an escaped one. So it is named when it has
 //! looked so for half a second; one that ends before is not found.
@@ -15,6 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::descendants::{Process, below, processes};
 use ledgerline::Ledger;
 use ledgerline_protocol::blind::Blind;
 use ledgerline_protocol::{DESCRIPTORS, FILTERS, Item, VOUCHED, is_of_order};
@@ -23,16 +26,6 @@ use ledgerline_protocol::{DESCRIPTORS, FILTERS, Item, VOUCHED, is_of_order};
 const EVERY: Duration = Duration::from_millis(100);
 /// The number of consecutive looks in which a process must appear escaped.
 const LOOKS: u32 = 5;
-
-/// A process, from `/proc/PID/stat`.
-struct Process {
-    parent: u32,
-    /// Its start time. Another process with that id has another time.
-    start: u64,
-    /// Whether it has ended, or is ending.
-    gone: bool,
-    name: String,
-}
 
 /// The search.
 pub(super) struct Unseen {
@@ -65,13 +58,19 @@ impl Unseen {
         !self.named.is_empty()
     }
 
-    /// Looks if a look is due; calls `name` once for each escaped process.
-    pub(super) fn look(&mut self, ledger: &Ledger, mut name: impl FnMut(&str, u32)) {
+    /// Looks if a look is due; calls `name` once for each escaped process. Processes of the sessions `others` are not the
+    /// run's.
+    pub(super) fn look(
+        &mut self,
+        ledger: &Ledger,
+        others: &[u32],
+        mut name: impl FnMut(&str, u32),
+    ) {
         if self.looked.is_some_and(|last| last.elapsed() < EVERY) {
             return;
         }
         self.looked = Some(Instant::now());
-        let processes = processes();
+        let processes = processes(others);
         let below: Vec<u32> = below(&processes, std::process::id());
         let suspects: Vec<u32> =
             below.into_iter().filter(|pid| !processes[pid].gone && self.escaped(*pid)).collect();
@@ -130,43 +129,6 @@ fn unvouched(string: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns all processes that `/proc` shows.
-fn processes() -> HashMap<u32, Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| Some((pid, stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)?)))
-        .collect()
-}
-
-/// Returns the fields of a line of `/proc/PID/stat`. The name, in parentheses, may hold anything.
-fn stat(line: &[u8]) -> Option<Process> {
-    let open = line.iter().position(|&byte| byte == b'(')?;
-    let close = line.iter().rposition(|&byte| byte == b')').filter(|&at| at > open)?;
-    let name = String::from_utf8_lossy(&line[open + 1..close]).into_owned();
-    let rest = std::str::from_utf8(&line[close + 1..]).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // The first of these is the third of proc_pid_stat(5).
-    let field = |number: usize| fields.get(number - 3).copied();
-    let gone = matches!(field(3)?, "Z" | "X" | "x");
-    Some(Process { parent: field(4)?.parse().ok()?, start: field(22)?.parse().ok()?, gone, name })
-}
-
-/// Returns the descendants of a process.
-fn below(processes: &HashMap<u32, Process>, of: u32) -> Vec<u32> {
-    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for (&pid, process) in processes {
-        children.entry(process.parent).or_default().push(pid);
-    }
-    let (mut found, mut next) = (Vec::new(), vec![of]);
-    while let Some(pid) = next.pop() {
-        // A list that is read while processes come and go might have a cycle.
-        let of_it = children.remove(&pid).unwrap_or_default();
-        found.extend(&of_it);
-        next.extend(of_it);
-    }
-    found
-}
-
 /// Returns the processes whose rows have a reason why they are not accounted.
 fn blind(ledger: &Ledger) -> HashSet<u32> {
     let groups = ledger.snapshot().groups;
@@ -182,28 +144,6 @@ fn blind(ledger: &Ledger) -> HashSet<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_a_process_is_read_whatever_its_name_is() {
-        let rest = "S 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0";
-        for name in ["sh", ") Z 1 (", "a b"] {
-            let read = stat(format!("12 ({name}) {rest}").as_bytes()).unwrap();
-            assert_eq!((read.parent, read.start, read.gone), (7, 4711, false));
-            assert_eq!(read.name, name);
-        }
-        assert!(stat(b"12 sh S 7").is_none() && stat(b"").is_none());
-    }
-
-    #[test]
-    fn what_is_below_a_process_is_found_and_nothing_else() {
-        let process = |parent| Process { parent, start: 0, gone: false, name: String::new() };
-        let all = [(1, 0), (2, 1), (3, 2), (4, 3), (5, 1), (6, 6)];
-        let all = all.into_iter().map(|(pid, parent)| (pid, process(parent))).collect();
-        let mut found = below(&all, 2);
-        found.sort_unstable();
-        assert_eq!(found, [3, 4]);
-        assert_eq!(below(&all, 6), [6], "no circle");
-    }
 
     #[test]
     fn another_value_of_the_order_is_told_from_the_runs_and_from_what_others_say() {

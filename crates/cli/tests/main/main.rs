@@ -25,6 +25,7 @@ mod not_accounted;
 mod one_file;
 mod others;
 mod report;
+mod resident;
 mod run;
 mod run_as_plain;
 mod run_seccomp;

@@ -28,6 +28,7 @@ fn what_cannot_run_says_so_in_one_line() {
         (&["--max", "1M", "--reserve=-1", "true"], 2, "--reserve: '-1' is not a size"),
         (&["--max", "1M", "--reserve", "max", "true"], 2, "--reserve: 'max' is not a size"),
         (&["--high", "lots", "true"], 2, "--high: 'lots' is not a size"),
+        (&["--container", "--count", "resident", "true"], 2, "leave --count resident out"),
         (&["--json", unwritable, "true"], 2, "cannot be written"),
         (&["--json", "/", "true"], 2, "cannot be written"),
         (&["--account", unwritable, "true"], 2, "cannot be written"),
@@ -60,6 +61,7 @@ fn a_wrong_option_shows_the_usage() {
         (&["--max", "1M"], "COMMAND"),
         (&["--by", "moon", "true"], "moon"),
         (&["--on-max", "cry", "true"], "cry"),
+        (&["--count", "sheep", "true"], "sheep"),
         (&["--max"], "--max"),
     ] {
         let output = run(arguments);

@@ -1,4 +1,4 @@
-//! A thread cache, or thread cache: prepaid units of one group that one thread carries along.
+//! A thread cache: prepaid units of one group that one thread carries along.
 //!
 //! A thread that charges one group repeatedly need not find the CPU that it runs on, nor check whether the cell there
 //! still serves the group: it has its own word. A drain that wants the units freezes the word, as with cells.
@@ -23,12 +23,12 @@
 //! take(group, n, label):                      put(number, n):
 //!   restart:                                    restart:
 //!     area.rseq_cs = &descriptor                  area.rseq_cs = &descriptor
-//!     thread cache = this thread's                       thread cache = this thread's
-//!     if thread cache.group != group: fail               if thread cache.number != number: fail
-//!     sum = thread cache.word - n units + CHARGE         sum = first(thread cache.word) + n units + UNCHARGE
-//!     if sum < 0:              fail               if sum > thread cache.most:       fail
-//!     label = thread cache.number                        if sum & GUARDS != 0:      fail
-//!     thread cache.word = sum     // commit              thread cache.word = sum     // commit
+//!     cache = this thread's                       cache = this thread's
+//!     if cache.group != group: fail               if cache.number != number: fail
+//!     sum = cache.word - n units + CHARGE         sum = first(cache.word) + n units + UNCHARGE
+//!     if sum < 0:              fail               if sum > cache.most:       fail
+//!     label = cache.number                        if sum & GUARDS != 0:      fail
+//!     cache.word = sum         // commit          cache.word = sum           // commit
 //! ```
 //!
 //! All checks are inside the section: a signal handler may open the thread's cache for another group, and a fiber may

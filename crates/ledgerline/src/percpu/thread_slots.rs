@@ -133,8 +133,7 @@ fn claim() -> Option<&'static ThreadSlot> {
         return None;
     }
     // A signal handler that comes from here on, before the thread slot is complete, finds the thread slot unusable. Acquire,
-    // partner
-    // of the Release in `give_back`.
+    // partner of the Release in `give_back`.
     let claims = (Ordering::Acquire, Ordering::Relaxed);
     thread_slot.who.compare_exchange(0, pointer | CLAIMS, claims.0, claims.1).ok()?;
     let lowest = |free: u64| (free != 0).then_some(free & free.wrapping_sub(1));

@@ -6,8 +6,7 @@ use super::id::GroupId;
 use crate::percpu::thread_cache::{ThreadCache, places};
 
 /// Calls `see` for each open thread cache of a table, with the thread cache's group. A caller with the stock lock sees all of
-/// them, and
-/// none changes its group meanwhile.
+/// them, and none changes its group meanwhile.
 pub(crate) fn each(table: &Table, mut see: impl FnMut(GroupId, &'static ThreadCache)) {
     places::each_open(|thread_cache| {
         // The table is checked first: a thread cache opened for another table's group is skipped, whatever that group is.

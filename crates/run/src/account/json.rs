@@ -3,7 +3,8 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::account::model::{Account, Row, State, limit};
+use crate::account::model::{Account, Refusals, Row, State, limit};
+use ledgerline_protocol::Count;
 use ledgerline_view::terminal::output::plain_json;
 
 /// The whole account, or the groups alone.
@@ -32,6 +33,12 @@ impl Serialize for Document<'_> {
         if is_whole {
             to.serialize_entry("max_resident", &account.max_resident)?;
             to.serialize_entry("heap_peak", &account.heap_peak)?;
+            let count = if account.resident.is_some() { Count::Resident } else { Count::Mapped };
+            to.serialize_entry("count", count.name())?;
+            to.serialize_entry(
+                "resident_peak",
+                &account.resident.as_ref().map(|resident| resident.peak),
+            )?;
         }
         to.serialize_entry("mistakes", &account.mistakes)?;
         to.serialize_entry("not_accounted", &account.not_accounted)?;
@@ -63,6 +70,16 @@ struct First {
 /// The limit of a row.
 #[derive(Serialize)]
 struct Limit(#[serde(serialize_with = "limit")] Option<u64>);
+
+impl Group<'_> {
+    /// Returns what was in use below the limit, as the limit counts.
+    fn in_use(&self, refused: Refusals) -> Option<u64> {
+        let of_heap = self.row.counted.refused_heap > 0;
+        let resident = self.account.resident.as_ref().filter(|_| !of_heap);
+        let usage = resident.map_or(Some(refused.usage), |resident| resident.at(refused.time));
+        usage.filter(|&usage| usage > 0)
+    }
+}
 
 impl Serialize for Group<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -104,7 +121,7 @@ impl Serialize for Group<'_> {
         let first = counted.most_refused.map(|refused| First {
             size: refused.first,
             seconds: self.account.since_start(refused.time),
-            in_use: Some(refused.usage).filter(|&usage| usage > 0),
+            in_use: self.in_use(refused),
         });
         to.serialize_entry("first_refused", &first)?;
         let largest = counted.most_refused.map(|refused| refused.largest);
@@ -139,7 +156,6 @@ pub fn pretty(document: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::account::Status;
-    use crate::account::model::Refusals;
     use crate::account::model::tests::{account, contained, golden, row};
     use ledgerline_view::terminal::output::is_plain;
 

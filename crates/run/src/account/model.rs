@@ -49,6 +49,8 @@ pub struct Account {
     pub damaged: bool,
     /// The container's state at the end of the run, if the run followed it.
     pub container: Option<Container>,
+    /// The resident memory of the run, if its limit counts that.
+    pub resident: Option<Resident>,
     /// The unit of the ledger: `bytes`.
     pub unit: String,
     /// The root first, then depth-first.
@@ -69,6 +71,26 @@ pub struct NotAccounted {
 
 fn name<S: Serializer>(why: &Blind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(why.name())
+}
+
+/// The resident memory of a run whose limit counts that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// The limit; `None` is no limit.
+    pub limit: Option<u64>,
+    /// The most bytes that were seen in all processes together.
+    pub peak: u64,
+    /// When that went above the limit, in milliseconds of `CLOCK_MONOTONIC`, with the bytes that were seen then.
+    pub closings: Vec<(u64, u64)>,
+}
+
+impl Resident {
+    /// Returns the bytes that were resident when a request was refused at that time.
+    #[must_use]
+    pub fn at(&self, time: u64) -> Option<u64> {
+        let before = self.closings.iter().rev().find(|(closed, _)| *closed <= time);
+        before.or(self.closings.first()).map(|&(_, bytes)| bytes)
+    }
 }
 
 /// Uncharges that matched no charge.
@@ -155,7 +177,9 @@ impl Row {
             peak: group.peak.value,
             charges: group.charges,
             uncharges: group.uncharges,
-            max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
+            max: counted
+                .resident_max
+                .or(group.max.get().map(|max| max.saturating_add(counted.reserve))),
             high: group.high.get(),
             max_events: group.max_events,
             high_events: group.high_events,
@@ -296,6 +320,11 @@ impl Account {
         });
         if let Some(root) = rows.first_mut().filter(|root| root.state != State::Damaged) {
             root.counted.mapped = now;
+            if let Some(resident) = &self.resident {
+                // The root's own limit is a mark that opens and closes it.
+                (root.max, root.resident) = (resident.limit, Some(resident.peak));
+                root.max_events = root.counted.refused.saturating_sub(root.counted.refused_heap);
+            }
         }
         let make_sense = |count: &Mistakes| count.underflows.max(count.strays) <= counted::MOST;
         Account {
@@ -312,6 +341,21 @@ impl Account {
     /// Returns whether any process has charged anything.
     pub fn saw_any(&self) -> bool {
         self.rows.iter().any(|row| row.depth > 0 && row.name != UNTRACKED)
+    }
+
+    /// Returns a bound on the resident memory of all processes together: the sum of their peaks, if each is known.
+    pub fn most_resident(&self) -> Option<u64> {
+        let processes: Vec<&Row> =
+            self.rows.iter().filter(|row| row.depth == 1 && row.name != UNTRACKED).collect();
+        match processes[..] {
+            [] => None,
+            // A process that a signal killed has noted none, but the kernel tells the largest.
+            [one] if one.counted.processes <= 1 => one.resident.max(self.max_resident),
+            _ if !self.not_accounted.is_empty() => None,
+            _ => processes.iter().try_fold(0u64, |sum, row| {
+                Some(sum.saturating_add(row.resident?.saturating_mul(row.counted.processes.max(1))))
+            }),
+        }
     }
 
     /// Returns the peak of the root. Bars show each row's peak as a share of it.
@@ -367,6 +411,7 @@ pub(crate) mod tests {
             not_accounted: Vec::new(),
             damaged: false,
             container: None,
+            resident: None,
             unit: "bytes".to_owned(),
             rows,
         }

@@ -138,8 +138,13 @@ fn columns<'a>(
             "" => "-".to_owned(),
             program => printable(program),
         }),
-        column("peak", true, |line| size::format(line.row.peak)),
-        column("share", true, move |line| share(line.row.peak, root_peak, style)),
+        // Its sum is no bound on what is resident.
+        column(if account.resident.is_some() { "charged" } else { "peak" }, true, |line| {
+            size::format(line.row.peak)
+        }),
+        column("share", account.resident.is_none(), move |line| {
+            share(line.row.peak, root_peak, style)
+        }),
         column("resident", any(|row| row.resident.is_some()), move |line| {
             some(line.row.resident.unwrap_or(0))
         }),

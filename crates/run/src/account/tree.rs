@@ -104,11 +104,14 @@ impl Line {
 }
 
 impl Line {
-    /// Returns the process with the largest peak, among those with a line of their own.
-    pub fn largest_process(&self) -> Option<&Line> {
-        let below = self.below.iter().filter_map(Line::largest_process);
+    /// Returns the process with the largest peak, of charges or of resident memory, among those with a line of their own.
+    pub fn largest_process(&self, of_resident: bool) -> Option<&Line> {
+        let below = self.below.iter().filter_map(|line| line.largest_process(of_resident));
         let own = Some(self).filter(|line| line.row.depth == 1 && line.row.pid != 0);
-        below.chain(own).max_by_key(|line| (line.row.peak, std::cmp::Reverse(line.row.pid)))
+        below.chain(own).max_by_key(|line| {
+            let resident = line.row.resident.filter(|_| of_resident);
+            (resident, line.row.peak, std::cmp::Reverse(line.row.pid))
+        })
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Counted {
     pub max_heap: Option<u64>,
     /// The part of the user's max that is kept as the reserve: the user's max is the row's plus this.
     pub reserve: u64,
+    /// Of the root, the limit of resident memory. The root's own max is then a mark that opens and closes it.
+    pub resident_max: Option<u64>,
     /// Why the row's process is not accounted.
     pub blind: Option<Blind>,
     /// Of the root: the number of processes that found no row left.
@@ -133,6 +135,7 @@ impl Rules {
             resident: alone(Item::Resident),
             max_heap: alone(Item::MaxHeap).checked_sub(1),
             reserve: alone(Item::Reserved),
+            resident_max: alone(Item::ResidentMax).checked_sub(1),
             blind: Blind::from_number(alone(Item::Blind).cast_signed()),
             left_out: alone(Item::LeftOut),
             origin: Origin { parent, started: started.saturating_sub(1), executed: executed > 0 },

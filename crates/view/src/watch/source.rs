@@ -153,7 +153,9 @@ fn row(
             subtree_high_events: group.events.high,
             reclaimed: reclaimed.max(0).cast_unsigned(),
         },
-        max: group.max.get().map(|max| max.saturating_add(counted.reserve)),
+        max: counted
+            .resident_max
+            .or(group.max.get().map(|max| max.saturating_add(counted.reserve))),
         high: group.high.get(),
         low: group.low.get().unwrap_or(0),
         min: group.min.get().unwrap_or(0),

@@ -45,8 +45,7 @@
 //!
 //! **Prepaid units.** A runtime with a lock of its own (an interpreter lock) may charge a group for many blocks at once by
 //! [`Group::try_charge_units`], hand them out under its lock, and label blocks by [`Owner::label`] and [`unlabel`]. Then the
-//! units
-//! that [`unlabel`] returns are the runtime's to keep or to return.
+//! units that [`unlabel`] returns are the runtime's to keep or to return.
 //!
 //! **Cost.** A pair of [`charge`] and [`release`] adds what `Alloc` adds, two loads of the shadow, and a call. `Owner::label`
 //! and `unlabel` are two loads and a store each. All are async-signal-safe but for the first block in a GiB of addresses, and

@@ -54,8 +54,7 @@ pub(crate) fn claim(
 }
 
 /// Detaches the thread cache of the calling thread, which ends and will not open it again. `give_back` follows once the thread
-/// cache
-/// is closed.
+/// cache is closed.
 pub(crate) fn end() {
     mine::set(&NONE_MORE);
 }

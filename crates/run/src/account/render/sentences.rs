@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use ledgerline::size;
 
 use super::words::{shortened, times};
-use crate::account::model::{Account, Row, State};
-use crate::account::tree::{Line, Tree};
+use crate::account::model::{Account, Refusals, Row, State};
+use crate::account::tree::Tree;
 use ledgerline_view::terminal::output::printable;
 use ledgerline_view::terminal::style::{Paint, Style};
 
@@ -16,7 +16,10 @@ pub(super) fn summary(account: &Account) -> Option<String> {
     if !account.saw_any() {
         return None;
     }
-    let mut text = format!("peak {}", size::format(root.peak));
+    let mut text = match &account.resident {
+        Some(resident) => format!("peak {} resident", size::format(resident.peak)),
+        None => format!("peak {}", size::format(root.peak)),
+    };
     match (root.max, root.counted.refused) {
         (Some(max), 0) => {
             let _ = write!(text, " of {}, nothing refused", size::format(max));
@@ -30,8 +33,10 @@ pub(super) fn summary(account: &Account) -> Option<String> {
         }
     }
     let tree = Tree::whole(account);
-    if let Some(most) = tree.root.as_ref().and_then(Line::largest_process) {
-        let _ = write!(text, "; {} held most: {}", who(&most.row), size::format(most.row.peak));
+    let of_resident = account.resident.is_some();
+    if let Some(most) = tree.root.as_ref().and_then(|root| root.largest_process(of_resident)) {
+        let held = if of_resident { most.row.resident.unwrap_or(0) } else { most.row.peak };
+        let _ = write!(text, "; {} held most: {}", who(&most.row), size::format(held));
     }
     Some(text)
 }
@@ -81,16 +86,21 @@ pub(super) fn refused(out: &mut String, account: &Account) {
         true => root.and_then(|root| root.counted.max_heap),
         false => root.and_then(|root| root.max),
     };
+    let is_resident = account.resident.is_some() && row.counted.refused_heap == 0;
+    let resident = account.resident.as_ref().filter(|_| is_resident);
+    let usage = resident.map_or(first.usage, |resident| resident.at(first.time).unwrap_or(0));
+    let first = Refusals { usage, ..first };
+    let used = if is_resident { "resident" } else { "in use" };
     match limit {
         Some(limit) if first.usage > 0 && first.usage < LEAST_MIB => {
-            let _ = write!(out, "; {} of {} were in use.", mib(first.usage), mib(limit));
+            let _ = write!(out, "; {} of {} were {used}.", mib(first.usage), mib(limit));
         }
         Some(limit) if first.usage > 0 => {
             let usage = first.usage as f64 / MIB;
-            let _ = write!(out, "; {usage:.1} of {} were in use.", mib(limit));
+            let _ = write!(out, "; {usage:.1} of {} were {used}.", mib(limit));
         }
         _ if first.usage > 0 => {
-            let _ = write!(out, "; {} were in use.", mib(first.usage));
+            let _ = write!(out, "; {} were {used}.", mib(first.usage));
         }
         _ => out.push('.'),
     }
@@ -120,9 +130,31 @@ fn mib(bytes: u64) -> String {
     }
 }
 
-/// Reports that a process had more resident memory than the limit allows to be charged.
+/// Reports that more memory was resident than the limit says, or much less than what was refused for.
 pub(super) fn beyond(out: &mut String, account: &Account, style: &Style) {
     let max = account.rows.first().and_then(|root| root.max);
+    if let Some(resident) = &account.resident {
+        if let Some(limit) = resident.limit
+            && resident.peak > limit
+        {
+            let text = format!(
+                "Resident went {} above the limit: it is looked at 4 to 200 times a second, and what is granted may be touched later.",
+                mib(resident.peak - limit)
+            );
+            let _ = writeln!(out, "{}", style.paint(Paint::Faint, &text));
+        }
+        return;
+    }
+    if let Some((max, resident)) = max.zip(account.most_resident())
+        && account.rows[0].counted.refused > 0
+        && resident < max / 4 * 3
+    {
+        let _ = writeln!(
+            out,
+            "At most {} were resident: the limit counts what is asked for, touched or not. --count resident counts what is touched.",
+            mib(resident)
+        );
+    }
     if let Some((max, resident)) = max.zip(account.max_resident)
         && resident > max
     {

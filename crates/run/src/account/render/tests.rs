@@ -3,7 +3,7 @@
 use super::words::BAR;
 use super::*;
 use crate::account::model::tests::{account, contained, golden, row};
-use crate::account::model::{Mistakes, NotAccounted, Origin, Refusals};
+use crate::account::model::{Mistakes, NotAccounted, Origin, Refusals, Resident};
 use ledgerline_protocol::blind::Blind;
 
 fn told(account: &Account, style: &Style) -> String {
@@ -45,6 +45,35 @@ fn family() -> Account {
 #[test]
 fn in_a_pipe() {
     golden("family.txt", &told(&family(), &Style::plain()));
+}
+
+#[test]
+fn a_limit_on_resident_memory() {
+    let mut account = family();
+    account.rows[0].max_events = 3;
+    (account.rows[1].resident, account.rows[5].resident) = (Some(61_000_000), Some(12_000_000));
+    // Rows are refused at 1.25 and 1.9 s.
+    let closings = vec![(1_200, 67_300_000), (1_500, 70_000_000)];
+    account.resident = Some(Resident { limit: Some(64 << 20), peak: 70_000_000, closings });
+    account.rows[0].resident = Some(70_000_000);
+    golden("resident.txt", &told(&account, &Style::plain()));
+}
+
+#[test]
+fn a_refusal_for_memory_that_nobody_touched() {
+    let mut account = account(vec![row("/", 0, 9 << 20), row("/java.4711", 0, 9 << 20)]);
+    (account.rows[0].max, account.rows[0].counted.refused) = (Some(64 << 20), 1);
+    (account.max_resident, account.rows[1].resident) = (Some(12 << 20), None);
+    let told_so = |account: &Account| {
+        told(account, &Style::plain()).contains("At most 12.0 MiB were resident: ")
+    };
+    assert!(told_so(&account));
+    account.rows[0].counted.refused = 0;
+    assert!(!told_so(&account), "nothing was refused");
+    account.rows[0].counted.refused = 1;
+    account.rows.push(row("/sort.4712", 0, 9 << 20));
+    account.rows[2].pid = 4712;
+    assert!(!told_so(&account), "a process that was killed may have had more");
 }
 
 #[test]
