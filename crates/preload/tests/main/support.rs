@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Variables that influence an account or the C library: no run inherits them.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "LEDGERLINE_RUN",
     "LEDGERLINE_HEAP",
     "LEDGERLINE_STACK",
