@@ -4,7 +4,7 @@ import re
 
 # The seconds below which a cost is meaningless.
 SHORT = 0.25
-PROGRAM_COLUMNS = ("program", "works", "peak in the account", "VmHWM", "takes", "cost", "CPU's time")
+PROGRAM_COLUMNS = ("program", "works", "peak in the account", "with --count resident", "VmHWM", "takes", "cost", "CPU's time")
 LIMIT_COLUMNS = (
     "program",
     "--max",
@@ -46,7 +46,7 @@ def program_row(row, quick):
     # For a shorter program, the cost of starting the command would dominate.
     if not quick and row.get("seconds", 0) >= SHORT:
         times = (seconds, cost(row.get("cost")), cost(row.get("cpu_cost")))
-    return (row["name"], works, peak, size(row.get("resident")), *times)
+    return (row["name"], works, peak, size(row.get("resident_peak")), size(row.get("resident")), *times)
 
 
 def limit_row(row):

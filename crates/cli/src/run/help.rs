@@ -48,7 +48,7 @@ of both. (Each block is then charged twice, which takes some twenty nanoseconds 
 touched or not; nothing goes above the limit at any time, and the process that asks for too much is the one that is refused. \
 `resident`: what the kernel holds for all processes together, shared pages once, stacks, code, shared memory and page tables included, swap not. A \
 reservation of any size costs nothing until it is touched, and memory that was given back counts no more. This command looks \
-4 to 200 times a second. A request that goes beyond what the last look left waits for the next one, a few milliseconds; it is \
+10 to 200 times a second. A request that goes beyond what the last look left waits for the next one, a few milliseconds; it is \
 granted if the memory is within the limit then, and refused if it is not. Memory that was granted earlier may be touched later, \
 and no process is refused for that, so resident memory may go above the limit; the account says by how much. The column `charged` \
 has what was asked for. Where the memory of a program is mostly reserved (Java, Go, node, Chromium, mimalloc), count what is resident; \

@@ -38,7 +38,7 @@ use crate::sizes;
 use fold::Folded;
 use help::{EXAMPLES, FEW_EXAMPLES, JSON_HELP};
 pub use help::{LONG_ABOUT, MANUAL};
-use ledgerline_run::account::model::{Account, Container, Mistakes, Processes};
+use ledgerline_run::account::model::{self, Account, Container, Mistakes, Processes};
 use ledgerline_run::account::render::Extent;
 use ledgerline_run::launch::{Failure, Launch, Signals, program};
 use ledgerline_view::terminal::output::{printable, say};
@@ -352,7 +352,11 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         mistakes: Some(Mistakes { underflows: mistakes.underflows, strays: mistakes.strays }),
         heap_peak: heap.as_ref().map(|(_, heap)| heap.root().peak().value),
         container: ledger.container().map(Container::from),
-        resident: resident.as_ref().map(Resident::state),
+        resident: resident.as_ref().map(|resident| {
+            let state = resident.state();
+            // The kernel's own peak of one process, which may lie between two looks.
+            model::Resident { peak: state.peak.max(ended.max_resident), ..state }
+        }),
         ..Account::default()
     };
     let account = account.with_rows(

@@ -14,7 +14,7 @@
 //! where it was moves it by [`STEP`], so that who waits sees that there was one.
 //!
 //! So what is asked for and touched at once stays within the limit, as long as looks are in time: the next one comes before
-//! memory that grows by a GiB a second has used up the room, after 5 ms at the earliest and 250 ms at the latest, and
+//! memory that grows by a GiB a second has used up the room, after 5 ms at the earliest and 100 ms at the latest, and
 //! looks take at most a twentieth of a CPU. Memory that was granted earlier and is touched later may go above the limit by
 //! any amount. No process is refused for that at the time: touching is no request.
 //!
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// The assumed growth, in bytes a millisecond: a GiB a second.
 const GROWTH: u64 = (1 << 30) / 1000;
 const SHORTEST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_millis(100);
 /// Looks take at most this part of a CPU's time.
 const PART: u32 = 20;
 /// The interval between looks for new processes.
@@ -91,7 +91,8 @@ impl<'l> Resident<'l> {
         self.take_over();
         let limited = self.limit != Limit::MAX;
         let left = self.next.saturating_sub(self.looked.elapsed());
-        if !left.is_zero() && !(limited && self.is_awaited()) {
+        let is_due = left.is_zero() || (limited && self.is_awaited());
+        if !is_due {
             return if limited { left.min(SHORTEST) } else { left };
         }
         let begun = Instant::now();

@@ -93,6 +93,42 @@ fn what_a_process_executed_before_has_nothing_of_what_it_is_now() {
     run.wait().unwrap();
 }
 
+/// A program that names itself, and waits for its standard input to end.
+const WORKER: &str = "#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+int main(void) {
+    char *volatile block = malloc(100000);
+    prctl(PR_SET_NAME, \"io worker\");
+    puts(block ? \"ready\" : \"\");
+    fflush(stdout);
+    return getchar() == 0; }";
+
+#[test]
+fn top_and_serve_call_a_process_as_ps_shows_it() {
+    let Some(program) = Compiled::new(WORKER, &[]) else { return };
+    let (mut run, _ready, _lines) = support::started(&["env", program.path()]);
+    let pid = run.id().to_string();
+    let top = ["top", "--once", "--interval", "0", "--json", &pid];
+    let output = support::ledgerline().args(top).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let look: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let groups = look["groups"].as_array().expect("a list");
+    let named: Vec<_> = groups
+        .iter()
+        .filter(|group| group["name"].as_str().is_some_and(|name| name.starts_with("io worker.")))
+        .collect();
+    let [worker] = named[..] else { panic!("{look:#}") };
+    assert_eq!(worker["program"], "program", "{look:#}");
+    // What it was before keeps its name.
+    assert!(
+        groups.iter().any(|group| group["name"] == format!("env.{}", worker["pid"])),
+        "{look:#}"
+    );
+    drop(run.stdin.take());
+    run.wait().unwrap();
+}
+
 #[test]
 fn a_number_without_a_unit_is_no_limit_that_a_program_could_start_with() {
     for option in ["--max", "--max-heap", "--high"] {

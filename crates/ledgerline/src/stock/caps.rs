@@ -95,7 +95,10 @@ pub(crate) fn open_cell(
             return room(cap());
         }
     }
-    let wanted = wanted.min(ordinary_most(table));
+    // Near a `high` large charges make the cap no larger than the group's usage does. Otherwise most of what is charged above
+    // it could be idle, and no reclaimer would be asked.
+    let near_high = path.counters().iter().map(|counter| within_high(counter)).min().unwrap_or(0);
+    let wanted = wanted.min(ordinary_most(table)).min(near_high.max(wanted_cap(table, row, 0)));
     for saved in [false, true] {
         let cap_shift = cap_shift();
         let granted = grantable_cap(table, path, wanted, cap_shift);

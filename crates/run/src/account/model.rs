@@ -3,7 +3,6 @@
 
 mod choice;
 mod container;
-pub mod seen;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::account::Status;
 pub use container::Container;
 pub(crate) use container::limit;
 pub use ledgerline_view::watch::counted::{Mapped, Origin, Refusals};
-pub use seen::{Asked, Seen};
+pub use ledgerline_view::watch::{Asked, Seen};
 use serde::{Serialize, Serializer};
 
 /// The shares of memory, and the program's exit status.

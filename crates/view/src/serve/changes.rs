@@ -3,6 +3,7 @@
 use crate::serve::api::{Figures, GroupRow, Id, PerSecond, items};
 use crate::serve::frame::Frame;
 use crate::terminal::output::plain_json;
+use crate::watch::Row;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -174,6 +175,10 @@ impl Serialize for RateFields<'_> {
     }
 }
 
+fn has_its_name(before: &Row, now: &Row) -> bool {
+    (&before.path, &before.name) == (&now.path, &now.name)
+}
+
 impl<'f> Changed<'f> {
     /// Returns the changes from one look to the next.
     pub(crate) fn between(before: &Frame, now: &'f Frame) -> Changed<'f> {
@@ -185,8 +190,8 @@ impl<'f> Changed<'f> {
             let same = before.look.rows.get(place).is_some_and(|before| before.id == row.id);
             let was = if same { Some(place) } else { before.places.get(&row.id).copied() };
             match was {
-                // A group whose process became another program has another name.
-                Some(was) if before.look.rows[was].path == row.path => {
+                // A group whose process became another program, or changed its title, has another name.
+                Some(was) if has_its_name(&before.look.rows[was], row) => {
                     let items = (before.look.rows[was].items != row.items).then(|| {
                         items(row).map(|(name, value)| (name.to_owned(), value)).collect()
                     });

@@ -12,7 +12,7 @@ use crate::serve::history;
 use crate::serve::listing::Listing;
 use crate::serve::settings::{INTERVAL_MIN, Settings};
 use crate::watch::find::{self, Found};
-use crate::watch::{History, Life, Look, Point, Source, State as Of, Tempo};
+use crate::watch::{History, Life, Look, Point, Source, State as Of, Tempo, Titles};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -50,6 +50,7 @@ pub(crate) struct Watched {
 struct Looks {
     source: Source,
     life: Life,
+    titles: Titles,
     tempo: Tempo,
     /// Starts with the first look, if it is wanted.
     history: Option<History>,
@@ -104,6 +105,7 @@ impl Watched {
             keeps_history: settings.history,
             looks: Mutex::new(Looks {
                 life: Life::of(&source),
+                titles: Titles::default(),
                 source,
                 tempo: Tempo::new(),
                 history: None,
@@ -151,6 +153,7 @@ impl Watched {
     fn look(&self, looks: &mut Looks) -> Arc<Frame> {
         let taken = Instant::now();
         let mut look = looks.source.look();
+        looks.titles.name(&mut look);
         let ended = looks.life.has_ended(&looks.source, &look);
         if ended {
             end(&mut look, !looks.source.path().exists());

@@ -5,7 +5,7 @@ use crate::top::order::Options;
 use crate::top::shown::{Answer, Shown};
 use crate::top::state::State;
 use crate::top::theme::Theme;
-use crate::watch::{Life, Source};
+use crate::watch::{Life, Source, Titles};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyEvent;
 use std::borrow::Borrow;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Followed<S> {
     source: S,
     life: Life,
+    titles: Titles,
     pub state: State,
     last: Instant,
     /// Whether a key requested an early look.
@@ -27,10 +28,13 @@ impl<S: Borrow<Source>> Followed<S> {
     /// A sentence: the ledger cannot be read.
     pub fn new(source: S, options: &Options) -> Result<Followed<S>, String> {
         let of = source.borrow();
-        let look = of.try_look()?;
+        let mut titles = Titles::default();
+        let mut look = of.try_look()?;
+        titles.name(&mut look);
         let state = State::new(of.title(), options.choice.clone(), options.interval, look);
         let life = Life::of(of);
-        let mut followed = Followed { source, life, state, last: Instant::now(), wanted: false };
+        let mut followed =
+            Followed { source, life, titles, state, last: Instant::now(), wanted: false };
         followed.ask_whether_it_ended();
         Ok(followed)
     }
@@ -42,7 +46,9 @@ impl<S: Borrow<Source>> Followed<S> {
     pub fn look(&mut self) -> Result<(), String> {
         // Asked before the look, so that the look includes everything that the program did before it ended.
         self.ask_whether_it_ended();
-        self.state.looked(self.source.borrow().try_look()?);
+        let mut look = self.source.borrow().try_look()?;
+        self.titles.name(&mut look);
+        self.state.looked(look);
         Ok(())
     }
 

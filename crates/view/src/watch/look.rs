@@ -1,5 +1,6 @@
 //! One look at a ledger: all groups as owned data.
 
+use crate::watch::Asked;
 use ledgerline::GroupId;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -28,7 +29,7 @@ pub struct Row {
     pub id: GroupId,
     /// Its path, like a cgroup's; `/` is the root.
     pub path: String,
-    /// The last part of the path; `/` for the root.
+    /// The last part of the path; `/` for the root. With [`Titles`](super::Titles): the title of a process, and its number.
     pub name: String,
     /// Levels below the root.
     pub depth: u32,
@@ -36,6 +37,8 @@ pub struct Row {
     pub state: State,
     /// Its process; 0 without one.
     pub pid: u32,
+    /// Its process, if the row is the process's own, for the program that it runs now.
+    pub process: Option<Asked>,
     /// The name of its process's program, in the ledger of a run; the group's own name elsewhere. Rows of one program
     /// are merged by this.
     pub program: String,
@@ -151,6 +154,7 @@ impl Row {
             depth: parts().count() as u32,
             state: State::Live,
             pid: 0,
+            process: None,
             program: name.to_owned(),
             current: 0,
             peak: 0,

@@ -1,5 +1,6 @@
 //! A watched ledger.
 
+use crate::watch::Asked;
 use crate::watch::counted::{Counted, Rules, is_damaged};
 use crate::watch::look::{Counts, ItemName, Look, Row, State};
 use ledgerline::{GroupId, GroupSnapshot, GroupState, OpenError, Reading, View};
@@ -102,7 +103,7 @@ impl Source {
             let items = self.items.iter().enumerate();
             let items = items.map(|(item, name)| (name.clone(), subtree(first_item + item)));
             let reclaimed = statistics.line("reclaimed").map_or(0, subtree);
-            rows.push(row(group, &counted, reclaimed, items.collect()));
+            rows.push(row(group, &counted, self.is_run(), reclaimed, items.collect()));
         }
         let (unit, steady) = (snapshot.unit, snapshot.steady);
         Ok(Look { at, clock, unit, steady, damaged, rows })
@@ -129,6 +130,7 @@ pub(crate) fn open_view(path: &Path) -> Result<View, String> {
 fn row(
     group: &GroupSnapshot,
     counted: &Counted,
+    of_run: bool,
     reclaimed: i64,
     items: Vec<(ItemName, i64)>,
 ) -> Row {
@@ -140,6 +142,8 @@ fn row(
         depth: group.depth,
         state: if ended { State::Exited } else { State::Live },
         pid: Identity::from_owner(group.owner).pid(),
+        process: (of_run && group.depth == 1 && group.owner != 0 && !counted.origin.executed)
+            .then(|| Asked { owner: group.owner, started: counted.origin.started }),
         program: if group.owner == 0 { &group.name } else { program(&group.name) }.to_owned(),
         current: if ended { group.current.max(group.at_exit) } else { group.current },
         peak: group.peak.value,

@@ -138,7 +138,7 @@ pub(super) fn beyond(out: &mut String, account: &Account, style: &Style) {
             && resident.peak > limit
         {
             let text = format!(
-                "Resident went {} above the limit: it is looked at 4 to 200 times a second, and what is granted may be touched later.",
+                "Resident went {} above the limit: it is looked at 10 to 200 times a second, and what is granted may be touched later.",
                 mib(resident.peak - limit)
             );
             let _ = writeln!(out, "{}", style.paint(Paint::Faint, &text));

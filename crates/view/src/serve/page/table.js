@@ -146,7 +146,7 @@ export class Table {
   order() {
     const fits = KINDS[this.kind] ?? KINDS.all;
     const words = this.words;
-    const fitting = (g) => words === "" || g.path.toLowerCase().includes(words) || (g.program ?? "").toLowerCase().includes(words);
+    const fitting = (g) => words === "" || g.path.toLowerCase().includes(words) || (g.program ?? "").toLowerCase().includes(words) || g.name.toLowerCase().includes(words);
     const shown = (g) => fits(g) && fitting(g);
     if (this.tree && this.feed.root) {
       const out = [];
