@@ -172,6 +172,8 @@ fn a_ledger_in_a_file_is_not_asked_for_a_thread_cache_at_each_block() {
 fn a_peak_counts_no_units_that_are_on_their_way_to_a_thread_cache() {
     let layout = |size| Layout::from_size_align(size, 8).unwrap();
     let (start, more) = (Instant::now(), 4000);
+    // A large block would leave whole blocks of its size in the cell, and so nothing.
+    let (small, many) = (layout(8000), 12);
     // If the thread has moved to another CPU, or another test had the lock, the cell has too few units. The loop then
     // starts anew.
     let (group, base, held, moving) = loop {
@@ -180,7 +182,8 @@ fn a_peak_counts_no_units_that_are_on_their_way_to_a_thread_cache() {
             return;
         }
         // SAFETY: here and below: the size is not zero, and each block is freed with its own layout.
-        let base = group.scope(|| unsafe { ALLOC.alloc(layout(100_000)) });
+        let base: Vec<_> =
+            group.scope(|| (0..many).map(|_| unsafe { ALLOC.alloc(small) }).collect());
         pairs(group, 100);
         let held = lock::lock();
         let moving = Moving::begin();
@@ -189,7 +192,7 @@ fn a_peak_counts_no_units_that_are_on_their_way_to_a_thread_cache() {
         }
         drop((moving, held));
         // SAFETY: as above.
-        unsafe { ALLOC.dealloc(base, layout(100_000)) };
+        base.into_iter().for_each(|block| unsafe { ALLOC.dealloc(block, small) });
         assert!(start.elapsed() < LONG, "the cell has too few");
     };
     let (table, id) = (group.table(), group.id());
@@ -208,10 +211,10 @@ fn a_peak_counts_no_units_that_are_on_their_way_to_a_thread_cache() {
     let peak = group.peak();
     // SAFETY: as above.
     unsafe {
-        ALLOC.dealloc(base, layout(100_000));
+        base.into_iter().for_each(|block| ALLOC.dealloc(block, small));
         ALLOC.dealloc(std::ptr::with_exposed_provenance_mut(large), layout(90_000));
     }
-    let (least, most) = (peak.value - peak.bound, 190_000 + 64);
+    let (least, most) = (peak.value - peak.bound, many * 8000 + 90_000 + 64);
     assert!(least <= most, "{most} were charged at most, and {least} at least");
 }
 
