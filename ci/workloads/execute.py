@@ -41,6 +41,10 @@ class Place:
         self.top = tempfile.mkdtemp(prefix="programs-")
         os.chmod(self.top, 0o755)
         self.user = "nobody" if program.unprivileged and os.getuid() == 0 else None
+        # That user has no home, and the command puts its library into no folder below one where others may write.
+        self.cache = tempfile.mkdtemp(prefix="ledgerline-programs-", dir="/var/lib") if self.user else None
+        if self.cache:
+            self.own(self.cache)
         try:
             self.template = self.context("template")
             os.mkdir(self.template.folder)
@@ -58,12 +62,15 @@ class Place:
 
     def remove(self):
         """Removes all of it."""
-        shutil.rmtree(self.top, ignore_errors=True)
+        for folder in filter(None, (self.top, self.cache)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def context(self, name):
         """What the program may use in a folder of this place."""
         folder = os.path.join(self.top, name)
         variables = environment(folder) | self.program.environment
+        if self.cache:
+            variables["XDG_CACHE_HOME"] = self.cache
         return Context(folder, self.quick, variables, self.user)
 
     def own(self, folder):

@@ -6,6 +6,7 @@ use crate::expected::Expected;
 use crate::filter;
 use crate::library;
 use crate::next::{self, NEXT, WINDOW, early};
+use crate::objects;
 use crate::process;
 use crate::shadow;
 use crate::sizes;
@@ -235,8 +236,13 @@ pub(crate) fn is_passed_by(own: usize) -> bool {
     }
     // The first request that arrives here changes this.
     MALLOC.store(first_malloc as *const () as *mut (), Ordering::Release);
+    // By address: the compiler takes `free` for this library's, and inlines it.
+    let free = objects::called(c"free");
     // SAFETY: the functions that the program and its libraries call by these names, even before its first instruction.
-    unsafe { libc::free(call(own, 1)) };
+    unsafe {
+        let free: unsafe extern "C" fn(*mut c_void) = std::mem::transmute(free);
+        free(call(own, 1));
+    }
     std::ptr::eq(MALLOC.load(Ordering::Acquire), first_malloc as *const ())
 }
 

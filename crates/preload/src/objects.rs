@@ -58,10 +58,16 @@ pub(crate) fn own_path() -> &'static CStr {
 
 /// Returns the malloc that the program finds in place of this library's; zero if it finds this library's.
 pub(crate) fn own_malloc() -> usize {
-    match find_first(c"malloc") {
+    match called(c"malloc") {
         found if OURS.holds(found) => 0,
         found => found,
     }
+}
+
+/// Returns the function that the program and its libraries call by a name. This library has one of each name that it
+/// stands before.
+pub(crate) fn called(name: &CStr) -> usize {
+    find_first(name)
 }
 
 /// Returns whether an address is in this library or in the allocator: their mappings are not the program's.

@@ -46,7 +46,7 @@
 use crate::expected::Expected;
 use crate::next::{NEXT, WINDOW};
 use crate::thread::{self, Busy, Word};
-use crate::{alloc, exports, objects};
+use crate::{alloc, objects};
 use ledgerline_interpose::{find, find_each, own_entry, symbol};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -174,6 +174,44 @@ fn make_room(throws: bool) -> bool {
     false
 }
 
+/// The functions that the program calls by these names, which may be its own. They are called by address: the compiler
+/// takes a function of this library's for granted, and inlines it.
+struct Plain {
+    malloc: AtomicUsize,
+    aligned_alloc: AtomicUsize,
+    free: AtomicUsize,
+}
+
+static PLAIN: Plain = Plain {
+    malloc: AtomicUsize::new(0),
+    aligned_alloc: AtomicUsize::new(0),
+    free: AtomicUsize::new(0),
+};
+
+/// Returns one of them.
+fn plain(known: &AtomicUsize, name: &CStr) -> usize {
+    // Relaxed: each thread finds the same address.
+    match known.load(Ordering::Relaxed) {
+        0 => {
+            let found = objects::called(name);
+            known.store(found, Ordering::Relaxed);
+            found
+        }
+        found => found,
+    }
+}
+
+/// Does the work of libstdc++'s `operator delete` for a program in which no library has one: the counterpart of
+/// [`plain_new`].
+unsafe extern "C" fn plain_delete(block: *mut c_void) {
+    // SAFETY: C's `free`; the block came from the program's `malloc`.
+    unsafe {
+        let free: unsafe extern "C" fn(*mut c_void) =
+            std::mem::transmute(plain(&PLAIN.free, c"free"));
+        free(block);
+    }
+}
+
 /// Does the work of libstdc++'s `operator new` for a program in which no library has one: calls `malloc`, which counts.
 /// `align` is 0 for an operator that takes none.
 ///
@@ -184,15 +222,18 @@ unsafe fn plain_new(size: usize, align: usize, throws: bool) -> *mut c_void {
     let size = size.max(1);
     loop {
         let block = if align == 0 {
-            // SAFETY: malloc takes any size.
-            unsafe { libc::malloc(size) }
+            // SAFETY: C's `malloc`, which takes any size.
+            unsafe {
+                let malloc: unsafe extern "C" fn(usize) -> *mut c_void =
+                    std::mem::transmute(plain(&PLAIN.malloc, c"malloc"));
+                malloc(size)
+            }
         } else {
             // SAFETY: C++ passes a power of two; a size that would overflow is refused like any that is too large.
             unsafe {
-                libc::aligned_alloc(
-                    align,
-                    size.checked_next_multiple_of(align).unwrap_or(usize::MAX),
-                )
+                let aligned_alloc: unsafe extern "C" fn(usize, usize) -> *mut c_void =
+                    std::mem::transmute(plain(&PLAIN.aligned_alloc, c"aligned_alloc"));
+                aligned_alloc(align, size.checked_next_multiple_of(align).unwrap_or(usize::MAX))
             }
         };
         if !block.is_null() || !make_room(throws) {
@@ -351,7 +392,7 @@ macro_rules! export_delete {
                 real: &REAL,
                 next: &NEXT,
                 counted: counted as *const (),
-                alone: exports::free as *const (),
+                alone: plain_delete as *const (),
             };
 
             /// Runs at the first call: looks for the next operator.
