@@ -20,7 +20,7 @@
 #define BLOCKS 64
 #define NAMESPACES 2
 
-/* The kinds of blocks: who frees one of a kind may be anybody of that kind. */
+/* The kinds of blocks: any library of a kind may free one of that kind. */
 enum { OF_C, OF_CXX, KINDS };
 
 typedef struct {

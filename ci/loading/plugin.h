@@ -1,4 +1,4 @@
-/* What a plugin gives: blocks by its own allocator, C's or C++'s. */
+/* The functions of a plugin: blocks by its own allocator, C's or C++'s. */
 #include <stddef.h>
 
 typedef struct {

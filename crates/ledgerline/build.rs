@@ -10,7 +10,7 @@ fn main() {
     let is = |name: &str, values: &[&str]| {
         var(format!("CARGO_CFG_TARGET_{name}")).is_ok_and(|value| values.contains(&value.as_str()))
     };
-    // (An abort's signature is stored in another byte order on big-endian machines.)
+    // An abort's signature is stored in another byte order on big-endian machines.
     let could = is("ENDIAN", &["little"]) && is("POINTER_WIDTH", &["64"]) && is("OS", &["linux"]);
     let glibc = is("ARCH", &["x86_64", "aarch64"]) && is("ENV", &["gnu"]);
     // musl registers no area, so the library does (`src/percpu/own_area.rs`): in static programs, and in dynamic ones and
@@ -31,8 +31,8 @@ fn main() {
     }
 }
 
-/// Whether the compiler makes static programs for the target, by its default or the user's flags. (Cargo leaves that out of
-/// the features that it tells.)
+/// Whether the compiler makes static programs for the target, by its default or the user's flags. Cargo leaves that out of
+/// the features that it tells.
 fn programs_are_static() -> bool {
     let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let asked = Command::new(var("RUSTC").expect("cargo sets it"))

@@ -35,7 +35,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Fails with the same status where nobody reads what it says, as in `ledgerline … 2>&1 | head`, and does not panic.
+/// Fails with the same status if no process reads its output, as in `ledgerline … 2>&1 | head`, and does not panic.
 pub fn check_unread(command: impl Fn() -> Command) {
     let read = command().output().unwrap();
     let mut unread = command();
@@ -44,7 +44,7 @@ pub fn check_unread(command: impl Fn() -> Command) {
     assert!(!read.status.success() && read.status.code() != Some(101), "{unread:?}");
 }
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn closed() -> PipeWriter {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -67,7 +67,7 @@ pub fn executable(path: &Path, bytes: &[u8]) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("sh starts");
-    // (The pipe ends here, and with it what the shell reads.)
+    // The pipe ends here, and with it what the shell reads.
     shell.stdin.take().expect("its input is a pipe").write_all(bytes).unwrap();
     assert!(shell.wait().unwrap().success());
 }

@@ -169,7 +169,7 @@ fn with_json(
     let commands = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     for line in commands.lines().take_while(|line| !line.trim().is_empty()) {
         let name = line.split_whitespace().next().unwrap_or_default();
-        // (Descriptions that are wrapped begin further right.)
+        // Descriptions that are wrapped begin further right.
         if line.starts_with("  ") && !line.starts_with("   ") && name != "help" {
             with_json(command, elsewhere, &[path, &[name.to_owned()]].concat(), found);
         }

@@ -20,7 +20,7 @@ pub fn built(package: &str, features: &[&str], file: &str) -> PathBuf {
     if !features.is_empty() {
         cargo.args(["--no-default-features", "--features", &features.join(",")]);
     }
-    // With --target there is one more level, named after it. (Cargo marks a target directory only if it made it.)
+    // With --target there is one more level, named after it. Cargo marks a target directory only if it made it.
     if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).exists()) {
         cargo.arg("--target-dir").arg(above);
     } else {

@@ -103,7 +103,7 @@ pub unsafe extern "C" fn ledgerline_block_resize(
             return resized_to(resized).and_then(|new| into.set(new.as_ptr().cast()));
         };
         let Ok(new) = resized_to(resized) else {
-            // (Its place had a label before, so there is room.)
+            // Its place had a label before, so there is room.
             let _labelled = held.owner().label(old, held.size);
             group.uncharge_units(growth);
             return resized_to(resized).map(drop);

@@ -56,7 +56,7 @@ enum Command {
     /// Serve ledgers that run: a page, OpenMetrics, JSON
     #[command(long_about = serve::LONG_ABOUT)]
     Serve(serve::ServeArgs),
-    /// Record what a ledger of somebody else holds over time
+    /// Record what the ledger of another program holds over time
     #[command(long_about = record::LONG_ABOUT)]
     Record(record::RecordArgs),
     /// Say who held what when, by the recording of a run

@@ -56,7 +56,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     secret: Secret,
 
-    /// How often ledgers are looked at while somebody asks: at least 100ms
+    /// How often ledgers are looked at while there are requests: at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
@@ -68,7 +68,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 2)]
     depth: u32,
 
-    /// Keep no history: ledgers are looked at only while somebody asks
+    /// Keep no history: ledgers are looked at only while there are requests
     #[arg(long)]
     no_history: bool,
 }
@@ -80,7 +80,7 @@ pub struct Secret {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "open")]
     token_file: Option<PathBuf>,
 
-    /// Answer whoever reaches the address, without a token: every user of this machine at least
+    /// Answer every request that reaches the address, without a token: every user of this machine at least
     #[arg(long)]
     open: bool,
 }
@@ -134,13 +134,13 @@ pub fn announce(
     let beyond = !listen.ip().is_loopback();
     let why = match (token, beyond) {
         (Some(_), false) => return Ok(()),
-        (Some(_), true) => "there is no encryption, so whoever sees a request has the token",
+        (Some(_), true) => "there is no encryption, so each reader of a request has the token",
         (None, false) => "every user of this machine does, and there is no token (--open)",
         (None, true) => "there is no token (--open), and no encryption",
     };
     let who = match token {
-        Some(_) => "whoever has the token and reaches",
-        None => "whoever reaches",
+        Some(_) => "everyone who has the token and reaches",
+        None => "everyone who reaches",
     };
     say(format_args!(
         "ledgerline: {subcommand}: {who} {address} can read the names and figures of all {what}: {why}"

@@ -103,7 +103,7 @@ impl Refused<'_> {
         let Short { room, lines, spillable, survey } = short;
         let limit = size(room.spill);
         if let Some(uncounted) = room.uncounted.map(size) {
-            write!(f, "the process holds {uncounted} that nobody reserved, ")?;
+            write!(f, "the process holds {uncounted} that no query reserved, ")?;
             write!(f, "which leaves {limit} for {path}; ")?;
         }
         if !self.consumer.can_spill {

@@ -389,7 +389,7 @@ fn moved_break<T: Copy>(
     is_done: impl Fn(T) -> bool,
 ) -> Option<T> {
     let Some(_) = accounted(caller).filter(|_| by != 0) else { return Some(next()) };
-    // Another thread than the taker may return it.
+    // Another thread may return it.
     let slot = process::OWN;
     let more = usize::try_from(by).unwrap_or(0);
     if !charge(slot, more) {

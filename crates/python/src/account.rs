@@ -72,7 +72,7 @@ unsafe impl Sync for Accounts {}
 static ACCOUNTS: Accounts =
     Accounts { at: [const { Account::new() }; 1 << 16], live: RefCell::new(Vec::new()) };
 
-/// What became of a request for units.
+/// The result of a request for units.
 pub enum Fetched {
     /// They were taken from this account's balance.
     From(&'static Account),
@@ -172,7 +172,7 @@ impl Account {
     #[inline(always)]
     pub fn take(&'static self, size: u64) -> Fetched {
         let balance = self.balance.get();
-        // (Nothing lies in the balance of one that ended.)
+        // Nothing lies in the balance of one that ended.
         if balance >= size {
             self.balance.set(balance - size);
             return Fetched::From(self);
@@ -205,7 +205,7 @@ impl Account {
             return;
         }
         self.balance.set(keep);
-        // (None: of a child that inherited the block. It is nobody's there.)
+        // None: a child inherited the block, which belongs to no account there.
         if let Some(group) = self.group.get() {
             group.uncharge_units(balance - keep);
         }

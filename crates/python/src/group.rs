@@ -48,7 +48,7 @@ pub fn limit_of(value: &Bound<'_, PyAny>) -> PyResult<Limit> {
 /// A group: an account of memory with limits, in a tree.
 ///
 /// Groups are found and made by :func:`ledgerline.group`. Memory that Python code allocates while a group is entered
-/// is charged to it and to all groups above it, until it is freed, whoever frees it.
+/// is charged to it and to all groups above it, until it is freed by any thread.
 #[pyclass(frozen, module = "ledgerline", name = "Group", weakref)]
 pub struct Group {
     group: ledgerline::Group<'static>,
@@ -141,7 +141,7 @@ pub fn at_path(
     max: Option<&Bound<'_, PyAny>>,
     high: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Py<Group>> {
-    // (A limit that makes no sense makes no group.)
+    // A limit that makes no sense makes no group.
     for limit in [max, high].into_iter().flatten() {
         limit_of(limit)?;
     }

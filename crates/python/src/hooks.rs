@@ -9,7 +9,7 @@
 //! hook calls it, the raw hook passes on ([`seen::passing`]). So each block is charged once, and pymalloc's own needs never.
 //!
 //! H1: a block is freed and resized through hooks of the three domains, with the same label. One that was made before they
-//! were there has no label, and is nobody's for good.
+//! were there has no label, and never belongs to an account.
 
 use crate::account::{self, Account};
 use crate::limit::{self, Taken};
@@ -65,7 +65,7 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
             "tracemalloc is on, and would take ledgerline's hooks away when it stops: start it once a group was entered",
         ));
     }
-    // (The GIL is held, so nobody comes between.)
+    // The GIL is held, so no other thread runs meanwhile.
     DONE.store(true, Ordering::Relaxed);
     let domains = [
         (PyMemAllocatorDomain::PYMEM_DOMAIN_RAW, &RAW),
@@ -82,7 +82,7 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
             realloc: Some(if raw { raw_realloc } else { realloc }),
             free: Some(if raw { raw_free } else { free }),
         };
-        // SAFETY: the GIL is held; `ctx` is this domain's, which nobody reads yet (H2).
+        // SAFETY: the GIL is held; `ctx` is this domain's, which no thread reads yet (H2).
         unsafe {
             ffi::PyMem_GetAllocator(domain, ctx);
             ffi::PyMem_SetAllocator(domain, &raw mut hooks);
@@ -102,7 +102,7 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether a block is charged. Another module may have put back what it had found before the hooks. For whoever has made a group
+/// Whether a block is charged. Another module may have put back what it had found before the hooks. The caller has made a group
 /// the current one.
 #[cold]
 pub fn are_beneath() -> bool {
@@ -167,7 +167,7 @@ fn label(payer: &Account, block: *mut c_void, units: usize) -> bool {
     let (Some(block), Some(owner)) = (NonNull::new(block.cast::<u8>()), payer.owner()) else {
         return false;
     };
-    // (A foreign allocator's block may be aligned to less.)
+    // A foreign allocator's block may be aligned to less.
     block.addr().get().is_multiple_of(SIZE_LEAST) && owner.label(block, units)
 }
 
@@ -204,7 +204,7 @@ fn resize_held(
         Taken::From(payer) => payer,
         Taken::Refused => return null_mut(),
         Taken::Nobody => {
-            // (All groups above ended, or this is a child that inherited it.)
+            // All groups above ended, or this is a child that inherited it.
             release(old.as_ptr().cast());
             return seen::passing(get);
         }
@@ -309,7 +309,7 @@ fn how() -> How {
     }
 }
 
-/// Makes a block without the GIL. It may go over a limit: accounts may have room, and nobody can look.
+/// Makes a block without the GIL. It may go over a limit: accounts may have room, but no code can look.
 fn make_alone(size: usize, get: impl FnOnce() -> *mut c_void) -> *mut c_void {
     let block = get();
     if let Some(place) = NonNull::new(block.cast::<u8>())
@@ -362,7 +362,7 @@ extern "C" fn raw_realloc(ctx: *mut c_void, block: *mut c_void, size: usize) -> 
     let Some(held) = block::labelled(old) else { return get() };
     match how() {
         How::UnderGil => resize_held(old, held, size.max(1), get),
-        // (A hook above has taken the label of a block that it resizes.)
+        // A hook above has taken the label of a block that it resizes.
         How::Pass | How::Alone => resize_alone(old, held, size.max(1), get),
     }
 }
@@ -383,7 +383,7 @@ fn resize_alone(
     };
     if let Some(group) = owner.group() {
         group.uncharge_units(held.size as u64);
-        // (If the group ended, the block is nobody's.)
+        // If the group ended, the block belongs to no account.
         if group.charge_units(new as u64).is_ok() && !owner.label(place, new) {
             group.uncharge_units(new as u64);
         }

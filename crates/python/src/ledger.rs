@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::OnceLock;
 
-/// The most groups at a time. (A row costs memory once it is used.)
+/// The most groups at a time. A row costs memory once it is used.
 const GROUPS_MOST: u32 = 1 << 16;
 
 static LEDGER: OnceLock<&'static Ledger> = OnceLock::new();

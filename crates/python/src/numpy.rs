@@ -1,5 +1,5 @@
-//! numpy's data: the functions of its default handler are exchanged in place, so every thread has the new ones. (A handler that is
-//! set holds for one context.)
+//! numpy's data: the functions of its default handler are exchanged in place, so every thread has the new ones. A handler that is
+//! set holds for one context.
 //!
 //! N1: the handler is a static of numpy's, and numpy is never unloaded.
 

@@ -56,7 +56,7 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 pub fn begin(main_thread: c_ulong, class: Option<Py<PyAny>>) {
     RAISING.main_thread.set(main_thread);
     if let Some(class) = class {
-        // (It stays for good.)
+        // It stays for good.
         RAISING.class.set(class.into_ptr());
     }
 }
@@ -167,7 +167,7 @@ const PROTECTED: [&str; 8] = [
     "/anyio/",
 ];
 
-/// Whether a thread runs such code. (It comes back from there in a moment, or the next block asks again.)
+/// Whether a thread runs such code. It comes back from there in a moment, or the next block asks again.
 fn is_protected(py: Python<'_>, state: State) -> bool {
     // SAFETY: the state lives, and the GIL is held.
     let frame = unsafe {
@@ -237,7 +237,7 @@ impl Helper {
         helper.filter(|helper| helper.process == std::process::id())
     }
 
-    /// (The caller has the GIL, so one at a time.)
+    /// The caller has the GIL, so one at a time.
     fn ask(asked: Asked) {
         let helper = Helper::get().unwrap_or_else(|| {
             let helper: &'static Helper = Box::leak(Box::new(Helper {

@@ -52,13 +52,13 @@ pub fn begin(py: Python<'_>, read: Read) -> PyResult<()> {
     let state = State::running().expect("this thread runs");
     SEEN.read.set(read);
     SEEN.interpreter.set(state.interpreter());
-    // (It stays for good.)
+    // It stays for good.
     SEEN.variable.set(variable);
     forget();
     Ok(())
 }
 
-/// From here on new blocks are nobody's: the interpreter ends.
+/// From here on new blocks belong to no account: the interpreter ends.
 pub fn end() {
     SEEN.variable.set(null_mut());
     forget();
@@ -80,7 +80,7 @@ pub fn is_main(state: State) -> bool {
     !cfg!(Py_3_12) || state.interpreter() == SEEN.interpreter.get()
 }
 
-/// The account of the current group; `None` for nobody. For whoever has the GIL of the main interpreter.
+/// The account of the current group; `None` for no group. The caller has the GIL of the main interpreter.
 #[inline(always)]
 pub fn account(state: State) -> Option<&'static Account> {
     let stay = state.stay();
@@ -100,14 +100,14 @@ fn look(state: State, stay: Stay) -> Option<&'static Account> {
         unsafe {
             let _found = ffi::PyContextVar_Get(variable, null_mut(), &raw mut value);
             let found = of_value(value);
-            // (The context has another reference.)
+            // The context has another reference.
             ffi::Py_XDECREF(value);
             found
         }
     };
     SEEN.stay.set(stay);
     SEEN.account.set(found);
-    // (For what the thread allocates without the GIL.)
+    // For what the thread allocates without the GIL.
     current::swap(found.and_then(Account::group).into());
     found
 }
@@ -136,7 +136,7 @@ pub fn passing<R>(call: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Whether a hook above charges what the allocator beneath asks for. For whoever has the GIL.
+/// Whether a hook above charges what the allocator beneath asks for. The caller has the GIL.
 #[inline(always)]
 pub fn is_passing() -> bool {
     SEEN.passing.get()
@@ -147,7 +147,7 @@ pub fn is_leaving() -> bool {
     State::running().is_some_and(|state| state.id() == SEEN.leaving.get())
 }
 
-/// Does what must not fail though the current group is full, with nobody current.
+/// Does what must not fail though the current group is full, with no group current.
 pub fn leaving<R>(work: impl FnOnce() -> R) -> R {
     let state = State::running().expect("the caller has the GIL");
     let before = SEEN.leaving.replace(state.id());

@@ -1,6 +1,6 @@
 //! Spare blocks: small ones that a group's code freed, kept in front of Python's allocator for its next ones.
 //!
-//! A spare block is nobody's: it has no label, and its units went back to the account. It is large enough for all sizes of its class,
+//! A spare block belongs to no account: it has no label, and its units went back to the account. It is large enough for all sizes of its class,
 //! since hooks ask the allocator beneath for whole classes.
 //!
 //! X1: lists are read and written with the GIL alone, and hold blocks of the allocator beneath the hooks of obj and mem, which is one

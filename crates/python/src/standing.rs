@@ -3,16 +3,16 @@
 use ledgerline::Refusal;
 use std::cell::Cell;
 
-/// Blocks of the raw domain up to this are not charged. (The largest of pymalloc's.)
+/// Blocks of the raw domain up to this are not charged. The largest of pymalloc's.
 pub const SMALL_MOST: u64 = 512;
-/// Blocks above this are refused, and smaller ones go over the limit. (A part of a `deque`, as asyncio's queue is one, has 528 bytes.)
+/// Blocks above this are refused, and smaller ones go over the limit. A part of a `deque`, as asyncio's queue is one, has 528 bytes.
 const GRANTED_MOST: u64 = 4 << 10;
 /// How far small blocks go over the limit before an error is raised at each.
 const OVERDRAFT: u64 = 1 << 20;
 /// The same on other threads than the main one: some milliseconds pass there before the error is raised.
 const OVERDRAFT_OF_THREADS: u64 = 8 << 20;
-/// How far small blocks go in the end. In between an error is raised at each. (Python itself may lose its way where the few bytes for an
-/// exception are refused.)
+/// How far small blocks go in the end. In between an error is raised at each. Python itself may lose its way where the few bytes for an
+/// exception are refused.
 const OVERDRAFT_MOST: u64 = 16 << 20;
 /// How far the handler of the error may go over the limit.
 const GRACE: u64 = 256 << 10;

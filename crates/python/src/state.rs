@@ -19,7 +19,7 @@ unsafe extern "C" {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct State(*mut PyThreadState);
 
-/// One stay in one context: the number of a thread state, and how often that has changed its context. (Neither is used twice.)
+/// One stay in one context: the number of a thread state, and how often that has changed its context. Neither is used twice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
     id: u64,

@@ -43,7 +43,7 @@ def test_current_is_the_sum_of_the_sizes_of_what_lives(tenant, kind):
     gc.collect()
     assert near(tenant.current, sum(map(sys.getsizeof, kept)))
     del kept[::2]
-    # (A full collection empties the lists of free objects that Python keeps.)
+    # A full collection empties the lists of free objects that Python keeps.
     gc.collect()
     assert near(tenant.current, sum(map(sys.getsizeof, kept)))
     kept.clear()
@@ -201,7 +201,7 @@ def test_groups_that_come_and_go_take_their_numbers_with_them(tenant):
         child.destroy()
     del thing
     gc.collect()
-    # (The list itself grew inside, and its head was made outside.)
+    # The list itself grew inside, and its head was made outside.
     assert near(tenant.current, sum(map(sys.getsizeof, kept)) + sys.getsizeof(kept) - sys.getsizeof([]))
     kept.clear()
     assert tenant.current == 0

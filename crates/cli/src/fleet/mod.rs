@@ -267,6 +267,6 @@ fn who() -> String {
     let uid = || format!("uid {}", rustix::process::getuid().as_raw());
     let host = rustix::system::uname();
     let who = format!("{}@{}", name.unwrap_or_else(uid), host.nodename().to_string_lossy());
-    // (As a book takes names.)
+    // As a book takes names.
     who.chars().filter(|letter| *letter != '/' && !letter.is_control()).take(60).collect()
 }

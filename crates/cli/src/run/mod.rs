@@ -148,7 +148,7 @@ pub struct RunArgs {
 
     /// Fail (125) if a process is not accounted
     ///
-    /// Programs keep the library where whoever executes them clears the environment.
+    /// Programs keep the library if the executing process clears the environment.
     #[arg(long)]
     strict: bool,
 

@@ -137,7 +137,7 @@ impl<'l> Resident<'l> {
         let room = limit.saturating_sub(self.now);
         let is_over = self.now > limit;
         let wanted = match (is_over, self.is_closed) {
-            // What is freed may be asked for again: an allocator may have kept it.
+            // Freed memory may be requested again: an allocator may have kept it.
             (true, true) => self.set.get().unwrap_or(0),
             (true, false) => self.charged() & !1 | CLOSED,
             (false, _) => self.charged().saturating_add(room) & !1,

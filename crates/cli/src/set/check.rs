@@ -39,7 +39,7 @@ pub(super) fn all(found: &Found<'_>, changes: &[Change], now: bool) -> Result<()
         }
         if *path == format!("/{UNTRACKED}") {
             return Err(format!(
-                "{path} has what the kernel charges and nobody asked for: a max would refuse nothing"
+                "{path} has memory that the kernel charges and no program asked for: a max would refuse nothing"
             ));
         }
         let reserve = found.reserve();

@@ -120,7 +120,7 @@ fn top_and_serve_call_a_process_as_ps_shows_it() {
         .collect();
     let [worker] = named[..] else { panic!("{look:#}") };
     assert_eq!(worker["program"], "program", "{look:#}");
-    // What it was before keeps its name.
+    // The row of its earlier program keeps that name.
     assert!(
         groups.iter().any(|group| group["name"] == format!("env.{}", worker["pid"])),
         "{look:#}"

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 const MIB: u64 = 1 << 20;
 
-/// What was asked for and is touched as a test says.
+/// Requests memory, and touches it, as its words say.
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ int main(int count, char **arguments) {
     if (!strcmp(what, "grow")) {
         int first = fill(&last, 4000);
         empty(&last);
-        /* What was given back is not resident any more, and may be had again. */
+        /* Returned memory is not resident any more, and may be requested again. */
         int again = 0;
         for (int turn = 0; turn < 4000 && again < 20; turn++) {
             again += fill(&last, 20 - again);
@@ -187,7 +187,7 @@ fn a_command_is_told_of_the_first_refusal() {
         assert_eq!((text.lines().count(), words.len()), (1, 4), "{text}");
         assert_eq!((words[0], words[2]), ("program", &*max), "{text}");
         assert!(words[1].parse::<u64>().unwrap() >= MIB, "{text}");
-        // What it prints is not in the program's output.
+        // Its output is not in the program's.
         assert!(!said(&output).contains("heard") && stderr(&output).contains("heard\n"));
         std::fs::remove_file(&told).unwrap();
     }

@@ -243,11 +243,11 @@ fn memory_that_nobody_reserved_makes_spillers_spill_and_then_refuses_all() {
     resident.store(60 << 20, Relaxed);
     sort.try_grow(25 * MIB).unwrap();
     let text = sort.try_grow(30 * MIB).unwrap_err().to_string();
-    assert!(text.contains("that nobody reserved"), "{text}");
+    assert!(text.contains("that no query reserved"), "{text}");
     resident.store(95 << 20, Relaxed);
     spill(&sort);
     let text = join.try_grow(MIB).unwrap_err().to_string();
-    assert!(text.contains("the process holds 95.0 MB that nobody reserved"), "{text}");
+    assert!(text.contains("the process holds 95.0 MB that no query reserved"), "{text}");
     resident.store(30 << 20, Relaxed);
     join.try_grow(60 * MIB).unwrap();
 }

@@ -42,7 +42,7 @@ impl Growth {
         Some(Growth { slot, group, old, more, less, audited, charged })
     }
 
-    /// Returns the owner from here on; `None` for nobody.
+    /// Returns the owner from here on; `None` for no group.
     pub(super) fn owner(&self) -> Option<&'static Slot> {
         self.charged
     }
@@ -58,7 +58,7 @@ impl Growth {
     pub(super) fn settle(self) {
         let Some(owner) = self.charged else { return uncharge(self.slot, self.old) };
         if owner.group() == Some(self.group) {
-            // (It counts as a charge and an uncharge, whatever the difference was.)
+            // It counts as a charge and an uncharge, whatever the difference was.
             if !self.group.put_prepaid(self.less) {
                 uncharge(self.slot, self.less);
             }
@@ -75,7 +75,7 @@ impl Growth {
 #[cold]
 fn move_rest(from: Group<'static>, slot: &Slot, held: u64, audited: bool) {
     let Some(to) = slot.group() else { return };
-    // (In an audited ledger it was charged for all of it.)
+    // In an audited ledger it was charged for all of it.
     let moved = !audited && slow_path::transfer(from, to, held, AtLimit::Overrun, true).is_ok();
     if !moved {
         current::unattributed(|| from.uncharge_units(held));

@@ -403,7 +403,7 @@ impl<A: GlobalAlloc> Alloc<A> {
         if slot.group().is_none() {
             return beneath();
         }
-        // (A charge for what the machine cannot serve would show in peaks, and mark the work.)
+        // A charge for what the machine cannot serve would show in peaks, and mark the work.
         if !self.can_serve(new_size.saturating_sub(layout.size()) as u64) {
             forget();
             return std::ptr::null_mut();

@@ -154,7 +154,7 @@ impl<'l> Group<'l> {
     /// nothing was returned.
     #[inline(always)]
     #[track_caller]
-    #[must_use = "a mistake that nobody looks at is found by `uncharge_units` as well"]
+    #[must_use = "a mistake that is ignored is found by `uncharge_units` as well"]
     pub fn try_uncharge_units(&self, units: u64) -> bool {
         self.put_at_hand(units) || slow_path::uncharge_units(*self, units, Location::caller())
     }

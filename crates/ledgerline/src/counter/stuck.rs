@@ -140,7 +140,7 @@ mod tests {
             start.elapsed() < whole
         };
         assert!((0..8).any(|_| ten_are_shorter()), "ten short waits take less than a whole one");
-        assert_eq!(turns(&stuck, 71, PATIENCE), PATIENCE, "somebody else is in the way, too");
+        assert_eq!(turns(&stuck, 71, PATIENCE), PATIENCE, "another walker is in the way, too");
         assert_eq!(turns(&stuck, 71, PATIENCE), SHORT);
     }
 

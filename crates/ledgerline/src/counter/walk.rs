@@ -41,7 +41,7 @@ pub(crate) enum NotGranted {
 
 /// The levels (the row is 0) whose closed rows lost their last unit: the caller frees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "an emptied row that nobody frees is lost"]
+#[must_use = "an emptied row that is not freed is lost"]
 pub(crate) struct Emptied(u64);
 
 impl Emptied {

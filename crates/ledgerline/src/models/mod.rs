@@ -416,7 +416,7 @@ fn who_was_inside_between_two_looks_at_a_quiet_gate_is_seen() {
         let before = gate.quiet();
         let half_done = seen.load(Ordering::Acquire) == 1;
         if before.is_some() && before == gate.quiet() {
-            assert!(!half_done, "a step of somebody inside was seen, and he was not");
+            assert!(!half_done, "a step of a thread inside was seen, and the thread was not");
         }
         there.join().unwrap();
     });

@@ -65,7 +65,7 @@ impl Thread {
         if self.cell.update(ID, word::CHARGE.wrapping_sub(2), false) {
             assert!(
                 self.thread_cache.change(2).is_some() || !locked,
-                "with the lock nobody else has frozen it"
+                "with the lock no other thread has frozen it"
             );
         }
     }

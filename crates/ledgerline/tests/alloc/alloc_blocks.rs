@@ -23,7 +23,7 @@ fn layout(size: usize) -> Layout {
     Layout::from_size_align(size.max(16), 16).unwrap()
 }
 
-/// A block that nobody charged.
+/// A block that was not charged.
 fn make(size: usize) -> NonNull<u8> {
     // SAFETY: the size is not zero.
     NonNull::new(unsafe { System.alloc(layout(size)) }).expect("there is memory")

@@ -41,7 +41,7 @@ class limit:
             parent = _ledgerline.group(parent)
         if not parent.exists:
             raise RuntimeError("the group was destroyed")
-        # (A name has 56 bytes at most.)
+        # A name has 56 bytes at most.
         label = self._name.replace("/", "_").encode()[-40:].decode(errors="ignore")
         name = f"{label}.{next(_numbers)}"
         self.group = parent.child(name, max=self._max, high=self._high)

@@ -27,7 +27,7 @@ class Requests:
             below = _ledgerline.group("/requests")
         else:
             below = _ledgerline.root().child(str(tenant).replace("/", "_"))
-            # (Limits that an operator set by hand stay.)
+            # Limits that an operator set by hand stay.
             if self.max_tenant is not None and below.max is None:
                 below.max = self.max_tenant
         return limit(self.max, name=method, below=below)

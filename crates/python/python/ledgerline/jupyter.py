@@ -41,7 +41,7 @@ def memory(line, cell):
     for error in errors:
         if error is not None:
             shell.showtraceback((type(error), error, error.__traceback__))
-    # (The shell keeps the traceback for its debugger, and so what functions held.)
+    # The shell keeps the traceback for its debugger, and so what functions held.
     if errors and isinstance(errors[0], MemoryError):
         sys.last_value = sys.last_traceback = sys.last_exc = None
     del errors

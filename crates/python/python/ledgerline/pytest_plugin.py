@@ -52,7 +52,7 @@ def pytest_runtest_call(item):
         return (yield)
     import ledgerline
 
-    # (The function is called inside, in this very context, and nothing else is.)
+    # The function is called inside, in this very context, and nothing else is.
     with ledgerline.limit(limit, name=item.name, below="/tests") as group:
         try:
             return (yield)

@@ -298,11 +298,7 @@ impl Page<'_> {
         let mut size =
             format!("{} bytes, {} today, at most {size_max} allowed", proposal.size, pieces.size);
         if proposal.align > pieces.align {
-            let _ = write!(
-                size,
-                "; aligned to {}, which whoever allocates it must heed",
-                proposal.align
-            );
+            let _ = write!(size, "; aligned to {}, which its allocation must heed", proposal.align);
             if self.advice.place.row.is_some() {
                 size.push_str(": aligned_alloc, not malloc");
             }

@@ -150,7 +150,10 @@ impl Report<'_> {
             );
         }
         if !absent.is_empty() {
-            notes.push(format!("Too few CPUs for every role: nobody plays {}.", absent.join(", ")));
+            notes.push(format!(
+                "Too few CPUs for every role: no thread plays {}.",
+                absent.join(", ")
+            ));
         }
         if let Some(objects) = objects {
             notes.push(format!("{objects} objects were used, as many as memory was taken for."));

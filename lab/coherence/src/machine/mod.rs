@@ -129,7 +129,7 @@ table! {
     /// Figures that decide contended costs and stand in no published table. The crate's README explains each.
     Nuisance of Range, ranges, ranges_mut {
         /// Share of a transfer's latency during which the line can serve no other CPU, 0 to 1.
-        handover: "share of a transfer during which a line serves nobody", (0.01, 1.0);
+        handover: "share of a transfer during which a line serves no CPU", (0.01, 1.0);
         /// Factor on all transfers of the latency table, since they were measured on sister parts.
         latency_scale: "factor on all transfers", (0.1, 10.0);
         /// Nanoseconds between two readers of a line without an owner.

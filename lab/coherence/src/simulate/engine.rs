@@ -178,18 +178,18 @@ impl<'a> Engine<'a> {
         (clock, reads)
     }
 
-    /// Sends each CPU that has read a line after `time` back to that moment, when `taker` takes the line.
-    fn catch_up(&mut self, line: usize, taker: u32, time: u64) {
+    /// Sends each CPU that has read a line after `time` back to that moment, when the CPU `to` takes the line.
+    fn catch_up(&mut self, line: usize, to: u32, time: u64) {
         for word in 0..self.lines.words {
             let mut running = self.ahead.running(word, self.lines.bits(line)[word]);
             while running != 0 {
                 let index = 64 * word + running.trailing_zeros() as usize;
                 running &= running - 1;
-                if index == taker as usize {
+                if index == to as usize {
                     continue;
                 }
                 // A read at this very moment comes before a transfer of a line, and before a CPU of a higher number.
-                let first = index < taker as usize || self.handed_over == time;
+                let first = index < to as usize || self.handed_over == time;
                 let end = time + u64::from(first);
                 if self.ahead.reads_from(index, line, end) {
                     let clock = self.ahead.back(index, &mut self.cpus[index]);

@@ -120,7 +120,7 @@ impl MemCgroup {
 #[cold]
 #[inline(never)]
 fn moving() {
-    unreachable!("nobody moves pages between groups here");
+    unreachable!("no code moves pages between groups here");
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Subject<'_> {
             "atomics on lines that both CPUs have, less those on lines of the CPU's own"
         };
         // An atomic whose transfer overlaps with the next one's seems to take no time.
-        let unchanged = get(&clean, "a line that nobody has changed")?.at_least(load.value);
+        let unchanged = get(&clean, "a line that no CPU has changed")?.at_least(load.value);
         let ahead_of = |found: &Found| (1.0 - found.value / found.atomic).clamp(0.0, 1.0);
         let ahead = get(&ahead_of, "atomics with work behind them")?;
 

@@ -149,7 +149,7 @@ fn mode(out: &mut String, report: &Report<'_>, described: &Described) {
     figure("atomic on an own line, beyond the load", &latency.atomic, "ns");
     figure("atomic on a moved line, beyond the load", &latency.atomic_moved, "ns");
     figure("load of a line that the other has changed", &latency.near_modified, "ns");
-    figure("load of a line that nobody has changed", &latency.near_clean, "ns");
+    figure("load of a line that no CPU has changed", &latency.near_clean, "ns");
     range(out, "stay of a contended line", &nuisance.keep_ns, "ns");
     range(out, "share by which stays differ", &nuisance.keep_spread, "");
     range(out, "too late for an atomic on a contended line", &nuisance.closing_ns, "ns");

@@ -31,8 +31,8 @@ fn entry_or_make(address: usize) -> Option<&'static AtomicU32> {
     LABELS.entry(address).or_else(|| make(address))
 }
 
-/// Labels a block; `false` where there is no memory for that. (All is Relaxed here: whoever has a block has it from the thread
-/// that labelled it.)
+/// Labels a block; `false` where there is no memory for that. All is Relaxed here: a thread that has a block got it from the
+/// thread that labelled it.
 #[inline(always)]
 pub(super) fn set(address: usize, number: u16, size: u64) -> bool {
     debug_assert!(address.is_multiple_of(WINDOW) && number != 0);
@@ -73,7 +73,7 @@ pub(super) fn take(address: usize) -> Option<(u16, u64)> {
     parts(address, word, true)
 }
 
-/// A block is nobody's.
+/// Removes the label of a block that belongs to no group.
 #[inline(always)]
 pub(super) fn clear(address: usize) {
     take(address);

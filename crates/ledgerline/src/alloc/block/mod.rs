@@ -72,7 +72,7 @@ use std::sync::atomic::AtomicU16;
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     slot: &'static Slot,
-    // (Here, too, so that a label is written without a look at the slot.)
+    // Here, too, so that a label is written without a look at the slot.
     number: u16,
 }
 
@@ -89,7 +89,7 @@ impl Owner {
         self.number
     }
 
-    /// Returns the group. `None` in a forked child that inherited blocks of a ledger that processes share: they are nobody's.
+    /// Returns the group. `None` in a forked child that inherited blocks of a ledger that processes share: they belong to no group there.
     #[inline(always)]
     pub fn group(self) -> Option<Group<'static>> {
         self.slot.group()
@@ -127,13 +127,13 @@ impl Labelled {
     }
 }
 
-/// Returns the owner and the size of a block; `None` for nobody's.
+/// Returns the owner and the size of a block; `None` if it belongs to no group.
 #[inline(always)]
 pub fn labelled(block: NonNull<u8>) -> Option<Labelled> {
     label::get(block.addr().get()).map(Labelled::of)
 }
 
-/// Takes the label off a block, which is nobody's from here on. Its units are the caller's to return.
+/// Takes the label off a block, which belongs to no group from here on. Its units are the caller's to return.
 #[inline(always)]
 #[must_use = "the units of the block are the caller's from here on"]
 pub fn unlabel(block: NonNull<u8>) -> Option<Labelled> {
@@ -141,7 +141,7 @@ pub fn unlabel(block: NonNull<u8>) -> Option<Labelled> {
 }
 
 /// Charges a block that was just made, with `size` bytes or one if that is zero, to the thread's current group or to the default
-/// one. Returns the group; `None` if the block is nobody's.
+/// one. Returns the group; `None` if the block belongs to no group.
 ///
 /// # Errors
 /// A limit says no, and so does the policy of the work. Nothing was charged, and the caller frees the block.
@@ -200,7 +200,7 @@ fn granted(
     }
 }
 
-/// Labels a block whose owner was charged; without memory for that it is nobody's.
+/// Labels a block whose owner was charged; without memory for that it belongs to no group.
 #[inline(always)]
 fn own(block: NonNull<u8>, slot: &'static Slot, units: u64) -> Option<Group<'static>> {
     if label::set(block.addr().get(), slot.number(), units) {
@@ -211,8 +211,8 @@ fn own(block: NonNull<u8>, slot: &'static Slot, units: u64) -> Option<Group<'sta
     None
 }
 
-/// Credits a block's owner, before the block is freed: the next thread may get its place at once. Returns the bytes; 0 for
-/// nobody's.
+/// Credits a block's owner, before the block is freed: the next thread may get its place at once. Returns the bytes; 0 if
+/// it belongs to no group.
 #[inline]
 pub fn release(block: NonNull<u8>) -> usize {
     let Some((number, units)) = label::take(block.addr().get()) else { return 0 };
@@ -260,7 +260,7 @@ struct Held {
     slot: &'static Slot,
     old: u64,
     new: u64,
-    /// `None` for an inherited block that is nobody's here.
+    /// `None` for an inherited block that belongs to no group here.
     growth: Option<Growth>,
 }
 
@@ -288,7 +288,7 @@ impl Resizing {
 impl Drop for Resizing {
     fn drop(&mut self) {
         let Some(Held { address, slot, old, growth, .. }) = self.held.take() else { return };
-        // (The place had a label before, so there is memory for it.)
+        // The place had a label before, so there is memory for it.
         let labelled = label::set(address, slot.number(), old);
         debug_assert!(labelled);
         if let Some(growth) = growth {

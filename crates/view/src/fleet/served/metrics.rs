@@ -36,7 +36,7 @@ const GAUGES: [Figure; 8] = [
     ("fleet_max", "How much may be leased.", BYTES, |budget| budget.limit),
     ("fleet_leased", "The sum of all leases.", BYTES, |budget| budget.leased),
     ("fleet_used", "What nodes used when they last spoke.", BYTES, used),
-    ("fleet_idle", "Leased, and used by nobody.", BYTES, |budget| budget.idle),
+    ("fleet_idle", "Leased, and not used.", BYTES, |budget| budget.idle),
     ("fleet_unmet", "What nodes want and lack.", BYTES, |budget| budget.unmet),
     ("fleet_excess", "What nodes use beyond their leases.", BYTES, |budget| budget.excess),
     ("fleet_over", "Leased or in excess above max.", BYTES, |budget| budget.over),

@@ -121,7 +121,7 @@ impl Engine<'_> {
         let spoiler = self.lines.lines[line].spoiler;
         let arrival = self.bring(line, request, &access, false, time);
         let place = self.cpus[index].early_of(line);
-        let place = place.expect("a request that nobody needs any more is taken back");
+        let place = place.expect("a request that no CPU needs any more is taken back");
         self.cpus[index].early[place].comes = Some((arrival, spoiler));
     }
 }
