@@ -90,7 +90,7 @@ impl Found<'_> {
 /// Returns a group's max as the user sees it.
 pub fn max(found: &Found<'_>) -> Limit {
     // The root's own max is a mark then.
-    if let Some(resident) = found.of_run(Item::ResidentMax).checked_sub(1) {
+    if let Some(resident) = found.of_run(Item::RESIDENT_MAX).checked_sub(1) {
         return Limit::units(resident);
     }
     let max = found.group.max();

@@ -20,9 +20,9 @@ PID is a `ledgerline run`, or a process that runs under one, or a program that a
 Looking changes nothing, and costs those who charge nothing.
 
 Each group has a line: what it holds now, the most it held, how fast it grows, which part of its max \
-it holds, its pressure, how often it is refused and charged, and what it held in the last looks. \
-Pressure is what a second brings of refusals and of times that the group's own max and high were met, \
-added up. A `!` stands before a group that holds 90 % of its max or is under pressure, an `x` before \
+it holds, how often its limits are met, how often it is refused and charged, and what it held in the last looks. \
+`limits/s` counts refusals, and times that the group's own max and high were met, in a second, \
+added up. A `!` stands before a group that holds 90 % of its max or met a limit just now, an `x` before \
 one whose process ended, a `?` before one that a program wrote over. What a group holds includes what \
 the groups below it hold.
 
@@ -34,7 +34,7 @@ Examples:
   ledgerline top                                 the ledgers that there are: choose one
   ledgerline top 4711                            a process of a `ledgerline run`
   ledgerline top --merge 4711                    one row for each program
-  ledgerline top --sort pressure --flat /dev/shm/server.ledger
+  ledgerline top --sort limits --flat /dev/shm/server.ledger
   ledgerline top --once --rows 20 /dev/shm/server.ledger
   ledgerline top --once --json /dev/shm/server.ledger | jq '.groups[0].current'
   ledgerline top --json --interval 0.1 4711      a line every 100 ms, until the program ends";

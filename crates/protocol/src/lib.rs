@@ -136,23 +136,23 @@ named! {
         RefusedLargest: "refused_largest",
         /// In a process's own row, how often a name found no row because the process has as many as it may have.
         /// Allocations under that name are charged to the process's own row.
-        Folded: "folded_names",
+        Folded: "names_without_row",
         /// The number of ended processes that a row stands for, if there are several. `run` counts them.
         Ended: "ended",
         /// Of the root, the part of the user's limit that is kept as the reserve. The root's own limit is less by that.
         Reserved: "reserve",
         /// The number of requests that a limit of the first ledger refused and that were granted then: out of the
         /// reserve, or since a limit of resident memory was not met. The program did not see a refusal.
-        Spared: "spared",
+        Spared: "granted_after_refusal",
         /// Why the process of the row is not accounted: the number of a [`Blind`](blind::Blind).
-        Blind: "blind",
+        Blind: "not_accounted",
         /// The most bytes that the kernel saw resident in the row's process. Known if the process ended by itself. Of
         /// the root, the peak of all processes together, if the limit counts resident memory.
         Resident: "resident",
         /// The number of requests that the limit for blocks alone refused ([`Order::heap`]).
         RefusedHeap: "refused_heap",
         /// The number of those that the reserve granted.
-        SparedHeap: "spared_heap",
+        SparedHeap: "granted_after_refusal_heap",
         /// Of the root, the limit of blocks alone, as the user set it, plus one; zero is none.
         MaxHeap: "max_heap",
         /// Of the root, the number of processes that found no row left.
@@ -168,11 +168,6 @@ named! {
         Started: "started",
         /// Not zero if the process has executed another program, which has a row of its own.
         Executed: "executed",
-        /// Of the root, if the limit counts resident memory: what was resident in all processes at the last look. The
-        /// peak of that is the root's [`Item::Resident`].
-        ResidentNow: "resident_now",
-        /// Of the root, the limit of resident memory as the user set it, plus one; zero is none.
-        ResidentMax: "resident_max",
     }
 }
 
@@ -182,6 +177,9 @@ impl Item {
         [Item::RefusedFirst, Item::RefusedFirstTime, Item::RefusedLargest, Item::RefusedUsage];
     /// The identity of a process. These are its own; their sum over rows means nothing.
     pub const ORIGIN: [Item; 3] = [Item::Parent, Item::Started, Item::Executed];
+    /// Of the root, which has no process, the limit of resident memory as the user set it, plus one; zero is none. One
+    /// more item would take 64 bytes more in each row's part of each CPU.
+    pub const RESIDENT_MAX: Item = Item::Parent;
 }
 
 /// The largest request, in bytes, that the reserve serves.

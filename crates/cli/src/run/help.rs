@@ -51,7 +51,7 @@ reservation of any size costs nothing until it is touched, and memory that was g
 10 to 200 times a second. A request that goes beyond what the last look left waits for the next one, a few milliseconds; it is \
 granted if the memory is within the limit then, and refused if it is not. Memory that was granted earlier may be touched later, \
 and no process is refused for that, so resident memory may go above the limit; the account says by how much. The column `charged` \
-has what was asked for. Where the memory of a program is mostly reserved (Java, Go, node, Chromium, mimalloc), count what is resident; \
+has what was asked for. Processes that are not accounted count, too, but nothing refuses them. Where the memory of a program is mostly reserved (Java, Go, node, Chromium, mimalloc), count what is resident; \
 where a limit must hold at every instant, what is mapped.
 
 --on-refusal runs a command by /bin/sh when the first request is refused, and at most once a minute then. It belongs to no row. \

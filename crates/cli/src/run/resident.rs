@@ -81,7 +81,7 @@ impl<'l> Resident<'l> {
             peak: 0,
             closings: Vec::new(),
         };
-        resident.note(Item::ResidentMax, of_limit(limit), 0);
+        resident.note(Item::RESIDENT_MAX, of_limit(limit), 0);
         resident
     }
 
@@ -97,8 +97,8 @@ impl<'l> Resident<'l> {
         }
         let begun = Instant::now();
         let now = self.system.sum(self.limit, others);
-        self.note(Item::ResidentNow, now, self.now);
-        let peak = self.peak.max(now);
+        // Until shared pages were counted, the sum is too large.
+        let peak = if self.system.changed { self.peak } else { self.peak.max(now) };
         self.note(Item::Resident, peak, self.peak);
         (self.now, self.peak) = (now, peak);
         self.mark();
@@ -125,7 +125,7 @@ impl<'l> Resident<'l> {
         let max = self.ledger.root().max();
         if max != self.set {
             let limit = max.get().map_or(max, |max| Limit::units(max.saturating_add(self.reserve)));
-            self.note(Item::ResidentMax, of_limit(limit), of_limit(self.limit));
+            self.note(Item::RESIDENT_MAX, of_limit(limit), of_limit(self.limit));
             (self.limit, self.set, self.is_closed) = (limit, max, false);
         }
     }
@@ -171,7 +171,7 @@ impl<'l> Resident<'l> {
     }
 }
 
-/// Returns a limit as [`Item::ResidentMax`] has it.
+/// Returns a limit as [`Item::RESIDENT_MAX`] has it.
 fn of_limit(limit: Limit) -> u64 {
     limit.get().map_or(0, |limit| limit.min(MOST_BYTES - 1) + 1)
 }
@@ -187,8 +187,8 @@ struct System {
     listed: Option<(Instant, Duration)>,
     processes: HashMap<u32, Process>,
     shared: Option<(Instant, Duration)>,
-    /// Whether a process ended since the shared pages were counted: the others have larger parts of them now.
-    ended: bool,
+    /// Whether a process came or ended since the shared pages were counted: the parts of the others changed.
+    changed: bool,
 }
 
 /// The resident memory of a process.
@@ -217,7 +217,8 @@ impl System {
                 .into_iter()
                 .map(|pid| (pid, self.processes.get(&pid).copied().unwrap_or_default()))
                 .collect();
-            self.ended |= self.processes.keys().any(|pid| !there.contains_key(pid));
+            self.changed |= self.processes.len() != there.len()
+                || self.processes.keys().any(|pid| !there.contains_key(pid));
             self.processes = there;
             self.listed = Some((Instant::now(), begun.elapsed()));
         }
@@ -226,7 +227,7 @@ impl System {
         }
         let sum = self.total();
         let above = limit.get().is_some_and(|limit| sum > limit);
-        let wait = if above || self.ended { SHORTEST } else { SHARE };
+        let wait = if above || self.changed { SHORTEST } else { SHARE };
         if !is_due(self.shared, wait) {
             return sum;
         }
@@ -239,7 +240,7 @@ impl System {
             process.others = part.map_or(0, |part| process.resident.saturating_sub(part));
         }
         self.shared = Some((Instant::now(), begun.elapsed()));
-        self.ended = false;
+        self.changed = false;
         self.total()
     }
 
@@ -362,7 +363,7 @@ mod tests {
         root.set_max_now(Limit::units(390)).unwrap();
         resident.take_over();
         assert_eq!(resident.limit, Limit::units(400));
-        assert_eq!(root.stat().get(Item::ResidentMax.name()).unwrap().own, 401);
+        assert_eq!(root.stat().get(Item::RESIDENT_MAX.name()).unwrap().own, 401);
         resident.now = 100;
         resident.mark();
         resident.take_over();

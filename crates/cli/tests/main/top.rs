@@ -96,7 +96,7 @@ fn two_looks_an_interval_apart_give_rates() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         (text, serde_json::from_str::<Value>(&json).unwrap())
     });
-    assert!(text.lines().next().unwrap().contains("growth/s  of max  pressure/s"), "{text}");
+    assert!(text.lines().next().unwrap().contains("growth/s  of max  limits/s"), "{text}");
     let group = &read["groups"][1];
     assert_eq!(group["path"], "/bolt", "what is charged most comes first: {read:#}");
     for rate in ["growth_per_second", "charges_per_second"] {

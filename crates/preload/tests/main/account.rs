@@ -116,7 +116,7 @@ fn names_beyond_254_are_charged_to_the_process() {
     let beyond = 3 * (300 - named.len() as u64);
     let process = rows.processes()[0];
     // Each thread looked for its row once.
-    let folded = account.ledger.group(process.id).stat().get("folded_names").unwrap().own;
+    let folded = account.ledger.group(process.id).stat().get("names_without_row").unwrap().own;
     assert_eq!(folded, 300 - named.len() as i64);
     assert_eq!(process.charges - charges, beyond);
     assert_eq!(process.current - current, beyond * chunk(1000));

@@ -26,7 +26,8 @@ fn a_refused_process_has_its_part_of_the_reserve_in_small_blocks_and_anew_after_
             assert!((SHARE - 200..SHARE + 8400).contains(&again), "{again} {mode} {by}");
             let rows = account.rows();
             assert!(rows.root().peak.value <= 8 * MIB, "{mode} {by}: {:#?}", rows.root());
-            let spared = account.ledger.root().stat().get("spared").unwrap().subtree as u64;
+            let spared =
+                account.ledger.root().stat().get("granted_after_refusal").unwrap().subtree as u64;
             assert!((2 * SHARE / 200..2 * SHARE / 100).contains(&spared), "{spared} {mode} {by}");
         }
     }

@@ -283,6 +283,12 @@ fn count(ledger: &Ledger, id: GroupId) -> Counted {
     rules.count(|line| lines[line].own, |line| lines[line].subtree)
 }
 
+/// Returns the counts of a group.
+fn counted_of(ledger: &Ledger, group: &GroupSnapshot) -> Counted {
+    let counted = count(ledger, group.id);
+    if group.depth == 0 { counted.of_root() } else { counted }
+}
+
 /// Returns whether a group of a ledger visibly makes no sense.
 pub fn is_damaged(ledger: &Ledger, group: &GroupSnapshot) -> bool {
     counted::is_damaged(group, &count(ledger, group.id), false)
@@ -294,7 +300,7 @@ impl Account {
     pub fn with_rows(self, ledger: &Ledger, processes: &Processes<'_>) -> Account {
         let snapshot = ledger.snapshot();
         let counted: Vec<(&GroupSnapshot, Counted)> =
-            snapshot.groups.iter().map(|group| (group, count(ledger, group.id))).collect();
+            snapshot.groups.iter().map(|group| (group, counted_of(ledger, group))).collect();
         let is_damaged = |group: &GroupSnapshot, counted: &Counted| {
             counted::is_damaged(group, counted, processes.of_run)
         };

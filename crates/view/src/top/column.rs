@@ -15,7 +15,7 @@ pub enum Column {
     /// The part of its max that it holds.
     Share,
     /// Refusals, and events of its max and its high, per second, added up.
-    Pressure,
+    Limits,
     /// Charges that a limit refused, per second.
     Refused,
     /// Charges per second.
@@ -26,7 +26,7 @@ impl Column {
     /// All columns, from left to right.
     pub const ALL: [Column; 8] = {
         use Column::*;
-        [Name, Current, Peak, Growth, Share, Pressure, Refused, Charges]
+        [Name, Current, Peak, Growth, Share, Limits, Refused, Charges]
     };
 
     /// Returns its word and its title.
@@ -37,7 +37,7 @@ impl Column {
             Column::Peak => ("peak", "peak"),
             Column::Growth => ("growth", "growth/s"),
             Column::Share => ("share", "of max"),
-            Column::Pressure => ("pressure", "pressure/s"),
+            Column::Limits => ("limits", "limits/s"),
             Column::Refused => ("refused", "refused/s"),
             Column::Charges => ("charges", "charges/s"),
         }

@@ -41,7 +41,7 @@ struct Group<'a> {
     peak: Option<u64>,
     share_of_max: Option<f64>,
     growth_per_second: Option<f64>,
-    pressure_per_second: Option<f64>,
+    limits_per_second: Option<f64>,
     refused_per_second: Option<f64>,
     charges_per_second: Option<f64>,
     max: Option<Value>,
@@ -135,7 +135,7 @@ fn group<'a>(state: &'a State, entry: &Entry, rates: bool) -> Group<'a> {
         peak: fact(figures.peak),
         share_of_max: figures.share,
         growth_per_second: rate(figures.growth),
-        pressure_per_second: rate(figures.pressure),
+        limits_per_second: rate(figures.limits),
         refused_per_second: rate(figures.refused),
         charges_per_second: rate(figures.charges),
         max: own(0).map(|_| limit(row.max)),
@@ -181,7 +181,7 @@ mod tests {
         let expected = json!({
             "path": "/bolt", "name": "bolt", "program": "bolt", "groups": 1, "depth": 1, "state": "live", "pid": 0,
             "current": 400 << 20, "peak": 409 << 20, "share_of_max": 400.0 / 410.0, "growth_per_second": 0.0,
-            "pressure_per_second": 2.5, "refused_per_second": 2.5, "charges_per_second": 0.0, "max": 410 << 20,
+            "limits_per_second": 2.5, "refused_per_second": 2.5, "charges_per_second": 0.0, "max": 410 << 20,
             "high": 350 << 20, "low": 16 << 20, "min": 0, "charges": 10, "uncharges": 4, "refused": 12,
             "max_events": 7, "high_events": 0, "reclaimed": 0,
         });

@@ -44,7 +44,7 @@ pub struct Figures {
     /// The part of its max; of several groups the largest.
     pub share: Option<f64>,
     /// Refusals and events of max and high, per second.
-    pub pressure: f64,
+    pub limits: f64,
     /// Refusals per second.
     pub refused: f64,
     /// Charges per second.
@@ -63,7 +63,7 @@ impl Figures {
             peak: row.peak,
             growth: rates.growth,
             share: row.share_of_max(),
-            pressure: rates.counts.refused + rates.counts.max_events + rates.counts.high_events,
+            limits: rates.counts.refused + rates.counts.max_events + rates.counts.high_events,
             refused: rates.counts.refused,
             charges: rates.counts.charges,
         }
@@ -75,12 +75,12 @@ impl Figures {
         self.peak = self.peak.max(other.peak);
         self.share = [self.share, other.share].into_iter().flatten().reduce(f64::max);
         if below {
-            self.pressure += other.pressure - other.refused;
+            self.limits += other.limits - other.refused;
             return;
         }
         self.current = self.current.saturating_add(other.current);
         self.growth += other.growth;
-        self.pressure += other.pressure;
+        self.limits += other.limits;
         self.refused += other.refused;
         self.charges += other.charges;
     }
@@ -93,7 +93,7 @@ impl Figures {
             Column::Peak => other.peak.cmp(&self.peak),
             Column::Growth => other.growth.total_cmp(&self.growth),
             Column::Share => other.share.unwrap_or(-1.0).total_cmp(&self.share.unwrap_or(-1.0)),
-            Column::Pressure => other.pressure.total_cmp(&self.pressure),
+            Column::Limits => other.limits.total_cmp(&self.limits),
             Column::Refused => other.refused.total_cmp(&self.refused),
             Column::Charges => other.charges.total_cmp(&self.charges),
         }
@@ -217,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_refusals_and_events_of_both_limits() {
+    fn limits_are_refusals_and_events_of_max_and_high() {
         let counts =
             Counts { refused: 1.5, max_events: 2.0, high_events: 4.0, ..Counts::default() };
         let rates = Rates { counts, growth: 0.0 };
-        assert_eq!(Figures::of(&row("/a", 1), &rates).pressure, 7.5);
+        assert_eq!(Figures::of(&row("/a", 1), &rates).limits, 7.5);
         let damaged = Row { state: State::Damaged, max: Some(0), ..row("/a", 0) };
         assert_eq!(Figures::of(&damaged, &rates), Figures::default());
     }
@@ -257,7 +257,7 @@ mod tests {
             peak: 80,
             growth: -2.0,
             share: Some(0.5),
-            pressure: 4.0,
+            limits: 4.0,
             refused: 2.0,
             charges: 6.0,
         };

@@ -40,7 +40,7 @@ pub fn once(source: &Source, options: &Options) -> Result<String, String> {
 
 fn table(state: &State, rates: bool, rows: Option<usize>) -> String {
     let of_rates = |column: &Column| {
-        matches!(column, Column::Growth | Column::Pressure | Column::Refused | Column::Charges)
+        matches!(column, Column::Growth | Column::Limits | Column::Refused | Column::Charges)
     };
     let columns = Column::ALL.into_iter().filter(|column| rates || !of_rates(column));
     let columns: Vec<Column> = columns.collect();

@@ -16,7 +16,7 @@ pub fn figure(figures: &Figures, column: Column) -> String {
         Column::Peak => size::format(figures.peak),
         Column::Growth => growth(figures.growth),
         Column::Share => figures.share.map_or_else(|| "-".to_owned(), percent),
-        Column::Pressure => often(figures.pressure),
+        Column::Limits => often(figures.limits),
         Column::Refused => often(figures.refused),
         Column::Charges => often(figures.charges),
     }

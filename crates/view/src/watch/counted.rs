@@ -34,7 +34,8 @@ pub struct Counted {
     pub max_heap: Option<u64>,
     /// The part of the user's max that is kept as the reserve: the user's max is the row's plus this.
     pub reserve: u64,
-    /// Of the root, the limit of resident memory. The root's own max is then a mark that opens and closes it.
+    /// Of the root, the limit of resident memory ([`of_root`](Self::of_root)). The root's own max is then a mark that
+    /// opens and closes it.
     pub resident_max: Option<u64>,
     /// Why the row's process is not accounted.
     pub blind: Option<Blind>,
@@ -44,6 +45,16 @@ pub struct Counted {
     pub origin: Origin,
     /// Whether a sum is larger than any real count.
     pub absurd: bool,
+}
+
+impl Counted {
+    /// Reads the item that has another meaning for the root.
+    #[must_use]
+    pub fn of_root(self) -> Counted {
+        const _: () = assert!(matches!(Item::RESIDENT_MAX, Item::Parent));
+        let origin = Origin { parent: 0, ..self.origin };
+        Counted { resident_max: self.origin.parent.checked_sub(1), origin, ..self }
+    }
 }
 
 /// The refused requests of a row itself.
@@ -135,7 +146,7 @@ impl Rules {
             resident: alone(Item::Resident),
             max_heap: alone(Item::MaxHeap).checked_sub(1),
             reserve: alone(Item::Reserved),
-            resident_max: alone(Item::ResidentMax).checked_sub(1),
+            resident_max: None,
             blind: Blind::from_number(alone(Item::Blind).cast_signed()),
             left_out: alone(Item::LeftOut),
             origin: Origin { parent, started: started.saturating_sub(1), executed: executed > 0 },
@@ -172,7 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_nobody_counts_is_absurd_but_a_request_may_have_any_size() {
+    fn the_root_has_no_parent_but_may_have_a_limit_of_resident_memory() {
+        let counted = count(&of_run(), &[(Item::RESIDENT_MAX.name(), 4097)]);
+        assert_eq!((counted.origin.parent, counted.resident_max), (4097, None));
+        let root = counted.of_root();
+        assert_eq!((root.origin.parent, root.resident_max), (0, Some(4096)));
+        assert_eq!(count(&of_run(), &[]).of_root().resident_max, None);
+    }
+
+    #[test]
+    fn a_sum_beyond_any_count_is_absurd_but_a_request_may_have_any_size() {
         assert!(count(&of_run(), &[(Item::Private.name(), 1 << 57)]).absurd);
         assert!(count(&of_run(), &[("blocks_live", -1 << 57)]).absurd);
         assert!(

@@ -89,6 +89,7 @@ impl Source {
             let own = |line| statistics.own(place, line);
             let subtree = |line| statistics.subtree(place, line);
             let counted = self.rules.count(own, subtree);
+            let counted = if group.depth == 0 { counted.of_root() } else { counted };
             let below = snapshot.groups.get(place + 1).is_some_and(|next| next.depth > group.depth);
             // A process that is not accounted and has charged nothing has no row of numbers.
             if counted.blind.is_some() && group.charges == 0 && !below {

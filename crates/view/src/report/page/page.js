@@ -145,7 +145,7 @@
     line("", state.below.path, now(state.below), "Σ");
     const rest = state.below.children.length - shown.length;
     const sum = (column) => shown.reduce((sum, group) => sum + at(group, column), 0);
-    line(data.colours[AREAS], rest > 0 ? `its own, and ${rest} more` : "its own",
+    line(data.colours[AREAS], rest > 0 ? `this group alone, and ${rest} smaller ones` : "this group alone",
       state.cursor === null ? "" : size(Math.max(at(state.below, state.cursor) - sum(state.cursor), 0)));
     [...shown].reverse().forEach((group) => line(data.colours[shown.indexOf(group)], group.name, now(group)));
     if (state.below.refusals.length) line("", "refused", String(state.below.refused), "▼");

@@ -10,9 +10,9 @@ use ratatui::style::Style;
 /// The parts of the help that are not keys.
 pub const WORDS: [Help; 5] = [
     ("growth/s", "units that it grew by, a second, from look to look"),
-    ("pressure/s", "refusals, and times that its max and its high were met, a second, added up"),
+    ("limits/s", "refusals, and times that its max and its high were met, a second, added up"),
     ("history", "current in the last looks, from nothing to the most of them"),
-    ("! x ?", "near its max (from 90 %) or under pressure; ended; damaged"),
+    ("! x ?", "near its max (from 90 %) or above its high, or refused; ended; damaged"),
     ("(3)", "so many groups of one program, merged"),
 ];
 

@@ -51,7 +51,7 @@ fn layout(width: u16) -> (u16, Vec<Kind>) {
     let mut steps = [
         (Kind::Of(Column::Charges), None),
         (Kind::History(ALL), Some(Kind::History(ALL / 2))),
-        (Kind::Of(Column::Pressure), None),
+        (Kind::Of(Column::Limits), None),
         (Kind::Of(Column::Refused), None),
         (Kind::Of(Column::Peak), None),
         (Kind::History(ALL / 2), None),
@@ -124,7 +124,7 @@ fn row(
     let alarming = theme.alarming();
     let (mark, style) = match life {
         RowState::Damaged => ("?", theme.faint()),
-        _ if near || figures.pressure > 0.0 => ("!", alarming),
+        _ if near || figures.limits > 0.0 => ("!", alarming),
         RowState::Exited if entry.members.len() <= 1 => ("x", theme.faint()),
         _ => (" ", Style::new()),
     };
@@ -165,7 +165,7 @@ fn row(
                 let style = match column {
                     Column::Growth => quiet(figures.growth, theme),
                     Column::Charges => quiet(figures.charges, theme),
-                    Column::Pressure => alarmed(figures.pressure),
+                    Column::Limits => alarmed(figures.limits),
                     Column::Refused => alarmed(figures.refused),
                     _ => Style::new(),
                 };

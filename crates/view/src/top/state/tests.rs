@@ -146,7 +146,7 @@ fn rates_are_made_of_two_looks() {
     later.rows[1].counts.refused += 6;
     state.looked(later);
     let acme = state.lines().find(|entry| entry.row == 1).unwrap().figures;
-    assert_eq!((acme.growth, acme.refused, acme.pressure), (2048.0, 3.0, 3.0));
+    assert_eq!((acme.growth, acme.refused, acme.limits), (2048.0, 3.0, 3.0));
 }
 
 #[test]
