@@ -117,8 +117,9 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         history: !args.no_history,
     };
     let server = Server::bind(settings)?;
-    announce("serve", server.address(), args.listen, token.as_ref(), "groups")?;
-    server.run_until_signal()
+    let address = server.address();
+    // A reader of the address may end the server at once.
+    server.run_until_signal(|| announce("serve", address, args.listen, token.as_ref(), "groups"))
 }
 
 /// Prints the address of a server's page, with the token, and warns if other users may send requests.

@@ -7,7 +7,10 @@ use ledgerline_view::serve::{Server, Settings};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files: Vec<String> = std::env::args().skip(1).collect();
     let server = Server::bind(Settings { named: Some(files), ..Settings::default() })?;
-    println!("http://{}/", server.address());
-    server.run_until_signal()?;
+    let address = server.address();
+    server.run_until_signal(|| {
+        println!("http://{address}/");
+        Ok(())
+    })?;
     Ok(())
 }

@@ -70,7 +70,8 @@ pub(super) fn main(args: &ServeArgs) -> Result<String, String> {
     }
     let served = Arc::new(Served::new(watch));
     let server = Other::bind(args.listen, &args.hosts, token.clone(), served)?;
-    announce("fleet", server.address(), args.listen, token.as_ref(), "budgets")?;
-    server.run_until_signal()?;
+    let address = server.address();
+    let announce = || announce("fleet", address, args.listen, token.as_ref(), "budgets");
+    server.run_until_signal(announce)?;
     Ok(String::new())
 }

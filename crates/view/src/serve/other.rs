@@ -71,11 +71,14 @@ impl Other {
         self.address
     }
 
-    /// Answers until SIGINT or SIGTERM arrives.
+    /// Answers until SIGINT or SIGTERM arrives. Calls `ready` as soon as these signals end the server and not the process.
     ///
     /// # Errors
-    /// A sentence: why there is no runtime.
-    pub fn run_until_signal(self) -> Result<(), String> {
+    /// A sentence: why there is no runtime. An error of `ready`.
+    pub fn run_until_signal(
+        self,
+        ready: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -94,8 +97,9 @@ impl Other {
             .fallback(|| async { NOTHING })
             .with_state(self.documents);
         let end = watch::Sender::new(false);
-        let answered = server::accept(self.listener, &end, self.guard, router, true);
-        runtime.block_on(answered).map_err(failed)
+        let mut ready = Some(ready);
+        let answered = server::accept(self.listener, &end, self.guard, router, Some(&mut ready));
+        runtime.block_on(answered)
     }
 }
 

@@ -105,18 +105,22 @@ impl Server {
     /// # Errors
     /// A sentence: why there is no thread or no runtime.
     pub fn run(self) -> Result<(), String> {
-        self.run_with(false)
+        self.run_with(None)
     }
 
-    /// Answers until SIGINT or SIGTERM arrives.
+    /// Answers until SIGINT or SIGTERM arrives. Calls `ready` as soon as these signals end the server and not the process,
+    /// so that a caller may say then that it listens.
     ///
     /// # Errors
-    /// As for [`run`](Self::run).
-    pub fn run_until_signal(self) -> Result<(), String> {
-        self.run_with(true)
+    /// As for [`run`](Self::run), and an error of `ready`.
+    pub fn run_until_signal(
+        self,
+        ready: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.run_with(Some(&mut Some(ready)))
     }
 
-    fn run_with(self, signals: bool) -> Result<(), String> {
+    fn run_with(self, signals: Option<Ready<'_>>) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -126,7 +130,7 @@ impl Server {
             .map_err(failed)?;
         let keeper = self.ledgers.start_keeper().map_err(failed)?;
         let ledgers = self.ledgers.clone();
-        let done = runtime.block_on(self.answer(signals)).map_err(failed);
+        let done = runtime.block_on(self.answer(signals));
         runtime.shutdown_timeout(END);
         ledgers.end();
         // A panic there was reported.
@@ -134,7 +138,7 @@ impl Server {
         done
     }
 
-    async fn answer(self, signals: bool) -> std::io::Result<()> {
+    async fn answer(self, signals: Option<Ready<'_>>) -> Result<(), String> {
         let settings = &self.ledgers.settings;
         let guard = Guard::new(settings.listen, &settings.hosts)
             .with_token(settings.token.clone(), page::paths());
@@ -157,19 +161,36 @@ pub(crate) fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), String
     listening.map_err(|error| format!("cannot listen on {at}: {error}"))
 }
 
-/// Answers connections until the end, possibly by a signal.
+/// A function that is called once, when signals are handled.
+pub(crate) type Ready<'r> = &'r mut dyn OnReady;
+
+/// Calls a function once.
+pub(crate) trait OnReady {
+    fn call(&mut self) -> Result<(), String>;
+}
+
+impl<F: FnOnce() -> Result<(), String>> OnReady for Option<F> {
+    fn call(&mut self) -> Result<(), String> {
+        self.take().map_or(Ok(()), |ready| ready())
+    }
+}
+
+/// Answers connections until the end, by a signal if `signals` is to be told when it is ready.
 pub(crate) async fn accept(
     listener: TcpListener,
     end: &watch::Sender<bool>,
     guard: Guard,
     router: Router,
-    signals: bool,
-) -> std::io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    signals: Option<Ready<'_>>,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot start: {error}");
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
     let mut ending = end.subscribe();
-    if signals {
+    if let Some(ready) = signals {
+        let listen = |kind| signal(kind).map_err(failed);
         let (mut int, mut term) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        ready.call()?;
         let sender = end.clone();
         tokio::spawn(async move {
             tokio::select! {
