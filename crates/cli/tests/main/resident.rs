@@ -76,7 +76,8 @@ int main(int count, char **arguments) {
     }
     if (!strcmp(what, "until")) {
         while (access(arguments[2], F_OK) != 0) usleep(5000);
-        return printf("%d\n", fill(&last, 4000)), 0;
+        printf("%d\n", fill(&last, count > 3 ? atoi(arguments[3]) : 4000));
+        return 0;
     }
     return 2;
 }
@@ -166,6 +167,31 @@ fn a_limit_that_is_set_meanwhile_holds_and_observers_see_the_users_limit() {
     std::fs::remove_file(go).unwrap();
     let blocks: u64 = said(&output).parse().unwrap();
     assert!((40..=90).contains(&blocks), "{blocks}: {}", stderr(&output));
+}
+
+#[test]
+fn a_program_whose_supervisor_was_killed_goes_on_without_a_wait_for_each_request() {
+    let program = compiled();
+    let go = scratch("go");
+    let mut run = ledgerline();
+    run.args(["run", "--count", "resident", "--max", "40M", "--", program.path(), "until"]);
+    let mut run =
+        run.arg(&go).arg("300").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = run.id().to_string();
+    let is_there = || {
+        let show = ledgerline().args(["show", "--pid", &pid]).output().unwrap();
+        said(&show).contains("program")
+    };
+    while !is_there() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    std::fs::write(&go, "").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut run.stdout.take().unwrap(), &mut text).unwrap();
+    std::fs::remove_file(go).unwrap();
+    assert_eq!(text, "300\n", "the last look decides");
 }
 
 #[test]
