@@ -1,6 +1,7 @@
 //! The accounts of programs with known allocations.
 
 use crate::support::{Account, account, chunk, compile, compiled, live, modes, numbers};
+use ledgerline_protocol::Item;
 
 /// Returns the blocks and bytes of `known.c`'s sizes that stay.
 fn known(count: u64, keep: u64) -> (u64, u64) {
@@ -116,7 +117,7 @@ fn names_beyond_254_are_charged_to_the_process() {
     let beyond = 3 * (300 - named.len() as u64);
     let process = rows.processes()[0];
     // Each thread looked for its row once.
-    let folded = account.ledger.group(process.id).stat().get("names_without_row").unwrap().own;
+    let folded = account.ledger.group(process.id).stat().get(Item::Folded.name()).unwrap().own;
     assert_eq!(folded, 300 - named.len() as i64);
     assert_eq!(process.charges - charges, beyond);
     assert_eq!(process.current - current, beyond * chunk(1000));

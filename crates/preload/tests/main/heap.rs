@@ -1,6 +1,7 @@
 //! A limit for blocks alone, beside the one for everything that is charged.
 
 use crate::support::{Account, chunk, compiled, live, modes, numbers};
+use ledgerline_protocol::Item;
 use std::os::unix::process::ExitStatusExt;
 
 const MIB: u64 = 1 << 20;
@@ -149,8 +150,8 @@ fn the_reserve_is_a_part_of_the_limit_for_blocks_too() {
         assert!((share - 200..share + 4200).contains(&first), "{first} {mode}");
         assert!((share - 200..share + 8400).contains(&again), "{again} {mode}");
         assert!(account.heap().root().peak().value <= MAX_HEAP, "{mode}");
-        let spared = item(&account, "spared_heap");
+        let spared = item(&account, Item::SparedHeap.name());
         assert!((2 * share / 200..2 * share / 100).contains(&spared), "{spared} {mode}");
-        assert_eq!(item(&account, "spared"), 0, "{mode}");
+        assert_eq!(item(&account, Item::Spared.name()), 0, "{mode}");
     }
 }

@@ -7,6 +7,7 @@ use crate::support::{
     Account, OTHER_LIBRARY, Program, account, compile_with, have, live, modes, numbers,
 };
 use ledgerline::GroupState;
+use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -260,7 +261,7 @@ fn where_the_library_does_not_serve_glibc_such_programs_run_as_they_do_plain_and
         let rows = account.rows();
         let row = rows.processes().into_iter().find(|row| row.name.starts_with("sh."));
         let row = row.unwrap_or_else(|| panic!("{how}: {:?}", rows.paths()));
-        let why = account.ledger.group(row.id).stat().get("blind").unwrap().own;
+        let why = account.ledger.group(row.id).stat().get(Item::Blind.name()).unwrap().own;
         assert_eq!(Blind::from_number(why), Some(Blind::OtherLibc), "{how}");
     }
 }
@@ -271,7 +272,7 @@ fn a_program_at_a_fixed_address_is_accounted_and_one_with_a_malloc_of_its_own_is
         let account = Account::new();
         account.run(program, &[argument]).well();
         let row = account.rows().processes()[0].id;
-        account.ledger.group(row).stat().get("blind").unwrap().own
+        account.ledger.group(row).stat().get(Item::Blind.name()).unwrap().own
     };
     // The program takes malloc's address, so it has a stub of that name.
     for compiler in ["musl-gcc", "cc"].iter().take(if serves_glibc() { 2 } else { 1 }) {

@@ -1,6 +1,7 @@
 //! The part of the reserve that a process may use after its first refusal.
 
 use crate::support::{Account, compiled, modes, numbers};
+use ledgerline_protocol::Item;
 
 const MIB: u64 = 1 << 20;
 const RESERVE: u64 = 256 << 10;
@@ -27,7 +28,7 @@ fn a_refused_process_has_its_part_of_the_reserve_in_small_blocks_and_anew_after_
             let rows = account.rows();
             assert!(rows.root().peak.value <= 8 * MIB, "{mode} {by}: {:#?}", rows.root());
             let spared =
-                account.ledger.root().stat().get("granted_after_refusal").unwrap().subtree as u64;
+                account.ledger.root().stat().get(Item::Spared.name()).unwrap().subtree as u64;
             assert!((2 * SHARE / 200..2 * SHARE / 100).contains(&spared), "{spared} {mode} {by}");
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::support::{Account, Run, chunk, compiled, live, modes, numbers};
 use ledgerline::GroupSnapshot;
+use ledgerline_protocol::Item;
 use ledgerline_protocol::blind::Blind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -137,7 +138,7 @@ fn a_program_that_is_executed_under_a_filter_goes_on_silent_and_is_named_as_unac
         let rows = account.rows();
         let [before, after] = rows.processes()[..] else { panic!("{:?}", rows.paths()) };
         assert!(live(before) < 5, "{before:#?}");
-        let why = account.ledger.group(after.id).stat().get("blind").unwrap().own;
+        let why = account.ledger.group(after.id).stat().get(Item::Blind.name()).unwrap().own;
         assert_eq!(Blind::from_number(why), Some(Blind::Filter));
         assert_eq!((after.charges, after.owner), (0, before.owner));
     }
