@@ -144,7 +144,7 @@ fn row(
         state: if ended { State::Exited } else { State::Live },
         pid: Identity::from_owner(group.owner).pid(),
         process: (of_run && group.depth == 1 && group.owner != 0 && !counted.origin.executed)
-            .then(|| Asked { owner: group.owner, started: counted.origin.started }),
+            .then_some(Asked { owner: group.owner, started: counted.origin.started }),
         program: if group.owner == 0 { &group.name } else { program(&group.name) }.to_owned(),
         current: if ended { group.current.max(group.at_exit) } else { group.current },
         peak: group.peak.value,
