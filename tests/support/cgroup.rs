@@ -27,7 +27,7 @@ impl Cgroup {
             fs::create_dir(&cgroup.folder)?;
             let file = if is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
             fs::write(cgroup.folder.join(file), limit.to_string())?;
-            // Where there is swap it must not stand in for memory.
+            // Swap must not stand in for memory.
             if is_v2 {
                 let _ = fs::write(cgroup.folder.join("memory.swap.max"), "0");
             } else {

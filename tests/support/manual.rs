@@ -128,7 +128,7 @@ impl Pages {
     }
 }
 
-/// The long options that a text of --help or a page describes. What it says about them is indented further.
+/// The long options that a text of --help or a page describes. Its text about them is indented further.
 pub fn options(help: &str) -> BTreeSet<String> {
     let first = |line: &str| {
         let text = line.trim_start();

@@ -118,7 +118,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "max", allow_hyphen_values = true)]
     pub max_heap: String,
 
-    /// What --max counts
+    /// Memory that --max counts
     #[arg(long, value_parser = counts(), default_value = Count::Mapped.name(), value_name = "WHAT")]
     count: Count,
 
@@ -298,13 +298,17 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
     let mut on_refusal = args.on_refusal.as_deref().map(OnRefusal::new);
     let mut resident =
         (args.count == Count::Resident).then(|| Resident::new(&ledger, limits.max, limits.reserve));
-    let now = |resident, titles: &Titles| {
+    let with_rows = |account: Account, titles: &Titles| {
         let processes = Processes {
             running: &|owner| owner != main && living.may(owner),
             seen: &|asked, program, goes_on| titles.see(asked, program, goes_on),
             of_run: true,
         };
-        Account { resident, ..Account::default() }.with_rows(&ledger, &processes)
+        account.with_rows(&ledger, &processes)
+    };
+    let now = |resident: &Option<Resident<'_>>, titles: &Titles| {
+        let resident = resident.as_ref().map(Resident::state);
+        with_rows(Account { resident, ..Account::default() }, titles)
     };
     let ended = session.watch(|| {
         // The account is about the program's holdings at its end, so its own rows are not settled.
@@ -322,8 +326,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         }
         let next = resident.as_mut().map(|resident| resident.look(others).min(IDLE));
         if let Some(on_refusal) = &mut on_refusal {
-            let resident = resident.as_ref().map(Resident::state);
-            on_refusal.look(both(), || now(resident, &titles), false);
+            on_refusal.look(both(), || now(&resident, &titles), false);
         }
         if let Some(next) = next {
             return next;
@@ -337,8 +340,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         record.end(ended.status);
     }
     if let Some(on_refusal) = &mut on_refusal {
-        let resident = resident.as_ref().map(Resident::state);
-        on_refusal.look(both(), || now(resident, &titles), true);
+        on_refusal.look(both(), || now(&resident, &titles), true);
     }
     let mistakes = ledger.mistakes();
     let account = Account {
@@ -359,14 +361,7 @@ fn run(args: &RunArgs) -> Result<u8, Failure> {
         }),
         ..Account::default()
     };
-    let account = account.with_rows(
-        &ledger,
-        &Processes {
-            running: &|owner| owner != main && living.may(owner),
-            seen: &|asked, program, goes_on| titles.see(asked, program, goes_on),
-            of_run: true,
-        },
-    );
+    let account = with_rows(account, &titles);
 
     let extent = if args.all { Extent::All } else { Extent::Folded };
     let code = ended.exit(outputs.write(&account, extent))?;

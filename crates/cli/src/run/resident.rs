@@ -11,7 +11,7 @@
 //! A request that would go above an open mark waits for the next look, a few milliseconds, and is granted whatever its size
 //! if the mark is open then: a reservation costs nothing until it is touched. Above a closed mark it is refused
 //! (`preload/src/refuse/resident.rs`). The mark's lowest bit tells the two from each other, and a look that leaves the mark
-//! where it was moves it by [`STEP`], so that who waits sees that there was one.
+//! where it was moves it by [`STEP`], so that a waiting request sees that there was one.
 //!
 //! So what is asked for and touched at once stays within the limit, as long as looks are in time: the next one comes before
 //! memory that grows by a GiB a second has used up the room, after 5 ms at the earliest and 100 ms at the latest, and
@@ -19,15 +19,15 @@
 //! any amount. No process is refused for that at the time: touching is no request.
 //!
 //! **Shared pages count once.** The sum of resident sizes counts them once for each process. It is at least as large as the
-//! true sum, so while it is within the limit it suffices. Otherwise the kernel is asked for each process's part
-//! (`smaps_rollup`), which takes a millisecond for each 100 MiB. The difference is kept for each process until the next
-//! such look.
+//! true sum. The kernel is asked for each process's part (`smaps_rollup`) when that sum is above the limit, when a process
+//! came or ended, and once a second. It takes a millisecond for each 100 MiB. The difference is kept for each process until
+//! the next such look.
 
 use super::descendants::{below, processes};
 use ledgerline::{Ledger, Limit};
 use ledgerline_protocol::{Item, MOST_BYTES};
 use ledgerline_run::account::model;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 const GROWTH: u64 = (1 << 30) / 1000;
 const SHORTEST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(100);
-/// Looks take at most this part of a CPU's time.
+/// Looks take at most one part in this many of a CPU's time.
 const PART: u32 = 20;
 /// The interval between looks for new processes.
 const LIST: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ const SHARE: Duration = Duration::from_secs(1);
 const CLOSED: u64 = ledgerline_protocol::MARK_CLOSED;
 /// A mark moves by this if it would stay where it is.
 const STEP: u64 = 2;
-/// The most looks above the limit that are remembered, for the sizes at which requests were refused.
+/// The most closings that are remembered, the last ones, for the sizes at which requests were refused.
 const CLOSINGS: usize = 1000;
 
 /// The limit on resident memory, and what is known of that memory.
@@ -60,10 +60,12 @@ pub(super) struct Resident<'l> {
     system: System,
     looked: Instant,
     next: Duration,
+    /// The time that must pass after that look in any case.
+    rest: Duration,
     now: u64,
     peak: u64,
-    /// The times of looks above the limit, in milliseconds of `CLOCK_MONOTONIC`, with the resident memory then.
-    closings: Vec<(u64, u64)>,
+    /// When the mark was closed, in milliseconds of `CLOCK_MONOTONIC`, with the resident memory then.
+    closings: VecDeque<(u64, u64)>,
 }
 
 impl<'l> Resident<'l> {
@@ -77,9 +79,10 @@ impl<'l> Resident<'l> {
             system: System::default(),
             looked: Instant::now(),
             next: Duration::ZERO,
+            rest: Duration::ZERO,
             now: 0,
             peak: 0,
-            closings: Vec::new(),
+            closings: VecDeque::new(),
         };
         resident.note(Item::RESIDENT_MAX, of_limit(limit), 0);
         resident
@@ -90,8 +93,9 @@ impl<'l> Resident<'l> {
     pub(super) fn look(&mut self, others: &[u32]) -> Duration {
         self.take_over();
         let limited = self.limit != Limit::MAX;
-        let left = self.next.saturating_sub(self.looked.elapsed());
-        let is_due = left.is_zero() || (limited && self.is_awaited());
+        let elapsed = self.looked.elapsed();
+        let left = self.next.saturating_sub(elapsed);
+        let is_due = left.is_zero() || (limited && elapsed >= self.rest && self.is_awaited());
         if !is_due {
             return if limited { left.min(SHORTEST) } else { left };
         }
@@ -105,7 +109,8 @@ impl<'l> Resident<'l> {
         self.looked = Instant::now();
         let room = self.limit.get().unwrap_or(u64::MAX).saturating_sub(now);
         let wanted = Duration::from_millis(room / GROWTH).clamp(SHORTEST, LONGEST);
-        self.next = wanted.max((self.looked - begun) * (PART - 1));
+        self.rest = (self.looked - begun) * (PART - 1);
+        self.next = wanted.max(self.rest);
         if limited { SHORTEST } else { self.next }
     }
 
@@ -130,8 +135,9 @@ impl<'l> Resident<'l> {
         }
     }
 
-    /// Moves the mark after a look.
+    /// Moves the mark after a look. A limit that the user set during the look is taken over first.
     fn mark(&mut self) {
+        self.take_over();
         let root = self.ledger.root();
         let Some(limit) = self.limit.get() else { return };
         let room = limit.saturating_sub(self.now);
@@ -145,8 +151,11 @@ impl<'l> Resident<'l> {
         let other = Limit::units(wanted.saturating_add(STEP));
         let wanted = Limit::units(wanted);
         let wanted = if wanted == self.set { other } else { wanted };
-        if is_over && self.closings.len() < CLOSINGS {
-            self.closings.push((milliseconds(), self.now));
+        if is_over && !self.is_closed {
+            if self.closings.len() == CLOSINGS {
+                self.closings.pop_front();
+            }
+            self.closings.push_back((milliseconds(), self.now));
         }
         // The first fails where more is charged by now. The root of a run is never destroyed, and this command made the
         // ledger.
@@ -167,7 +176,7 @@ impl<'l> Resident<'l> {
     /// Returns the limit and the peak, and the closings of the root.
     pub(super) fn state(&self) -> model::Resident {
         let (limit, peak) = (self.limit.get(), self.peak);
-        model::Resident { limit, peak, closings: self.closings.clone() }
+        model::Resident { limit, peak, closings: self.closings.iter().copied().collect() }
     }
 }
 
@@ -346,7 +355,7 @@ mod tests {
         assert_ne!(mark(), closed);
         assert!(query.try_charge_units(8).is_err());
         let state = resident.state();
-        assert_eq!((state.limit, state.closings.len()), (Some(400), 2));
+        assert_eq!((state.limit, state.closings.len()), (Some(400), 1), "it was closed once");
         resident.now = 0;
         resident.mark();
         assert!(query.try_charge_units(390).is_ok());

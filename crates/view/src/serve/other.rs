@@ -97,8 +97,8 @@ impl Other {
             .fallback(|| async { NOTHING })
             .with_state(self.documents);
         let end = watch::Sender::new(false);
-        let mut ready = Some(ready);
-        let answered = server::accept(self.listener, &end, self.guard, router, Some(&mut ready));
+        let ready = Some(Box::new(ready) as server::Ready<'_>);
+        let answered = server::accept(self.listener, &end, self.guard, router, ready);
         runtime.block_on(answered)
     }
 }

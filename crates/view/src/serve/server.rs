@@ -117,7 +117,7 @@ impl Server {
         self,
         ready: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
-        self.run_with(Some(&mut Some(ready)))
+        self.run_with(Some(Box::new(ready)))
     }
 
     fn run_with(self, signals: Option<Ready<'_>>) -> Result<(), String> {
@@ -162,18 +162,7 @@ pub(crate) fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), String
 }
 
 /// A function that is called once, when signals are handled.
-pub(crate) type Ready<'r> = &'r mut dyn OnReady;
-
-/// Calls a function once.
-pub(crate) trait OnReady {
-    fn call(&mut self) -> Result<(), String>;
-}
-
-impl<F: FnOnce() -> Result<(), String>> OnReady for Option<F> {
-    fn call(&mut self) -> Result<(), String> {
-        self.take().map_or(Ok(()), |ready| ready())
-    }
-}
+pub(crate) type Ready<'r> = Box<dyn FnOnce() -> Result<(), String> + 'r>;
 
 /// Answers connections until the end, by a signal if `signals` is to be told when it is ready.
 pub(crate) async fn accept(
@@ -190,7 +179,7 @@ pub(crate) async fn accept(
         let listen = |kind| signal(kind).map_err(failed);
         let (mut int, mut term) =
             (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-        ready.call()?;
+        ready()?;
         let sender = end.clone();
         tokio::spawn(async move {
             tokio::select! {
